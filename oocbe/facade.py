@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
+from oocbe.errors import UsageError
 from oocbe.results.interrupted import carried, interruptible
 from oocbe.settings.option_types import OptionValues, OwnValues
 from oocbe.settings.options import SolveOptions
@@ -227,6 +228,10 @@ def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None
     """The problem, read where a path is given; where only propagation makes its domains finite, what that leaves."""
     if isinstance(problem, str | Path):
         return read_finite(problem, None, evidence)
+    from oocbe.model.problem import Problem
+
+    if not isinstance(problem, Problem):
+        raise UsageError(f"expected a Problem (oocbe.read makes one of a file) or a path, not {type(problem).__name__}")
     if evidence is None:
         return problem
     from oocbe.io.evidence import evidence_of

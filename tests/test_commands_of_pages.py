@@ -84,6 +84,28 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+TOULBAR2 = """import sys, pytoulbar2
+network = pytoulbar2.CFN(verbose=-1)
+network.Read(sys.argv[1])
+print("values", *network.Solve()[0])
+"""
+"""In a process of its own, as toulbar2 ends the one that it is in where it fails."""
+
+
+def as_toulbar2(words: list[str], folder: Path) -> None:
+    """What toulbar2's command does with a problem and ``-w``, by its library: the package has no command."""
+    pytest.importorskip("pytoulbar2")
+    problem, more = words
+    done = subprocess.run(
+        [sys.executable, "-c", TOULBAR2, problem], cwd=folder, check=True, capture_output=True, text=True, timeout=60
+    )
+    values = next(line for line in done.stdout.splitlines() if line.startswith("values")).removeprefix("values ")
+    if more.startswith("-w="):
+        (folder / more.removeprefix("-w=")).write_text(f"{values}\n")
+    else:  # where its search begins: a value for each variable
+        assert len((folder / more).read_text().split()) == len(values.split())
+
+
 def run(line: str, folder: Path) -> None:
     """One command of a shell, with its output in a file where it asks for that."""
     words = shlex.split(line.replace("$SLURM_SUBMIT_DIR", str(folder)).replace("~", str(folder)), comments=True)
@@ -97,6 +119,9 @@ def run(line: str, folder: Path) -> None:
     words = [found for word in words for found in (sorted(map(str, folder.glob(word))) if "*" in word else [word])]
     if words[0] == "python":
         subprocess.run([sys.executable, *words[1:]], cwd=folder, check=True, capture_output=True, timeout=60)
+        return
+    if words[0] == "toulbar2":
+        as_toulbar2(words[1:], folder)
         return
     assert Path(words[0]).name == "oocbe", line
     done = CliRunner().invoke(app, words[1:])

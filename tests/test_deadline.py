@@ -15,6 +15,7 @@ from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.settings.options import SolveOptions
+from oocbe.system.compilation import Compilation
 from oocbe.system.deadline import Deadline
 from oocbe.tasks import count_by_residues as counting
 
@@ -52,6 +53,27 @@ def test_a_limit_that_has_come():
         assert deadline.passed
         with pytest.raises(TimeLimitError):
             deadline.check()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_limit_that_comes_while_loops_are_compiled_says_what_to_do(monkeypatch, nested):
+    compiling = Compilation()
+    monkeypatch.setattr("oocbe.system.compilation.compilation", compiling)
+    with Deadline(0.0) as outer:
+        compiling.begin()  # and is not done when the moment has come
+        time.sleep(0.02)
+        with Deadline(0.0) as inner, pytest.raises(TimeLimitError, match=r" s went into compiling .*`oocbe warm-up`"):
+            (inner if nested else outer).check()
+
+
+def test_a_limit_says_nothing_of_compiling_that_hardly_took_a_part_of_it(monkeypatch):
+    compiling = Compilation()
+    monkeypatch.setattr("oocbe.system.compilation.compilation", compiling)
+    compiling.begin()
+    compiling.end()
+    with Deadline(0.0) as deadline:
+        time.sleep(0.02)
+        assert deadline.reason == "the time limit was reached"
 
 
 TASKS = {

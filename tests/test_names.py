@@ -36,6 +36,12 @@ def test_evidence_by_names_is_evidence_by_indices():
         WALK.with_evidence({"Umbrela": "along"})
 
 
+def test_what_is_no_problem_and_no_path_is_refused():
+    for given in (3, ["a"], None):
+        with pytest.raises(UsageError, match=f"expected a Problem .* not {type(given).__name__}"):
+            oocbe.solve(given)
+
+
 def test_marginals_by_name():
     result = oocbe.marginals(RAIN, evidence={"grass": "wet"})
     assert result.probability == pytest.approx(0.625)  # of wet grass
@@ -65,3 +71,13 @@ def test_the_bound_at_the_optimum_is_the_optimum():
     result = oocbe.solve(WALK)
     assert (result.status, result.bound, result.gap) == ("optimal", 0, 0)
     assert result.anytime[-1][1:] == (0, 0)
+
+
+def test_names_and_labels_of_another_case_are_told():
+    with pytest.raises(UsageError, match="no value 'Yes'; its values are no, yes; did you mean 'yes'"):
+        WALK.evaluate({"rain": "Yes", "umbrella": "home"})
+    with pytest.raises(UsageError, match="no variable 'RAIN'; did you mean 'rain'"):
+        oocbe.solve(WALK, evidence={"RAIN": "yes"})
+    for pair, meant in (("Rain=yes", "'rain'"), ("rain=YES", "'yes'")):
+        with pytest.raises(UsageError, match=f"did you mean {meant}"):
+            oocbe.solve(WALK, evidence=pair)

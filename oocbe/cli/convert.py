@@ -38,6 +38,19 @@ def convert(
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="BYTES", help="Of a table: limit on rows held, such as 2GiB.")
     ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option("--rename", metavar="COLUMN=NAME", help="Of Parquet: call a column otherwise; repeatable."),
+    ] = None,
+    drop_nulls: Annotated[
+        bool, typer.Option("--drop-nulls", help="Of Parquet: leave out rows in which something is missing.")
+    ] = False,
+    duplicates: Annotated[
+        bool, typer.Option("--duplicates", help="Of Parquet: keys may occur more than once, to be combined later.")
+    ] = False,
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="NAMES", help="Of Parquet: columns that are keys, with commas.")
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Of a table: replace OUT where it is a stored table, or Parquet.")
     ] = False,
@@ -48,12 +61,14 @@ def convert(
     FILE and OUT are problems, or tables: Parquet files or folders of them, and stored tables, in pieces, which may be
     in object stores (s3://bucket/table).
     """
-    from oocbe.cli.tables import convert_table, is_table
+    from oocbe.cli.tables import ParquetColumns, Settings, convert_table, is_table
     from oocbe.tables.object_path import is_url
 
+    columns = ParquetColumns.given(rename, drop_nulls, duplicates, scope)
     if format is None and is_table(file):
-        convert_table(file, out, values, semiring, memory, to, overwrite)
+        convert_table(file, out, to, Settings(values, semiring, memory, overwrite, columns))
         return
+    columns.refuse(file)
     from oocbe.errors import UsageError
     from oocbe.facade import finite_problem
     from oocbe.model.dcop import Dcop
@@ -61,6 +76,8 @@ def convert(
     if is_url(file) or is_url(out):
         raise UsageError(f"{file if is_url(file) else out}: only stored tables are in object stores; name a file")
     path = Path(file)
+    if Path(out).is_file() and path.is_file() and path.samefile(out):
+        raise UsageError(f"{out}: this is the problem itself; name another file")
     model = load_model(path, format)
     problem = finite_problem(model, path, evidence or None)
     save(replace(model, problem=problem) if isinstance(model, Dcop) else problem, Path(out), to)

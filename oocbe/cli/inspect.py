@@ -1,4 +1,4 @@
-"""``oocbe inspect``: what is in a problem file, in a table on disk, or in a run directory."""
+"""``oocbe inspect``: what is in a problem file, in a table or junction tree on disk, or in a run directory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 @guarded
 def inspect(
     target: Annotated[
-        Path, typer.Argument(metavar="FILE_OR_FOLDER", help="A problem file, a table's folder, or a run directory.")
+        Path,
+        typer.Argument(
+            metavar="FILE_OR_FOLDER", help="A problem file, or the folder of a table, junction tree or run."
+        ),
     ],
     json: JsonFlag = False,
     format: FormatFlag = None,
     debug: DebugFlag = False,
 ) -> None:
-    """Describe a problem file, a stored table, or what a run directory holds."""
+    """Describe a problem file, a stored table, a junction tree, or what a run directory holds."""
     described = describe_folder(target) if target.is_dir() else describe_file(target, format)
     if json:
         print_json({"schema_version": 1, **described})
@@ -38,24 +41,28 @@ def inspect(
 
 
 def describe_folder(folder: Path) -> dict[str, object]:
-    """Figures about the table or the run that is in a folder, as JSON types.
+    """Figures about the table, the junction tree or the run that is in a folder, as JSON types.
 
     Raises
     ------
-    UsageError : neither is. CorruptDataError : what is there is damaged. UnsupportedError : of another version.
+    UsageError : none is. CorruptDataError : what is there is damaged. UnsupportedError : of another version.
     """
     from oocbe.elimination.runs.run_description import describe_run, has_lock, is_run
     from oocbe.errors import UsageError
+    from oocbe.junction_trees.stored_problem import is_tree
     from oocbe.tables.group import is_table
     from oocbe.tables.stored_complete import open_table
 
     if is_run(folder):
         return describe_run(folder)
+    if is_tree(folder):
+        return describe_tree(folder)
     if not is_table(folder):
         if has_lock(folder):
             raise UsageError(f"{folder}: a work folder in which no run has published anything yet")
         raise UsageError(
-            f"{folder}: neither a stored table (no zarr.json, no manifest.json) nor a run directory (no run.json)"
+            f"{folder}: neither a stored table (no zarr.json, no manifest.json) nor a run directory (no run.json) nor "
+            "a junction tree (no tree.json)"
         )
     return describe_stored(open_table(folder))
 
@@ -115,6 +122,21 @@ def describe_problem(problem: Problem) -> dict[str, object]:
         "integral": problem.is_integral,
         "largest_degree": max(degrees, default=0),
         "mean_degree": round(sum(degrees) / max(1, len(problem.variables)), 2),
+    }
+
+
+def describe_tree(folder: Path) -> dict[str, object]:
+    """Figures about a junction tree on disk, as JSON types."""
+    from oocbe.junction_trees.tree import JunctionTree
+
+    tree = JunctionTree.open(folder)
+    numbers = {name: value for name, value in tree.statistics.items() if name not in ("seconds", "is_stored")}
+    return {
+        "kind": "junction tree",
+        "name": tree.problem.name,
+        "variables": len(tree.problem.variables),
+        **numbers,
+        "made_on_disk": tree.statistics["is_stored"],
     }
 
 

@@ -85,6 +85,19 @@ def propagate(
     return result.exit_code
 
 
+def _kind_of(result: PropagationResult) -> str:
+    """What is removed: a linear system has bounds, a problem values; which it was is not known of an infeasible one."""
+    from oocbe.model.linear_system import LinearSystem
+
+    if result.reduced is None:
+        return "value or bound"
+    return "bound" if isinstance(result.reduced, LinearSystem) else "value"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what.replace(' or ', 's or ')}s"
+
+
 def _rows(result: PropagationResult) -> list[tuple[str, object]]:
     probes = f"{result.probes}, {result.failures} of them contradictions" if result.probes else None
     left_out = [*result.left_out[:SHOWN_NAMES]]
@@ -94,7 +107,7 @@ def _rows(result: PropagationResult) -> list[tuple[str, object]]:
         ("status", result.status),
         ("reason", result.reason),
         ("left", None if result.reduced is None else repr(result.reduced)),
-        ("removed", f"{result.removed} in {len(result.rounds)} rounds"),
+        ("removed", f"{_counted(result.removed, _kind_of(result))} in {_counted(len(result.rounds), 'round')}"),
         ("probes", probes),
         *(("left out", text) for text in left_out),
         ("left out", f"and {more} more" if more else None),

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LIBRARIES = ("numpy", "numba", "zarr", "highspy", "matplotlib")
 """Of which the report tells the version."""
 
+SUFFIXES = (".html", ".htm")
+"""What a report's name ends in."""
+
 LARGEST_MESSAGES = 20
 """Messages that the report lists; the picture has all."""
 
@@ -56,8 +59,15 @@ def traced_for(report: Path | None, trace: Path | None) -> Iterator[Path | None]
 
 
 def check_report(report: Path | None) -> None:
-    """UsageError before the run where its report could not be drawn."""
+    """UsageError before the run where its report could not be drawn, or its name promises another kind of file."""
     if report is not None:
+        if report.suffix.lower() not in SUFFIXES:
+            from oocbe.errors import UsageError
+
+            raise UsageError(
+                f"--report {report}: a report is a page in HTML; name a file that ends in {' or '.join(SUFFIXES)} (a "
+                "browser prints it as PDF)"
+            )
         import oocbe.pictures.plots  # noqa: F401  # which needs matplotlib
 
 

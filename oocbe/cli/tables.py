@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oocbe.cli.output import note
 
@@ -28,15 +29,62 @@ def is_table(name: str) -> bool:
     return path.suffix.lower() == PARQUET
 
 
-def convert_table(
-    file: str,
-    out: str,
-    values: str,
-    semiring: str | None,
-    memory: str | None,
-    to: str | None,
-    overwrite: bool,
-) -> None:
+class ParquetColumns(NamedTuple):
+    """What is done with columns of Parquet that is read; see :meth:`oocbe.StoredTable.from_parquet`.
+
+    Attributes
+    ----------
+    rename : name of a column to that of the variable, or of the values. drop_nulls, duplicates : as there.
+    scope : columns that are variables; None: all but that of the values.
+    """
+
+    rename: Mapping[str, str] | None = None
+    drop_nulls: bool = False
+    duplicates: bool = False
+    scope: tuple[str, ...] | None = None
+
+    @classmethod
+    def given(cls, rename: list[str] | None, drop_nulls: bool, duplicates: bool, scope: str | None) -> ParquetColumns:
+        """Those that flags name; UsageError for a pair without a ``=``, or a column that is given two names."""
+        from oocbe.errors import UsageError
+
+        named: dict[str, str] = {}
+        for pair in rename or ():
+            column, equals, name = pair.partition("=")
+            if not (column and equals and name):
+                raise UsageError(f"--rename {pair}: expected COLUMN=NAME, such as date=day")
+            if named.setdefault(column, name) != name:
+                raise UsageError(f"--rename {pair}: {column} is called {named[column]} by another --rename; give one")
+        names = None if scope is None else tuple(name.strip() for name in scope.split(",") if name.strip())
+        return cls(named or None, drop_nulls, duplicates, names)
+
+    def refuse(self, file: str) -> None:
+        """UsageError where any is given: the file is no Parquet that is read."""
+        from oocbe.errors import UsageError
+
+        flags = zip(("--rename", "--drop-nulls", "--duplicates", "--scope"), self, strict=True)
+        for flag, value in flags:
+            if value is not None and value is not False:
+                raise UsageError(f"{flag}: is for Parquet that is read, and {file} is none; leave it out")
+
+
+class Settings(NamedTuple):
+    """How a table is converted, as ``oocbe convert`` is told.
+
+    Attributes
+    ----------
+    values : name of the column of values in Parquet. semiring : what the values mean; None: as they did, max-sum.
+    memory : limit on what is held. overwrite : whether a table, or Parquet, is replaced. columns : of Parquet.
+    """
+
+    values: str
+    semiring: str | None
+    memory: str | None
+    overwrite: bool
+    columns: ParquetColumns
+
+
+def convert_table(file: str, out: str, to: str | None, settings: Settings) -> None:
     """Write a table to OUT: as Parquet where its name ends so, else as a stored table.
 
     file, out : paths, or URLs of stored tables in object stores; what goes there is written to a scratch folder first.
@@ -57,25 +105,23 @@ def convert_table(
     form = to if to is not None else "parquet" if out.lower().endswith(PARQUET) else PACKED
     if form not in forms:
         raise UsageError(f"--to: tables are written as {', '.join(forms)}, not {form!r}")
-    if semiring is not None and semiring not in SEMIRINGS:
-        raise UsageError(f"--semiring: {semiring!r} is none of {', '.join(SEMIRINGS)}")
+    if settings.semiring is not None and settings.semiring not in SEMIRINGS:
+        raise UsageError(f"--semiring: {settings.semiring!r} is none of {', '.join(SEMIRINGS)}")
     if is_url(file) and file.lower().endswith(PARQUET):
         raise UsageError(f"{file}: Parquet is read from files; copy it here")
     if not is_url(out):
-        table = _written(file, Path(out), form, values, semiring, memory, overwrite)
+        table = _written(file, Path(out), form, settings)
     elif form == "parquet":
         raise UsageError(f"{out}: Parquet is written to files; an object store takes stored tables (--to {PACKED})")
-    elif overwrite:
+    elif settings.overwrite:
         raise UsageError(f"{out}: tables in object stores are not overwritten; choose another name")
     else:
         with closing(ScratchFolder(default_parent())) as scratch:
-            table = _written(file, scratch.path / "table", form, values, semiring, memory, False).upload(out)
+            table = _written(file, scratch.path / "table", form, settings).upload(out)
     note(f"wrote {out}: {table!r}")
 
 
-def _written(
-    file: str, out: Path, form: str, values: str, semiring: str | None, memory: str | None, overwrite: bool
-) -> StoredTable:
+def _written(file: str, out: Path, form: str, settings: Settings) -> StoredTable:
     """The table in a form below a path of this machine; the one that was read where that is Parquet."""
     from oocbe.errors import UsageError
     from oocbe.model.semiring import MAX_SUM, SEMIRINGS
@@ -83,18 +129,27 @@ def _written(
     from oocbe.tables.object_path import is_url
     from oocbe.tables.stored import StoredTable
 
+    memory, overwrite = settings.memory, settings.overwrite
     if not is_url(file) and not is_stored(Path(file)):
         if form == "parquet":
             raise UsageError(f"{file} is Parquet already; OUT is to be a stored table, or a problem")
-        meant = MAX_SUM if semiring is None else SEMIRINGS[semiring]
+        meant = MAX_SUM if settings.semiring is None else SEMIRINGS[settings.semiring]
         return StoredTable.from_parquet(
-            file, out, values, semiring=meant, memory=memory, codec=form, overwrite=overwrite
+            file,
+            out,
+            settings.values,
+            semiring=meant,
+            memory=memory,
+            codec=form,
+            overwrite=overwrite,
+            **settings.columns._asdict(),
         )
+    settings.columns.refuse(file)
     table = StoredTable.open(file)
     if form == "parquet":
-        table.to_parquet(out, values, memory=memory, overwrite=overwrite)
+        table.to_parquet(out, settings.values, memory=memory, overwrite=overwrite)
         return table
-    meant = table.semiring if semiring is None else SEMIRINGS[semiring]
+    meant = table.semiring if settings.semiring is None else SEMIRINGS[settings.semiring]
     return StoredTable.save_pieces(
         out,
         table.layout,

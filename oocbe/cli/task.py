@@ -39,6 +39,7 @@ def print_task(result: TaskResult, json: bool, quiet: bool, day: ImagingDay | No
 
 
 def _rows(result: TaskResult) -> list[tuple[str, object]]:
+    from oocbe.pictures.html import first_pairs
     from oocbe.tables.table import format_bytes
 
     return [
@@ -46,6 +47,7 @@ def _rows(result: TaskResult) -> list[tuple[str, object]]:
         ("task", result.task),
         ("status", result.status),
         *_value_rows(result),
+        ("evidence", first_pairs(result.evidence)),
         ("temperature", result.temperature),
         ("width", result.width),
         ("largest message", f"{result.largest_message_rows:,} rows"),
@@ -68,12 +70,10 @@ def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
         shown = str(result.value) if is_short else f"10^{logarithm / math.log(10):.6g}"
         return [("count", shown), ("optimum", result.optimum)]
     if result.task == "mpe":
-        fixed = " ".join(f"{name}={label}" for name, label in result.evidence.items())
         return [
             ("log probability", result.value),
             ("bound", None if result.status == "exact" else result.bound),
             ("tolerance", result.tolerance),
-            ("evidence", fixed),
         ]
     if result.task in ("logz", "marginals"):
         return [("log Z", result.value)]

@@ -24,6 +24,7 @@ from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.orders.depth_first import list_separators, search_depth_first
 from oocbe.model.dcop import Dcop
+from oocbe.model.names import unknown_variable
 from oocbe.model.problem import Problem
 from oocbe.system.deadline import current_flag, look
 
@@ -155,7 +156,7 @@ def _index_of(problem: Problem, root: int | str) -> int:
     names = {v.name: index for index, v in enumerate(problem.variables)}
     index = names.get(root) if isinstance(root, str) else root
     if index is None or not 0 <= index < len(problem.variables):
-        raise UsageError(f"{problem.name}: the root {root!r} is none of its variables")
+        raise UsageError(f"the root: {unknown_variable(problem, root)}")
     return index
 
 

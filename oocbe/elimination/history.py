@@ -10,7 +10,7 @@ from oocbe.elimination.observer import Observer, PassingOn
 from oocbe.elimination.orders.order import search_orders
 from oocbe.errors import OocbeError
 from oocbe.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
-from oocbe.system.compilation import compilation
+from oocbe.system.compilation import Stopwatch
 from oocbe.system.deadline import Deadline, unlimited
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class History(PassingOn):
         super().__init__(_Nobody() if told is None else told)
         self._is_heard = told is not None
         self._begin = begin
-        self._compiled = compilation.seconds
+        self._watch = Stopwatch()
         self._known: list[KnownAt] = []
         self._buckets: list[BucketDone] = []
         self._width = 0
@@ -98,7 +98,7 @@ class History(PassingOn):
             self._add(result.bound, result.value)
         assignment = result.assignment
         linear = () if assignment is None else problem.linear_constraints
-        compiled = compilation.seconds - self._compiled
+        compiled = self._watch.compiled
         return replace(
             result,
             seconds={**result.seconds, **({"compiling": compiled} if compiled > 0 else {})},

@@ -45,7 +45,7 @@ def render(problem: Problem) -> str:
     if problem.semiring not in (MIN_SUM, MAX_SUM):
         raise UnsupportedError(
             f"{problem.name}: the cfn format holds costs to add and optimise, not a {problem.semiring} problem; "
-            "convert its values to costs first"
+            "write products as uai, which toulbar2 reads as well"
         )
     problem = _with_plain_names(problem)
     minimises = problem.semiring == MIN_SUM

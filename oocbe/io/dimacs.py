@@ -170,7 +170,9 @@ def render_wcnf(problem: Problem) -> str:
 def _clauses(problem: Problem) -> tuple[list[str], list[tuple[int, str]], int]:
     """Hard clauses, soft ones with their weights, and the constant."""
     if problem.semiring != MIN_SUM or not problem.is_integral:
-        raise UnsupportedError(f"{problem.name}: clauses have integer costs to add and minimise; convert it first")
+        raise UnsupportedError(
+            f"{problem.name}: clauses have integer costs to add and minimise; write it as uai or cfn"
+        )
     if max(problem.sizes, default=0) > 2:
         wide = next(v for v in problem.variables if v.size > 2)
         raise UnsupportedError(f"{problem.name}: variable {wide.name!r} has {wide.size} values; clauses know two")

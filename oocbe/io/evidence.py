@@ -8,7 +8,7 @@ from pathlib import Path
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io.files import read_bytes
 from oocbe.io.text import SHOWN_CHARACTERS, Text
-from oocbe.model.names import indices_of
+from oocbe.model.names import indices_of, unknown_value, unknown_variable
 from oocbe.model.problem import Problem
 
 Evidence = str | Path | Mapping[str, str | int] | Mapping[int, int] | Sequence[str | Path]
@@ -51,9 +51,7 @@ def _pair(item: str, index: Mapping[str, int], problem: Problem) -> tuple[int, i
         return None
     told = item if len(item) <= SHOWN_CHARACTERS else f"{item[:SHOWN_CHARACTERS]}…"
     if name not in index:
-        raise UsageError(
-            f"evidence {told}: {problem.name} has no variable {name[:SHOWN_CHARACTERS]!r}, and there is no such file"
-        )
+        raise UsageError(f"evidence {told}: no such file is there, and {unknown_variable(problem, name)}")
     variable = problem.variables[index[name]]
     labels = [variable.label(value) for value in range(variable.size)]
     if label in labels:
@@ -61,10 +59,7 @@ def _pair(item: str, index: Mapping[str, int], problem: Problem) -> tuple[int, i
     digits = label.lstrip("0") or "0"
     if label.isdecimal() and label.isascii() and len(digits) < 20 and int(digits) < variable.size:
         return index[name], int(digits)
-    shown = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
-    raise UsageError(
-        f"evidence {told}: variable {name!r} has no value {label[:SHOWN_CHARACTERS]!r}; its values are {shown}"
-    )
+    raise UsageError(f"evidence {told}: {unknown_value(variable, label)}")
 
 
 def _exists(name: str) -> bool:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from oocbe.errors import FormatError, ResourceError, UsageError
+from oocbe.io.no_problem import told_folder
 
 DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
 """Largest decompressed input where ``OOCBE_MAX_INPUT_BYTES`` names no other."""
@@ -80,7 +81,7 @@ def check_there(path: str | Path) -> None:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     if stat.S_ISDIR(mode):
-        raise UsageError(f"{path}: cannot be read: this is a folder, expected a file")
+        raise UsageError(f"{path}: cannot be read: {told_folder(Path(path))}")
 
 
 def read_bytes(path: str | Path, limit: int | None = None) -> bytes:

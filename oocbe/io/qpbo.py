@@ -85,15 +85,17 @@ def render(problem: Problem) -> str:
     """
     if problem.semiring not in (MIN_SUM, MAX_SUM):
         raise UnsupportedError(
-            f"{problem.name}: the qpbo format holds sums to optimise, not a {problem.semiring} problem; convert its "
-            "values to costs first"
+            f"{problem.name}: the qpbo format holds sums to optimise, not a {problem.semiring} problem; write "
+            "products as uai"
         )
     if problem.constraints or problem.linear_constraints or any(map(_lacks, problem.functions)):
         raise UnsupportedError(
             f"{problem.name}: the qpbo format has no constraints; add their violations as costs first"
         )
     if problem.upper_bound is not None and not math.isinf(problem.upper_bound):
-        raise UnsupportedError(f"{problem.name}: the qpbo format has no upper bound; leave it out first")
+        raise UnsupportedError(
+            f"{problem.name}: the qpbo format has no upper bound; in Python, problem.below(None) has none"
+        )
     wide = next((v.name for v in problem.variables if v.size != 2), None)
     if wide is not None:
         raise UnsupportedError(f"{problem.name}: variable {wide} has other than two values, as the qpbo format needs")

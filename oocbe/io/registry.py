@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from oocbe.errors import FormatError, OocbeError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.io.evidence import Evidence, evidence_of
 from oocbe.io.files import check_there, read_bytes, without_compression, write_bytes
+from oocbe.io.no_problem import told_file
 from oocbe.io.text import Text
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.dcop import Dcop
@@ -166,6 +167,9 @@ def read_model(path: str | Path, format: str | None = None, max_bytes: int | Non
     Parameters and what is raised as for :func:`read`.
     """
     check_there(path)
+    what = told_file(without_compression(path)) if format is None else None
+    if what is not None:
+        raise UsageError(f"{path}: this is {what}")
     chosen = _format_of(path, format)
     text = Text(path, read_bytes(path, max_bytes))
     if len(text) == 0:
@@ -215,5 +219,7 @@ def _format_of(path: str | Path, name: str | None) -> Format:
     wanted = _OTHER_SUFFIXES.get(wanted, wanted)
     if wanted not in known:
         found = f"unknown format {name!r}" if name is not None else f"{path}: the name's suffix tells no format"
-        raise UsageError(f"{found}; known formats: {', '.join(known)}")
+        raise UsageError(
+            f"{found}; name one (format, --format; of what is written, --to); known formats: {', '.join(known)}"
+        )
     return known[wanted]

@@ -27,7 +27,7 @@ def render(problem: Problem) -> str:
     if problem.semiring != MIN_SUM:
         raise UnsupportedError(
             f"{problem.name}: the wcsp format holds costs to add and minimise, not a {problem.semiring} problem; "
-            "convert its values to costs first"
+            "write products as uai, which toulbar2 reads as well"
         )
     if not problem.is_integral:
         raise UnsupportedError(f"{problem.name}: the wcsp format holds integers; scale and round the costs first")

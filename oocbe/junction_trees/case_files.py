@@ -24,7 +24,7 @@ from oocbe.io.evidence import parse_samples
 from oocbe.io.files import read_bytes, without_compression
 from oocbe.io.text import Text
 from oocbe.junction_trees.evidence import UNOBSERVED, cases_of
-from oocbe.model.names import value_index
+from oocbe.model.names import unknown_variable, value_index
 from oocbe.model.problem import Problem
 
 SUFFIXES = (".csv", ".json", ".evid")
@@ -74,6 +74,16 @@ def _from_json(path: str | Path, text: str, problem: Problem) -> NDArray[np.int6
         raise FormatError(path, None, str(error)) from None
 
 
+def _what_was_meant(column: str, problem: Problem) -> str:
+    """What to do about a column of another name than a variable's: values that are not between commas, for one."""
+    names = {v.name for v in problem.variables}
+    for mark, what in ((";", "semicolons"), ("\t", "tabs")):
+        parts = column.split(mark)
+        if len(parts) > 1 and any(part.strip() in names for part in parts):
+            return f"its names are between {what}, and commas were expected: write the file with these"
+    return str(unknown_variable(problem, column))
+
+
 def _from_csv(path: str | Path, text: str, problem: Problem) -> NDArray[np.int64]:
     lines = csv.reader(io.StringIO(text), strict=True)
     index = {v.name: number for number, v in enumerate(problem.variables)}
@@ -83,7 +93,7 @@ def _from_csv(path: str | Path, text: str, problem: Problem) -> NDArray[np.int64
         names = [name.strip() for name in next(lines, [])]
         for name in names:
             if name not in index:
-                raise FormatError(path, 1, f"found a column {name!r}, expected variables of {problem.name}")
+                raise FormatError(path, 1, f"the column {name!r} is no variable; {_what_was_meant(name, problem)}")
         if not names or len(set(names)) < len(names):
             raise FormatError(path, 1, "expected the name of each observed variable once")
         columns = [index[name] for name in names]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
-from oocbe.model.names import value_index, variable_index
+from oocbe.model.names import unknown_variable, value_index, variable_index
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 
@@ -46,6 +46,11 @@ class Cases:
     def some(self, rows: NDArray[np.int64]) -> Cases:
         """Those of some numbers."""
         return Cases(self.observed[rows], {v: given[rows] for v, given in self.likelihoods.items()})
+
+
+def case_of(number: int) -> str:
+    """A case in a message, by its number as lists count."""
+    return f"case {number} (the first is 0)"
 
 
 def likelihood(variable: Variable, given: Any, cases: int | None = None) -> NDArray[np.float64]:
@@ -106,7 +111,8 @@ def _checked(problem: Problem, given: NDArray[Any]) -> NDArray[np.int64]:
         case, v = np.argwhere(wrong)[0].tolist()
         variable = problem.variables[v]
         raise UsageError(
-            f"case {case}: variable {variable.name!r} has no value {observed[case, v]}, only 0 to {variable.size - 1}"
+            f"{case_of(case)}: variable {variable.name!r} has no value {observed[case, v]}, only 0 to "
+            f"{variable.size - 1}"
         )
     return observed
 
@@ -119,17 +125,17 @@ def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
     observed = np.full((len(given), len(problem.variables)), UNOBSERVED, dtype=np.int64)
     for case, values in enumerate(given):
         if not isinstance(values, Mapping):
-            raise UsageError(f"case {case}: expected a mapping from variable to value, not {type(values).__name__}")
+            raise UsageError(f"{case_of(case)}: expected a mapping from variable to value, not {type(values).__name__}")
         for name, value in values.items():
             if name not in index:
-                raise UsageError(f"case {case}: {problem.name} has no variable {name!r}")
+                raise UsageError(f"{case_of(case)}: {unknown_variable(problem, name)}")
             v = index[name]
             key = (v, value) if type(value) is str or type(value) is int else None  # True is no number, and equals 1
             if key is None or key not in known:
                 try:
                     observed[case, v] = value_index(problem.variables[v], value)
                 except UsageError as error:
-                    raise UsageError(f"case {case}: {error}") from None
+                    raise UsageError(f"{case_of(case)}: {error}") from None
                 if key is not None:
                     known[key] = int(observed[case, v])
             else:

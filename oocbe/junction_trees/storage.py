@@ -95,12 +95,19 @@ def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
         version.
     """
     path = Path(folder)
+    if path.is_file():
+        raise UsageError(
+            f"{path}: this is a file, expected the folder of a junction tree; make one of a network by `oocbe compile "
+            f"{path} TREE`, or JunctionTree(…).save in Python"
+        )
     if not path.is_dir():
-        raise UsageError(f"{path}: there is no such folder; expected a tree that was saved")
+        raise UsageError(f"{path}: there is no such folder; expected a junction tree that was saved (oocbe compile)")
     try:
         record = read_record(path / RECORD_NAME, LARGEST_RECORD, FORMAT_NAME)
     except FileNotFoundError:
-        raise CorruptDataError(f"{path}: no {RECORD_NAME}, so this is not a tree; compile it again") from None
+        raise CorruptDataError(
+            f"{path}: no {RECORD_NAME}, so this is no junction tree (oocbe compile makes one)"
+        ) from None
     if record.get("version") == STORED_VERSION:
         return tree_from(path, record, memory)
     if record.get("version") != FORMAT_VERSION:

@@ -31,6 +31,11 @@ PROBLEM_DTYPES: dict[str, np.dtype[Any]] = {
 """Of a problem's arrays."""
 
 
+def is_tree(folder: Path) -> bool:
+    """Whether a folder says that it is a junction tree."""
+    return (folder / RECORD_NAME).is_file()
+
+
 def problem_arrays(problem: Problem) -> dict[str, NDArray[Any]]:
     """The numbers of a problem, each kind end to end."""
     functions, constraints = problem.functions, problem.constraints

@@ -187,7 +187,7 @@ class JunctionTree:
     def log_evidence(self) -> float:
         """Natural logarithm of the probability of what is observed (of its weight, where weights are not normalised).
 
-        -inf where it is 0.
+        -inf where it is 0. It is as exact as sums of floats are: where nothing is observed, some 1e-16 and not 0.
         """
         return self._case.log_evidence
 

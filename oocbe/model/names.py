@@ -34,6 +34,9 @@ class Numbered(OfVariables, Protocol):
 SHOWN_NAMES = 8
 """Names or labels that a message lists."""
 
+MOST_CHARACTERS = 80
+"""Of a wrong name that a message shows, and for which the nearest one is looked for."""
+
 MOST_COMPARED = 10_000
 """Names among which the nearest one is looked for: some milliseconds' work."""
 
@@ -53,12 +56,22 @@ def variable_index(problem: Numbered, name: object) -> int:
 
 def unknown_variable(problem: OfVariables, name: object) -> UsageError:
     """The error to raise where a problem has no variable of some name: with the nearest name, or the first ones."""
+    names = [v.name for v in problem.variables]
+    near = nearest(str(name), names)
+    hint = f"there are: {_listed(names)}" if near is None else f"did you mean {near!r}?"
+    return UsageError(f"{problem.name}: there is no variable {_shortened(name)}; {hint}")
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """What somebody may have meant by a name that is none of these: that of another case, or a similar one; or None."""
     import difflib
 
-    names = [v.name for v in problem.variables]
-    near = difflib.get_close_matches(str(name), names[:MOST_COMPARED], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {_listed(names)}"
-    return UsageError(f"{problem.name}: there is no variable {name!r}; {hint}")
+    folded: dict[str, str] = {}
+    for known in names[:MOST_COMPARED]:
+        folded.setdefault(known.casefold(), known)
+    wanted = name[:MOST_CHARACTERS].casefold()
+    near = [wanted] if wanted in folded else difflib.get_close_matches(wanted, folded, n=1)
+    return folded[near[0]] if near else None
 
 
 def value_index(variable: Variable, value: object) -> int:
@@ -75,8 +88,15 @@ def value_index(variable: Variable, value: object) -> int:
             return int(value)
     elif not isinstance(value, bool) and hasattr(value, "__index__") and 0 <= value.__index__() < variable.size:
         return int(value.__index__())
+    raise unknown_value(variable, value)
+
+
+def unknown_value(variable: Variable, value: object) -> UsageError:
+    """The error to raise where a variable has no value of some label or number: with the first, and the nearest."""
     shown = _listed([variable.label(i) for i in range(min(SHOWN_NAMES + 1, variable.size))])
-    raise UsageError(f"variable {variable.name!r} has no value {value!r}; its values are {shown}")
+    near = nearest(str(value), variable.labels or ())
+    hint = "" if near is None else f"; did you mean {near!r}?"
+    return UsageError(f"variable {variable.name!r} has no value {_shortened(value)}; its values are {shown}{hint}")
 
 
 def indices_of(problem: OfVariables, values: Mapping[str, str | int]) -> dict[int, int]:
@@ -107,6 +127,11 @@ def assignment_of(problem: OfVariables, values: Mapping[str, str | int]) -> tupl
     if missing:
         raise UsageError(f"{problem.name}: no value is given for {_listed(missing)}")
     return tuple(found[number] for number in range(len(problem.variables)))
+
+
+def _shortened(name: object) -> str:
+    told = repr(name)
+    return told if len(told) <= MOST_CHARACTERS else f"{told[:MOST_CHARACTERS]}…"
 
 
 def _listed(names: Sequence[str]) -> str:

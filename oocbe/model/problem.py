@@ -175,6 +175,13 @@ class Problem(Shown):
         fixed = tuple(Constraint((v,), np.array([[value]]), allowed=True) for v, value in numbered.items())
         return replace(self, constraints=self.constraints + fixed)
 
+    @property
+    def evidence(self) -> dict[str, str]:
+        """Names of the variables that unary constraints fix, with their values' labels; see :meth:`with_evidence`."""
+        fixed = [c for c in self.constraints if len(c.scope) == 1 and c.allowed and len(c.tuples) == 1]
+        own = [(self.variables[c.scope[0]], int(c.tuples[0, 0])) for c in fixed]
+        return {variable.name: variable.label(value) for variable, value in own}
+
     def in_semiring(self, semiring: Semiring) -> Problem:
         """The problem's parts read in another semiring: a constant that is neutral here is neutral there, too."""
         if semiring == self.semiring:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 STYLE = (
@@ -67,6 +67,6 @@ def first_words(words: Sequence[str], most: int = 12) -> str:
     return ", ".join(words[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def first_pairs(labels: dict[str, str], most: int = 12) -> str:
+def first_pairs(labels: Mapping[str, str], most: int = 12) -> str:
     """The first ones of an assignment as ``name=label``, and how many more there are."""
     return first_words([f"{name}={label}" for name, label in labels.items()], most)

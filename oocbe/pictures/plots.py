@@ -31,6 +31,15 @@ MOST_NODES = 250
 MOST_NAMES = 60
 """Nodes that are named, and variables of marginals that are drawn."""
 
+MARGIN = 0.02
+"""Part of the time that a course took by which its axis is longer at each end."""
+
+NAMES_APART = 0.05
+"""Part of a picture's width or height by which named nodes are apart, where not all are named."""
+
+LARGEST_NAMED = 6
+"""Buckets that are named, the largest ones, where there are more than :data:`MOST_NAMES`."""
+
 
 class Picture(Figure):
     """A figure that notebooks show by themselves; ``savefig`` writes it as PNG, SVG or PDF."""
@@ -104,7 +113,7 @@ def bucket_tree(
     scale = 240 / max(1.0, len(names) / 40)
     dots = tree.scatter(*places.T, s=4 + scale * weights / max(1.0, weights.max(initial=1.0)), c=weights, zorder=2)
     figure.colorbar(dots, ax=tree, label="bytes of the message, power of ten", shrink=0.6, location="bottom")
-    for bucket in np.argsort(weights)[::-1][:1]:
+    for bucket in range(len(names)) if len(names) <= MOST_NAMES else _largest_apart(places, weights):
         tree.annotate(_plain(names[bucket]), places[bucket], fontsize=8, xytext=(4, 4), textcoords="offset points")
     tree.set_title(f"{_plain(title)}: {len(names):,} buckets, the last ones at the top", fontsize=10)
     tree.set_axis_off()
@@ -117,6 +126,18 @@ def bucket_tree(
     bytes_axes.set(yscale="log", ylabel="bytes of the message (bars)")
     profile.set_title(f"width {max(widths, default=0)}", fontsize=10)
     return figure
+
+
+def _largest_apart(places: NDArray[np.float64], weights: NDArray[np.float64]) -> list[int]:
+    """The largest nodes whose names do not lie upon one another, :data:`LARGEST_NAMED` at most."""
+    extent = np.maximum(np.ptp(places, axis=0), 1e-9)
+    named: list[int] = []
+    for node in np.argsort(-weights, kind="stable").tolist():
+        if all(np.abs((places[node] - places[other]) / extent).max() > NAMES_APART for other in named):
+            named.append(node)
+        if len(named) == LARGEST_NAMED:
+            break
+    return named
 
 
 def course(
@@ -137,13 +158,13 @@ def course(
             times, numbers = zip(*[*points, (end, points[-1][1])], strict=True)
             known.step(times, numbers, where="post", color=colour, label=name, marker=".", markersize=5)
     known.set(xlabel="seconds since the problem was read", title="what was known")
-    if len({seconds for seconds, _, _ in curve}) == 1:
+    if curve and curve[0][0] >= (1 - MARGIN) * end:
         told = "\n".join(f"{name} {number:,}" for name, number in zip(("bound", "value"), curve[-1][1:], strict=True)
                          if number is not None)  # fmt: skip
         _say_in(known, f"after {end:.2g} s, all at once:\n{told}")
     elif known.lines:
         known.legend()
-        known.set_xlim(left=0)
+        known.set_xlim(-MARGIN * end, (1 + MARGIN) * end)  # the first and the last mark are seen whole
     else:
         _say_in(known, "no bound and no assignment")
     if buckets:
@@ -310,7 +331,7 @@ def schedule(
     if capacity is not None:
         rows[1].fill_between(np.arange(len(filled)) - 0.5, filled, step="pre", color=BLUE, alpha=0.5)
         rows[1].axhline(capacity, color=ORANGE)
-        rows[1].set_ylabel(f"memory used\nof {capacity:,}")
+        rows[1].set_ylabel(f"recorder: units\nused, of {capacity:,}")
     return figure
 
 

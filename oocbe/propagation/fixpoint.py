@@ -237,8 +237,8 @@ class Network:
                     return
                 found.rounds.append(0)
                 waiting = self._round(waiting, found)
-        except TimeLimitError:
-            found.status, found.reason = how_time_ended() or (LIMIT, "the time limit was reached")
+        except TimeLimitError as error:
+            found.status, found.reason = how_time_ended() or (LIMIT, str(error))
 
     def _round(self, waiting: set[int], found: Fixpoint) -> set[int]:
         """Ask some constraints once; those to be asked in the next round."""

@@ -35,7 +35,7 @@ class TaskResult(Shown):
         of the most probable explanation, or the optimum.
     bound : for ``mpe``, what no assignment's logarithm exceeds by more than ``tolerance``.
     tolerance : for ``mpe``, how far below the optimum the value may be by rounding.
-    evidence : for ``mpe``, variables that were fixed, by name, and their values.
+    evidence : variables that were fixed, by name, and the labels of their values (:attr:`oocbe.Problem.evidence`).
     optimum : of what count is the number, for ``count-optimal``; else None.
     assignments : for ``kbest`` and ``mpe``, value and value indices of each, best first.
     marginals : an array (domain size,) a variable: float64, or, for ``min-marginals`` of integers, Python integers (and
@@ -138,6 +138,7 @@ class TaskResult(Shown):
             ("value", self.value),
             ("exp(value)", self.probability),
             ("natural logarithm", self.logarithm),
+            ("evidence", first_pairs(self.evidence)),
             ("temperature", self.temperature),
         ]
         by_name = self.marginals_by_name
@@ -190,6 +191,7 @@ class TaskResult(Shown):
             "peak_memory_bytes": self.peak_memory_bytes,
             "dtype": self.dtype,
             "backend": self.backend,
+            "evidence": dict(self.evidence),
             "notes": list(self.notes),
             "order": [self.variables[v].name for v in self.order],
         }
@@ -202,7 +204,6 @@ class TaskResult(Shown):
             content["probability"] = self.probability
             content["bound"] = finite(self.bound)
             content["tolerance"] = finite(self.tolerance)
-            content["evidence"] = dict(self.evidence)
             content["assignment"] = self.labels
         if self.temperature is not None:
             content["temperature"] = finite(self.temperature)

@@ -149,11 +149,14 @@ def write_assignment(
 
 
 def read_solution(path: str | Path) -> Solution:
-    """Read a solution file of either format; :class:`FormatError` says where it is damaged."""
+    """Read a solution file of either format; FormatError says where it is damaged, UsageError why it cannot be read."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FormatError(path, None, "not a text file; expected a solution file or the JSON of a solve") from None
+    except OSError as error:
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or error
+        raise UsageError(f"{path}: cannot be read: {why}; name what `oocbe solve --solution` has written") from None
     if text.lstrip().startswith("{"):
         return _read_json(path, text)
     return _read_text(path, text)

@@ -50,6 +50,23 @@ compilation = Compilation()
 """Of this process."""
 
 
+class Stopwatch:
+    """Wall time since it was made, and what of it went into compiling."""
+
+    def __init__(self) -> None:
+        self._begin, self._before = time.perf_counter(), compilation.seconds
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was made."""
+        return time.perf_counter() - self._begin
+
+    @property
+    def compiled(self) -> float:
+        """Seconds since then in which something was compiled."""
+        return compilation.seconds - self._before
+
+
 def working_time() -> float:
     """Seconds of a clock that stands still while a loop is compiled: for what shares time out among attempts.
 

@@ -21,7 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import RequestedEndError, TimeLimitError
+from oocbe.system.compilation import Stopwatch
 from oocbe.system.interruption import current as current_interruption
+
+MENTIONED_SHARE = 0.1
+"""Share of the time until a limit from which on compiling is told: less would not have changed what was reached."""
 
 _innermost: ContextVar[Deadline | None] = ContextVar("oocbe-deadline", default=None)
 
@@ -73,6 +77,7 @@ class Deadline:
 
     def __init__(self, seconds: float | None = None) -> None:
         outer = _innermost.get()
+        self._compiling: Stopwatch = Stopwatch() if outer is None else outer._compiling
         if outer is not None and outer._end is not None:
             seconds = outer.remaining if seconds is None else min(seconds, outer.remaining)
         self._end: float | None = None if seconds is None else time.monotonic() + seconds
@@ -125,7 +130,19 @@ class Deadline:
         """Raise :class:`TimeLimitError` where the moment has come, :class:`RequestedEndError` where a signal came."""
         self.check_requested()
         if self.passed:
-            raise TimeLimitError("the time limit was reached")
+            raise TimeLimitError(self.reason)
+
+    @property
+    def reason(self) -> str:
+        """What to say where the moment has come; and, where much of the time went into compiling, how to avoid that."""
+        compiled = self._compiling.compiled
+        reached = "the time limit was reached"
+        if compiled < MENTIONED_SHARE * self._compiling.elapsed:
+            return reached
+        return (
+            f"{reached}; {compiled:.1f} s went into compiling loops: run `oocbe warm-up` once for this machine, "
+            "and later runs find them in its cache"
+        )
 
     def check_requested(self) -> None:
         """Raise :class:`RequestedEndError` where a signal has asked to end."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.tables.column_form import column_dtype, columns_of
-from oocbe.tables.columns import Column, Domain, Rows
+from oocbe.tables.columns import Column, Domain, Rows, row_of
 from oocbe.tables.layout import Label, Layout
 
 
@@ -107,7 +107,7 @@ def _looked_up(name: str, data: Any, what: str, domain: tuple[Label, ...], first
     if found.null_count:
         row = found.is_null().index(arrow.scalar(True)).as_py()
         raise ModelError(
-            f"{what}: column {name}, row {first + row:,}: {data[row].as_py()!r} is not among the "
+            f"{what}: column {name}, {row_of(first + row)}: {data[row].as_py()!r} is not among the "
             f"{len(domain):,} labels of its domain"
         )
     places: NDArray[np.integer] = found.to_numpy(zero_copy_only=False)
@@ -165,8 +165,8 @@ def refuse_nulls(name: str, data: Any, what: str, first: int = 0) -> None:
 
         row = data.is_null().index(arrow.scalar(True)).as_py()
         raise ModelError(
-            f"{what}: column {name}, row {first + row:,}: nothing is there (null); drop such rows (of Parquet by "
-            "drop_nulls=True), or fill them"
+            f"{what}: column {name}, {row_of(first + row)}: nothing is there (null); drop such rows (of Parquet "
+            "by drop_nulls, `oocbe convert --drop-nulls`), or fill them"
         )
 
 

@@ -89,7 +89,7 @@ class Column:
         if wrong.any():
             row = int(np.argmax(wrong))
             value = int(self.indices[row]) if self.labels is None else self.labels[int(self.indices[row])]
-            raise ModelError(f"{what}: column {self.name}, row {first + row:,}: {value!r} is not among {domain}")
+            raise ModelError(f"{what}: column {self.name}, {row_of(first + row)}: {value!r} is not among {domain}")
 
 
 def layout_for(scope: Sequence[str], domains: Domains) -> Layout:
@@ -147,6 +147,11 @@ def values_of(given: NDArray[Any], dtype: np.dtype[Any], what: str) -> NDArray[A
     return np.ascontiguousarray(given, dtype=dtype)
 
 
+def row_of(number: int) -> str:
+    """A row in a message, by its number as data frames and Arrow count."""
+    return f"row {number:,} (the first is 0)"
+
+
 def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, what: str) -> list[str]:
     """The variables' columns: those asked for, or all but that of the values.
 
@@ -158,7 +163,10 @@ def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, 
     for name in (values, *wanted):
         if names.count(name) != 1:
             found = "twice" if name in names else "not"
-            raise ModelError(f"{what}: column {name!r} is {found} there; there are: {', '.join(names)}")
+            hint = ""
+            if name == values and name not in names:
+                hint = "; name the column of values (values, --values), or rename it (rename, --rename)"
+            raise ModelError(f"{what}: column {name!r} is {found} there; there are: {', '.join(names)}{hint}")
     if values in wanted:
         raise ModelError(f"{what}: column {values!r} cannot be a variable and the values at once")
     return wanted

@@ -15,7 +15,7 @@ from oocbe.settings.option_values import parse_bytes
 from oocbe.tables.arrow import check_label_type, dates_as_text, label_type, pyarrow
 from oocbe.tables.columns import LARGEST_LABELS, Domain, check_scope
 from oocbe.tables.layout import Label
-from oocbe.tables.parquet_source import ColumnSource, check_renamed, source_of
+from oocbe.tables.parquet_source import ColumnSource, batch_rows, check_renamed, source_of, sparing
 
 LABEL_BYTES = 100
 """Bytes that a label takes beside its text: in Python, in a dictionary, in Arrow."""
@@ -57,10 +57,11 @@ def common_domains(
             there = ", ".join(dict.fromkeys(column for source in found for column in source.columns))
             raise ModelError(f"column {name!r} is in no table; there are: {there}")
     domains: dict[str, Domain] = {}
-    for source in found:
-        wanted = None if scope is None else [name for name in scope if name in source.columns]
-        for name in check_scope(source.names, values, wanted, source.what):
-            domains[name] = domain_in(source, name, limit, domains.get(name))
+    with sparing():
+        for source in found:
+            wanted = None if scope is None else [name for name in scope if name in source.columns]
+            for name in check_scope(source.names, values, wanted, source.what):
+                domains[name] = domain_in(source, name, limit, domains.get(name))
     return {name: domain or 1 for name, domain in domains.items()}  # a domain has a value at least
 
 
@@ -87,7 +88,7 @@ def domain_in(source: ColumnSource, name: str, memory: int, before: Domain | Non
         if before is not None and any(type(label) is not label_type(labels) for label in before):
             raise ModelError(f"{what}: column {name} is of type {kind}, and has other labels in another table")
     elif before is None or isinstance(before, int):
-        low, high = _integers(source, name)
+        low, high = _integers(source, name, memory)
         if low >= 0 and high < 1 << 62:
             return max(high + 1, before or 1)
         if before is not None:
@@ -101,13 +102,13 @@ def domain_in(source: ColumnSource, name: str, memory: int, before: Domain | Non
     return _labels_in(source, name, memory, known)
 
 
-def _pieces(source: ColumnSource, name: str) -> Iterator[Any]:
+def _pieces(source: ColumnSource, name: str, memory: int) -> Iterator[Any]:
     """One column, array by array."""
-    for batch in source.batches([name]):
+    for batch in source.batches([name], batch_rows(memory, LABEL_BYTES)):
         yield dates_as_text(name, batch.column(0), source.what)
 
 
-def _integers(source: ColumnSource, name: str) -> tuple[int, int]:
+def _integers(source: ColumnSource, name: str, memory: int) -> tuple[int, int]:
     """Least (or 0) and greatest integer of a column, by statistics where there are any."""
     import pyarrow.compute as compute
 
@@ -115,7 +116,7 @@ def _integers(source: ColumnSource, name: str) -> tuple[int, int]:
     if found is not None:
         return found
     low, high = 0, 0
-    for data in _pieces(source, name):
+    for data in _pieces(source, name, memory):
         edges = compute.min_max(data).as_py()
         low, high = min(low, edges["min"]), max(high, edges["max"])
     return low, high
@@ -127,7 +128,7 @@ def _labels_in(source: ColumnSource, name: str, memory: int, before: Sequence[La
 
     seen: dict[Any, None] = dict.fromkeys(before)
     first, nbytes, in_order = len(seen), 0, False
-    for data in _pieces(source, name):
+    for data in _pieces(source, name, memory):
         in_order = hasattr(data, "dictionary")
         different = data.dictionary if in_order else compute.unique(data)
         known = len(seen)

@@ -75,10 +75,11 @@ class Exchanged:
             pyarrow is missing. CorruptDataError : a stored chunk is damaged.
         """
         from oocbe.tables.parquet import write_parquet
+        from oocbe.tables.parquet_source import sparing
 
-        return write_parquet(
-            self.layout, self.dtype, self.rows, self._rows, path, values, memory, rows_per_file, compression, overwrite
-        )
+        rows = (self.layout, self.dtype, self.rows, self._rows)
+        with sparing():
+            return write_parquet(*rows, path, values, memory, rows_per_file, compression, overwrite)
 
     def _rows(self, start: int, stop: int) -> Rows:
         """Keys and values of some rows."""
@@ -162,6 +163,10 @@ class InMemory(Exchanged):
         """Make a table of a data frame of pandas, without pyarrow; see :meth:`from_arrow`. The index is left out."""
         from oocbe.tables.frames import frame_rows, pandas_column
 
+        if not hasattr(frame, "set_axis"):
+            raise UsageError(
+                f"expected a data frame of pandas, not {type(frame).__name__}; make one (pandas.DataFrame)"
+            )
         frame = frame.set_axis([str(name) for name in frame.columns], axis=1)  # columns may be called by numbers
         return cls(*frame_rows(frame, pandas_column, values, scope, domains, semiring), semiring, True)
 
@@ -315,24 +320,26 @@ class OnDisk(Exchanged):
             DiskError : the disk is full.
         """
         from oocbe.tables.parquet import read_parquet
+        from oocbe.tables.parquet_source import sparing
 
-        found = read_parquet(source, values, scope, domains, rename, drop_nulls, memory)
-        rows = found.piece_rows if chunk_rows is None else chunk_rows
-        with (
-            closing(found.pieces),
-            cls.create(
-                path,
-                found.layout,
-                found.dtype,
-                semiring,
-                chunk_rows=rows,
-                codec=codec,
-                overwrite=overwrite,
-                duplicates=duplicates,
-            ) as writer,
-        ):
-            for keys, numbers in found.pieces:
-                writer.append(keys, numbers)
+        with sparing():
+            found = read_parquet(source, values, scope, domains, rename, drop_nulls, memory)
+            rows = found.piece_rows if chunk_rows is None else chunk_rows
+            with (
+                closing(found.pieces),
+                cls.create(
+                    path,
+                    found.layout,
+                    found.dtype,
+                    semiring,
+                    chunk_rows=rows,
+                    codec=codec,
+                    overwrite=overwrite,
+                    duplicates=duplicates,
+                ) as writer,
+            ):
+                for keys, numbers in found.pieces:
+                    writer.append(keys, numbers)
         opened: Self = cls.open(path)
         return opened
 

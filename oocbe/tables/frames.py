@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.semiring import Semiring
 from oocbe.tables.column_form import columns_of
-from oocbe.tables.columns import Column, Domains, Rows, SortedRows, check_scope, sorted_rows
+from oocbe.tables.columns import Column, Domains, Rows, SortedRows, check_scope, row_of, sorted_rows
 from oocbe.tables.layout import Layout
 
 
@@ -148,7 +148,7 @@ def _free(values: str, layout: Layout) -> str:
 def _refuse_missing(missing: NDArray[np.bool_], name: str, what: str) -> None:
     if missing.any():
         row = int(np.argmax(missing))
-        raise ModelError(f"{what}: column {name}, row {row:,}: nothing is there (missing); drop or fill such rows")
+        raise ModelError(f"{what}: column {name}, {row_of(row)}: nothing is there (missing); drop or fill such rows")
 
 
 def _signed(numbers: NDArray[Any], name: str, what: str) -> NDArray[np.integer]:

@@ -118,6 +118,11 @@ class Manifest:
         except FileNotFoundError:
             if isinstance(folder, Path) and not folder.exists():
                 raise CorruptDataError(f"{folder}: there is no such folder; a stored table is one") from None
+            if isinstance(folder, Path) and folder.is_file():
+                raise CorruptDataError(
+                    f"{folder}: this is a file, expected the folder of a stored table; of Parquet, "
+                    "StoredTable.from_parquet or `oocbe convert` makes one"
+                ) from None
             raise CorruptDataError(
                 f"{folder}: no {MANIFEST_NAME}, so this is not a table, or its writing was cut short; write it again"
             ) from None

@@ -24,10 +24,7 @@ from oocbe.tables.arrow import batches_of, column_of, numbers_of, pyarrow, schem
 from oocbe.tables.columns import Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of
 from oocbe.tables.common_domains import domain_in, limit_of
 from oocbe.tables.layout import Layout
-from oocbe.tables.parquet_source import BATCH_ROWS, Source, check_renamed, source_of
-
-COPIES = 6
-"""Batches' worth of memory that are held at most at a time: read ahead by Arrow, at work, and waiting to be written."""
+from oocbe.tables.parquet_source import Source, batch_rows, check_renamed, source_of
 
 PART_NAME = "part-{:05}.parquet"
 """Names of files in a folder of them."""
@@ -71,7 +68,7 @@ def read_parquet(
     except NotImplementedError:
         raise ModelError(f"{what}: column {values} is of type {kind}; values are integers or floats") from None
     cost = 8 * (len(wanted) + 2) + 8 * layout.words
-    rows = _piece_rows(limit, cost)
+    rows = batch_rows(limit, cost)
 
     def pieces() -> Iterator[Rows]:
         first = 0
@@ -108,7 +105,7 @@ def write_parquet(
     if rows_per_file is not None and rows_per_file < 1:
         raise UsageError(f"rows_per_file is {rows_per_file}; it must be positive")
     schema = schema_of(layout, dtype, values)
-    rows = _piece_rows(limit_of(memory), 8 * (len(layout.scope) + 2) + 8 * layout.words)
+    rows = batch_rows(limit_of(memory), 8 * (len(layout.scope) + 2) + 8 * layout.words)
     rows = rows if rows_per_file is None else min(rows, rows_per_file)
     batches = _ahead(batches_of(layout, schema, (read(*part) for part in _parts(count, rows, rows_per_file))))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
@@ -189,7 +186,3 @@ def _ahead(items: Iterator[Any]) -> Generator[Any, None, None]:
                 yield item
         finally:
             waiting.cancel()
-
-
-def _piece_rows(limit: int, cost: int) -> int:
-    return max(1024, min(BATCH_ROWS, limit // (COPIES * cost)))

@@ -22,8 +22,28 @@ Source: TypeAlias = str | Path | Sequence[str | Path]
 BATCH_ROWS = 1 << 20
 """Most rows that are read at a time."""
 
+COPIES = 6
+"""Batches' worth of memory that are held at most at a time: read ahead by Arrow, at work, and waiting to be written."""
+
 BUFFER_BYTES = 1 << 20
 """Of the stream that a column is read by; without, Arrow holds whole row groups, which may be as large as the file."""
+
+
+def batch_rows(memory: int, row_bytes: int) -> int:
+    """Rows of a batch where so many bytes are there, and a row takes so many in the form that takes the most."""
+    return max(1024, min(BATCH_ROWS, memory // (COPIES * row_bytes)))
+
+
+@contextmanager
+def sparing() -> Iterator[None]:
+    """Work with Parquet that leaves nothing in Arrow's pool, which keeps what it has had for later: 100 MiB and more.
+
+    The C library is not told to keep less, as that makes joins take half as much processor time again.
+    """
+    try:
+        yield
+    finally:
+        pyarrow().default_memory_pool().release_unused()
 
 
 class Columns(Protocol):
@@ -102,7 +122,11 @@ class _File:
 
 @dataclass(frozen=True)
 class _Files:
-    """Several Parquet files, or a folder of them, as one pyarrow dataset."""
+    """Several Parquet files, or a folder of them: a pyarrow dataset says which, and what their folders' names mean.
+
+    Files are read one after the other. The dataset's own scanner holds several batches of several files, which no
+    option of it bounds.
+    """
 
     data: Any
 
@@ -118,20 +142,43 @@ class _Files:
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow.dataset as datasets
 
-        options = datasets.ParquetFragmentScanOptions(
-            use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False
-        )
-        scanner = self.data.scanner(
-            columns=list(columns),
-            batch_size=rows,
-            batch_readahead=1,
-            fragment_readahead=1,
-            fragment_scan_options=options,
-        )
-        yield from scanner.to_batches()
+        for fragment in self.data.get_fragments():
+            file = _File.opened(fragment.path)
+            folders = datasets.get_partition_keys(fragment.partition_expression)
+            own = [name for name in columns if name in file.schema.names and name not in folders]
+            if own:
+                lengths_and_batches = ((batch.num_rows, batch) for batch in file.batches(own, rows))
+            else:
+                (metadata,) = file.metadata() or ()
+                starts = range(0, metadata.num_rows, rows)
+                lengths_and_batches = ((min(rows, metadata.num_rows - start), None) for start in starts)
+            for length, batch in lengths_and_batches:
+                yield self._completed(columns, length, batch, folders, file.what)
+
+    def _completed(self, columns: Sequence[str], rows: int, batch: Any, folders: Mapping[str, Any], what: str) -> Any:
+        """A file's batch with all columns, of the dataset's types: what folders say, and nulls for those it has not."""
+        arrow = pyarrow()
+        found = []
+        for name in columns:
+            kind = self.schema.field(name).type
+            if batch is None or name not in batch.schema.names:
+                found.append(arrow.repeat(arrow.scalar(folders.get(name), kind), rows))
+                continue
+            try:
+                found.append(batch.column(name).cast(kind))
+            except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+                raise ModelError(
+                    f"{what}: column {name} is of type {batch.schema.field(name).type}, and of type {kind} in "
+                    f"{self.data.files[0]}; write both with one type ({error})"
+                ) from None
+        return arrow.record_batch(found, schema=self._nullable(columns))
+
+    def _nullable(self, columns: Sequence[str]) -> Any:
+        arrow = pyarrow()
+        return arrow.schema([arrow.field(name, self.schema.field(name).type) for name in columns])
 
     def table(self, columns: Sequence[str]) -> Any:
-        return self.data.to_table(columns=list(columns))
+        return pyarrow().Table.from_batches(self.batches(columns, BATCH_ROWS), self._nullable(columns))
 
     def metadata(self) -> Iterable[Any] | None:
         return (fragment.metadata for fragment in self.data.get_fragments())

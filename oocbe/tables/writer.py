@@ -13,6 +13,7 @@ from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import Semiring
 from oocbe.tables.chunk_files import BLOSC, PACKED, ZSTD
 from oocbe.tables.column_form import column_names
+from oocbe.tables.columns import row_of
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group import layout_attributes
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS, GroupWriter
@@ -127,7 +128,7 @@ class StoredTableWriter(GroupWriter):
         if self._pending or self._written % self._chunk_rows or not 0 < rows <= self._chunk_rows:
             raise ModelError(f"{self.path}: {rows:,} rows are no chunk behind {self.rows:,} rows")
         if self._last_key == edge_keys[0]:
-            raise ModelError(f"{self.path}: a key occurs twice, at row {self.rows:,}")
+            raise ModelError(f"{self.path}: a key occurs twice, at {row_of(self.rows)}")
         if self._arrays is None:
             self._chunk_rows = rows
         self.is_sorted = self.is_sorted and self._last_key < edge_keys[0]
@@ -162,7 +163,7 @@ class StoredTableWriter(GroupWriter):
         first, order = key_number(keys, 0), ascent(keys)
         if not self._duplicates and (self._last_key == first or order == REPEATED):
             raise ModelError(
-                f"{self.path}: a key occurs twice, at or after row {self.rows:,}; where that is meant, give "
+                f"{self.path}: a key occurs twice, at or after {row_of(self.rows)}; where that is meant, give "
                 "duplicates=True where the table, or what it is joined of, is made"
             )
         self.is_sorted = self.is_sorted and order == ASCENDING and self._last_key < first

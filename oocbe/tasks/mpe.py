@@ -67,14 +67,4 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
         notes=result.notes,
         bound=None if result.bound is None else -float(result.bound),
         tolerance=rounding_margin(logs),
-        evidence=_evidence(problem),
     )
-
-
-def _evidence(problem: Problem) -> dict[str, str]:
-    fixed = {}
-    for c in problem.constraints:
-        if len(c.scope) == 1 and c.allowed and len(c.tuples) == 1:
-            variable = problem.variables[c.scope[0]]
-            fixed[variable.name] = variable.label(int(c.tuples[0, 0]))
-    return fixed

@@ -18,7 +18,7 @@ from oocbe.errors import UsageError
 from oocbe.facade import load_problem, settings_from, with_reading, working
 from oocbe.results.interrupted import carried, interruptible
 from oocbe.settings.option_types import OptionValues
-from oocbe.system.compilation import compilation
+from oocbe.system.compilation import Stopwatch
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
 
@@ -112,7 +112,7 @@ def answered(
     from oocbe.tasks.count import count as count_feasible
     from oocbe.tasks.result import lifted, unfinished
 
-    begin, compiled = time.perf_counter(), compilation.seconds
+    watch = Stopwatch()
     whole = narrowed(problem.in_semiring(settings.semiring or problem.semiring))
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
@@ -137,12 +137,12 @@ def answered(
             asked = temperature if task in ("logz", "marginals") else None
             result = unfinished(task, whole, interruption.reason, temperature=asked)
     known = sum(result.seconds.values())
-    total = time.perf_counter() - begin
+    total, compiled = watch.elapsed, watch.compiled
     seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}
-    if compilation.seconds > compiled:
-        seconds["compiling"] = compilation.seconds - compiled
+    if compiled:
+        seconds["compiling"] = compiled
     notes = (*result.notes, warning) if warning else result.notes
-    return replace(result, seconds=seconds, notes=notes)
+    return replace(result, seconds=seconds, notes=notes, evidence=whole.evidence)
 
 
 def load_engine() -> None:

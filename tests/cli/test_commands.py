@@ -179,6 +179,47 @@ def test_convert_takes_tables_from_parquet_to_a_stored_table_and_back(tmp_path: 
         assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
 
 
+def test_convert_renames_columns_and_drops_rows_as_the_library_does(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"place": ["a", None, "b", "a"], "till": [1, 1, 2, 2], "cost": [5, 7, None, 3]}
+    parquet.write_table(arrow.table(columns), tmp_path / "in.parquet")
+    out = tmp_path / "stored"
+    given = ["convert", str(tmp_path / "in.parquet"), str(out)]
+    renamed = ["--rename", "place=shop", "--rename", "cost=value"]
+    assert "row 1 (the first is 0)" in run(app, [*given, *renamed]).stderr
+    assert run(app, [*given, *renamed, "--drop-nulls", "--scope", "shop", "--duplicates"]).exit_code == 0
+    stored = oocbe.StoredTable.open(out)
+    assert (stored.layout.scope, stored.rows, stored.layout.labels["shop"]) == (("shop",), 2, ("a", "b"))
+    assert oocbe.maximise(stored, [], output=tmp_path / "best").to_table().to_dict() == {(0,): 5}
+    for arguments, said in (
+        ([*given, "--rename", "cost"], "COLUMN=NAME"),
+        ([*given, "--rename", "cost=a", "--rename", "cost=b"], "another --rename"),
+        ([*given, "--rename", "price=value"], "no column 'price' to be renamed"),
+        (["convert", str(out), str(tmp_path / "x.parquet"), "--drop-nulls"], "--drop-nulls: is for Parquet"),
+        (["convert", GRID, str(tmp_path / "grid.cfn"), "--scope", "a"], "--scope: is for Parquet"),
+    ):
+        done = run(app, arguments)
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+
+
+def test_convert_never_writes_over_what_it_reads(tmp_path: Path) -> None:
+    path = tmp_path / "grid.wcsp"
+    shutil.copy(GRID, path)
+    before = path.read_bytes()
+    done = run(app, ["convert", str(path), str(path)])
+    assert (done.exit_code, "the problem itself" in done.stderr, path.read_bytes() == before) == (2, True, True)
+
+
+def test_propagation_says_what_it_removed(tmp_path: Path) -> None:
+    path = tmp_path / "m.mps"
+    path.write_text(
+        "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\n y cost 2 weight 3\nRHS\n b weight 12\nENDATA\n"
+    )
+    assert "removed  2 bounds in " in run(app, ["propagate", str(path)]).stdout
+    assert "removed  0 values in 1 round\n" in run(app, ["propagate", GRID]).stdout
+
+
 def test_convert_names_formats_explicitly(tmp_path: Path) -> None:
     plain = tmp_path / "problem"
     assert run(app, ["convert", GRID, str(plain)]).exit_code == 2

@@ -137,6 +137,10 @@ def test_uai_files_of_one_sample(tree, tmp_path):
 
 MALFORMED = {
     "unknown column": ("a.csv", "wind\nyes\n", "'wind'"),
+    "column of another case": ("a.csv", "Rain\nyes\n", "did you mean 'rain'"),
+    "semicolons": ("a.csv", "rain;season\nyes;winter\n", "between semicolons, and commas were expected"),
+    "tabs": ("a.csv", "rain\tseason\nyes\twinter\n", "between tabs"),
+    "label of another case": ("a.csv", "rain\nYES\n", "did you mean 'yes'"),
     "column twice": ("a.csv", "rain,rain\nyes,no\n", "once"),
     "unknown label": ("a.csv", "rain\nmaybe\n", "'maybe'"),
     "number too large": ("a.csv", "rain\n2\n", "no value '2'"),
@@ -200,6 +204,17 @@ def test_questions_that_cannot_be_answered(arguments, expected, tree, tmp_path, 
     assert expected in done.output
 
 
+def test_a_tree_is_inspected(tree):
+    done = run("inspect", tree, "--json")
+    content = json.loads(done.stdout)
+    statistics = oocbe.JunctionTree.open(tree).statistics
+    assert content["kind"] == "junction tree"
+    assert {name: content[name] for name in ("cliques", "rows", "cells", "width")} == {
+        name: statistics[name] for name in ("cliques", "rows", "cells", "width")
+    }
+    assert "junction tree" in run("inspect", tree).stdout
+
+
 def test_trees_that_are_none(tree, tmp_path):
     (tmp_path / "cases.csv").write_text("season\nwinter\n")
     done = run("query", tmp_path / "none.tree", "--cases", tmp_path / "cases.csv")
@@ -207,6 +222,8 @@ def test_trees_that_are_none(tree, tmp_path):
     (tmp_path / "empty").mkdir()
     done = run("query", tmp_path / "empty", "--cases", tmp_path / "cases.csv")
     assert done.exit_code != 0
-    assert "not a tree" in done.output
+    assert "no junction tree" in done.output
+    done = run("query", tree.parent / "weather.bif", "--cases", tmp_path / "cases.csv")
+    assert (done.exit_code, "oocbe compile" in done.output) == (2, True)
     done = run("compile", tree.parent / "weather.bif", tree)
     assert (done.exit_code, "exists already" in done.output) == (2, True)

@@ -107,8 +107,8 @@ def test_a_root_can_be_chosen():
     ("heuristic", "root", "message"),
     [
         ("widest", None, "unknown heuristic 'widest'.*known: auto, max-degree"),
-        (AUTO, "y", "the root 'y' is none of its variables"),
-        (AUTO, 9, "the root 9 is none"),
+        (AUTO, "y", r"the root: .*no variable 'y'"),
+        (AUTO, 9, r"the root: .*no variable 9"),
         ("min-fill", "x0", "min-fill chooses the root by itself"),
     ],
 )

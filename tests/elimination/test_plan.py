@@ -14,6 +14,7 @@ from oocbe.complete_tables.complete_stream import CompleteStream
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.plan.plan import candidate_plans, make_plan
+from oocbe.elimination.plan.planned_bucket import duration_of
 from oocbe.elimination.preparation import linear
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.model.parts import Function, LinearConstraint, Variable
@@ -27,6 +28,32 @@ def chain(count=20, size=3) -> Problem:
     table = np.arange(size * size).reshape(size, size)
     functions = tuple(Function.from_array((v, v + 1), table) for v in range(count - 1))
     return Problem(tuple(Variable(f"x{v}", size) for v in range(count)), functions, name="chain")
+
+
+def test_a_plan_tells_about_how_long_elimination_takes():
+    """More rows take longer, whatever their form, and a bucket takes some time however few it has."""
+    small, large = (make_plan(clique(variables, 3), SolveOptions(order_seconds=0)) for variables in (4, 9))
+    assert 0 < small.predicted_seconds < large.predicted_seconds
+    told = next(line for line in str(large).splitlines() if "time of elimination alone" in line)
+    assert f"about {duration_of(large.predicted_seconds)} of processor time" in told
+    buckets = large.to_json()["buckets"]
+    assert sum(b["predicted_seconds"] for b in buckets) == pytest.approx(large.predicted_seconds, abs=1e-4)
+    assert "elimination alone" in large._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0.0123, "0.012 s"),
+        (100, "100 s"),
+        (130, "2.2 minutes"),
+        (8e3, "2.2 hours"),
+        (5e7, "580 days"),
+        (1e12, "10^5 years"),
+    ],
+)
+def test_durations_are_no_more_exact_than_they_are(seconds, told):
+    assert duration_of(seconds) == told
 
 
 def test_buckets_are_those_of_the_forward_pass(random_problem):
@@ -70,7 +97,7 @@ def test_text():
     assert "induced width 1, min-sum over int32" in text
     assert "8 smaller buckets" in text
     assert "bounds: none: elimination is over before they are there" in text
-    assert len(text.splitlines()) == 6 + 12 + 1
+    assert len(text.splitlines()) == 7 + 12 + 1
 
 
 def test_the_plan_says_which_bounds_would_be_had():

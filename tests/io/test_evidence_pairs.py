@@ -42,7 +42,7 @@ def test_pairs_by_label_and_number(network, tmp_path):
         (["snow=yes"], "no variable 'snow'"),
         (["rain=yes", "rain=no"], "another value"),
         (["missing.evid"], "missing.evid"),
-        (["snow=" + "y" * 5000], "no variable 'snow', and there is no such file"),
+        (["snow=" + "y" * 5000], "no such file is there, and .* no variable 'snow'"),
         (["x" * 5000], "cannot be read"),
         (["rain=" + "1" * 5000], "its values are yes, no"),
         (["rain=" + "y" * 5000], "its values are yes, no"),

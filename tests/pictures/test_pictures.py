@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import combinations
 from xml.etree import ElementTree
 
 import numpy as np
@@ -54,6 +55,31 @@ def test_a_plan_shows_a_page_and_not_its_repr():
     axes = plan.plot().axes
     width = next(a for a in axes if a.get_title() == f"width {plan.width}")
     assert max(width.lines[0].get_ydata()) == plan.width
+
+
+def test_buckets_of_a_plan_are_named_where_names_have_room():
+    small = oocbe.plan(GRID)
+    names = {text.get_text() for text in small.plot().axes[0].texts}
+    assert names == {b.name for b in small.buckets}
+    large = oocbe.plan(DAY)
+    tree = large.plot().axes[0]
+    named = [text.get_text() for text in tree.texts]
+    assert max(large.buckets, key=lambda b: b.predicted_bytes).name in named
+    assert 2 <= len(named) == len(set(named)) <= 6
+    places = np.array([text.xy for text in tree.texts])
+    extent = np.ptp(np.asarray(tree.collections[-1].get_offsets()), axis=0)
+    near = [np.abs((one - other) / extent).max() for one, other in combinations(places, 2)]
+    assert min(near) > 0.05
+
+
+def test_marks_of_a_course_are_within_its_axes():
+    from oocbe.pictures.plots import course
+
+    picture = course("x", [(1.0, 3, None), (2.0, 4, 9), (4.0, 9, 9)], [])
+    left, right = picture.axes[0].get_xlim()
+    assert left < 0 < 4.0 < right < 4.5
+    told = course("x", [(3.99, 3, None), (4.0, 9, 9)], []).axes[0].texts
+    assert "all at once" in told[0].get_text() and "value 9" in told[0].get_text()
 
 
 def test_marginals_show_names_and_labels():
@@ -140,6 +166,13 @@ def test_a_report_has_all_of_a_day_and_needs_nothing_beside_itself(tmp_path, sol
     assert "<script" not in html
     assert f"{solved.schedule.profit:,} of {solved.schedule.possible:,}" in html
     assert oocbe.__version__ in html
+
+
+@pytest.mark.parametrize("name", ["day.pdf", "day", "day.svg"])
+def test_a_report_is_named_as_what_it_is(tmp_path, name):
+    done = CliRunner().invoke(app, ["solve", GRID, "--report", str(tmp_path / name)])
+    assert (done.exit_code, "ends in .html or .htm" in done.stderr) == (2, True)
+    assert not (tmp_path / name).exists()
 
 
 def test_a_report_is_never_written_over_the_problem(tmp_path):

@@ -156,8 +156,8 @@ def test_tables_with_other_labels_or_sizes_are_not_joined():
 
 
 REFUSED = [
-    ({"x": [1, None], "value": [1, 2]}, r"column x, row 1: nothing is there"),
-    ({"x": [1, 2], "value": [1, None]}, r"column value, row 1: nothing is there"),
+    ({"x": [1, None], "value": [1, 2]}, r"column x, row 1 \(the first is 0\): nothing is there"),
+    ({"x": [1, 2], "value": [1, None]}, r"column value, row 1 \(the first is 0\): nothing is there"),
     ({"x": [1.5, 2], "value": [1, 2]}, r"column x is of type double"),
     ({"x": [1, 1], "value": [1, 2]}, r"two rows have the key \{'x': 1\}"),
     ({"x": ["u", "u"], "value": [1, 2]}, r"two rows have the key \{'x': 'u'\}"),
@@ -183,7 +183,10 @@ def test_entries_outside_a_domain_are_named_with_their_row(tmp_path):
     parquet.write_table(
         arrow.table({"x": list(range(3000)), "s": ["u"] * 2999 + ["w"], "value": [0] * 3000}), tmp_path / "f"
     )
-    for domains, said in (({"x": 2000}, "column x, row 2,000: 2000 "), ({"s": ["u"]}, "column s, row 2,999: 'w' ")):
+    for domains, said in (
+        ({"x": 2000}, r"column x, row 2,000 \(the first is 0\): 2000 "),
+        ({"s": ["u"]}, r"column s, row 2,999 \(the first is 0\): 'w' "),
+    ):
         with pytest.raises(ModelError, match=said):
             oocbe.StoredTable.from_parquet(tmp_path / "f", tmp_path / "t", domains=domains, memory="1MiB")
         assert not (tmp_path / "t").exists()

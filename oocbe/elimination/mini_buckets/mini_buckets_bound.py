@@ -154,7 +154,7 @@ def _bound_with_each(
         except TimeLimitError as error:
             if not entries or isinstance(error, RequestedEndError):
                 raise
-            notes += [f"z = {left}: the time limit was reached" for left in z[number:]]
+            notes += [f"z = {left}: {error}" for left in z[number:]]
             return
         except ResourceError as error:
             if wanted == AUTO:

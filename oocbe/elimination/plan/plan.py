@@ -21,7 +21,7 @@ from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.on_workers import ROWS_A_SECOND, simulate_plan
 from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
-from oocbe.elimination.plan.planned_bucket import PlannedBucket, PlanPictures, powers, size_of
+from oocbe.elimination.plan.planned_bucket import PlannedBucket, PlanPictures, duration_of, powers, size_of
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.zeros import without_zeros
@@ -134,29 +134,14 @@ class Plan(PlanPictures):
             "width": self.width,
             "predicted_rows": sum(b.predicted_rows for b in self.buckets),
             "predicted_bytes": sum(b.predicted_bytes for b in self.buckets),
+            "predicted_seconds": round(self.predicted_seconds, 6),
             "memory": self.memory,
             "disk": self.disk,
             "disk_bytes": self.disk_bytes,
             "least_disk_bytes": self.least_disk_bytes,
             **self._on_workers_as_json(),
             "order": [names[v] for v in self.order],
-            "buckets": [
-                {
-                    "variable": b.name,
-                    "separator": [names[v] for v in b.separator],
-                    "bits": b.bits,
-                    "predicted_rows": b.predicted_rows,
-                    "complete_rows": b.complete_rows,
-                    "predicted_bytes": b.predicted_bytes,
-                    "form": b.form,
-                    "density": b.density,
-                    "input_bytes": b.passage.input_bytes,
-                    "pieces": b.passage.pieces,
-                    "fits": b.passage.fits,
-                    "disk_bytes": b.passage.disk_bytes,
-                }
-                for b in self.buckets
-            ],
+            "buckets": [b.to_json(names) for b in self.buckets],
         }
 
     def _on_workers_as_json(self) -> dict[str, object]:
@@ -171,6 +156,9 @@ class Plan(PlanPictures):
             f"(best of {self.choice.candidates}), induced width {self.width}, {self.semiring} over {self.dtype}",
             f"  predicted without dominance: {powers(rows)} rows, {size_of(size)} in all messages",
         ]
+        told = f"  time of elimination alone: about {duration_of(self.predicted_seconds)} of processor time"
+        is_bounded = self.bounds and not self.bounds.startswith("none")
+        lines.append(f"{told}{', before bounds, which often leave little of it' if is_bounded else ''}")
         if self.propagation:
             lines.append(f"  {self.propagation}")
         if self.bounds:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oocbe.bucket_engine.decision import COMPLETE
+from oocbe.elimination.orders.elimination_speed import (
+    MESSAGE_CELLS_A_SECOND,
+    MESSAGE_ROWS_A_SECOND,
+    SECONDS_A_BUCKET,
+)
 from oocbe.elimination.plan.passage import Passage
 from oocbe.model.problem import Problem
 from oocbe.pictures.shown import Shown
@@ -46,6 +53,31 @@ class PlannedBucket:
         """Predicted rows over complete ones."""
         return self.predicted_rows / self.complete_rows
 
+    @property
+    def predicted_seconds(self) -> float:
+        """Processor time that it takes, about: without bounds, a device, or what disks add."""
+        is_complete = self.form == COMPLETE
+        rows = self.complete_rows if is_complete else self.predicted_rows
+        return SECONDS_A_BUCKET + rows / (MESSAGE_CELLS_A_SECOND if is_complete else MESSAGE_ROWS_A_SECOND)
+
+    def to_json(self, names: Sequence[str]) -> dict[str, object]:
+        """Everything as JSON types; ``names`` are those of all variables."""
+        return {
+            "variable": self.name,
+            "separator": [names[v] for v in self.separator],
+            "bits": self.bits,
+            "predicted_rows": self.predicted_rows,
+            "complete_rows": self.complete_rows,
+            "predicted_bytes": self.predicted_bytes,
+            "predicted_seconds": round(self.predicted_seconds, 6),
+            "form": self.form,
+            "density": self.density,
+            "input_bytes": self.passage.input_bytes,
+            "pieces": self.passage.pieces,
+            "fits": self.passage.fits,
+            "disk_bytes": self.passage.disk_bytes,
+        }
+
 
 class PlanPictures(Shown):
     """What notebooks show of a plan; attributes as in :class:`oocbe.elimination.plan.plan.Plan`."""
@@ -54,6 +86,11 @@ class PlanPictures(Shown):
     buckets: tuple[PlannedBucket, ...]
     bounds: str
     memory: int
+
+    @property
+    def predicted_seconds(self) -> float:
+        """Processor time that elimination alone takes by what is predicted; a factor of two either way is usual."""
+        return math.fsum(b.predicted_seconds for b in self.buckets)
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         buckets = self.buckets
@@ -64,6 +101,7 @@ class PlanPictures(Shown):
             ("width", max((len(b.separator) for b in buckets), default=0)),
             ("predicted rows", powers(sum(b.predicted_rows for b in buckets))),
             ("predicted bytes", size_of(sum(b.predicted_bytes for b in buckets))),
+            ("time", f"{duration_of(self.predicted_seconds)} for elimination alone, about"),
             ("memory for messages", size_of(self.memory)),
             ("to disk", size_of(to_disk) if to_disk else None),
             ("bounds", self.bounds),
@@ -93,6 +131,19 @@ class PlanPictures(Shown):
 def powers(rows: int) -> str:
     """Row counts beyond a billion as powers of two."""
     return f"{rows:,}" if rows < 10**9 else f"2^{math.log2(rows):.1f}"
+
+
+def duration_of(seconds: float) -> str:
+    """An estimated time in words, no more exact than it is; beyond a year as a power of ten."""
+    for unit, length in (("years", 31_557_600.0), ("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            count = seconds / length
+            return f"{_two_digits(count)} {unit}" if count < 10_000 else f"10^{math.log10(count):.0f} {unit}"
+    return f"{_two_digits(seconds)} s"
+
+
+def _two_digits(number: float) -> str:
+    return f"{number:.2g}" if number < 10 else f"{round(number, 1 - math.floor(math.log10(number))):,.0f}"
 
 
 def size_of(count: int) -> str:

@@ -1,0 +1,40 @@
+"""What else somebody may name where a problem is expected: said by what it is, with the command that takes it.
+
+Nothing is read but the names of files. Those of folders' records belong to rooms above this one, which write them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+RECORDS = {
+    "tree.json": "a junction tree, no problem; `oocbe query` asks it about cases",
+    "run.json": "a run directory, no problem; `oocbe inspect` tells how far the run has come",
+    "manifest.json": "a stored table, no problem; join it by oocbe.join_sum and its like, or write it as Parquet by "
+    "`oocbe convert`",
+}
+"""What a folder is in which there is a file of some name."""
+
+SUFFIXES = {
+    ".parquet": "a table, no problem; make a stored table of it by `oocbe convert`, and join that by oocbe.join_sum "
+    "and its like",
+    ".csv": "a table of cases, no problem; `oocbe query --cases` takes it",
+    ".json": "not a problem by its name; `oocbe query --cases` takes cases, `oocbe verify FILE SOLUTION` what a solve "
+    "has printed, and cost function networks in JSON end in .cfn",
+    ".evid": "evidence, no problem; name it by --evidence",
+    ".sol": "a solution, no problem; `oocbe verify FILE SOLUTION` judges it",
+}
+"""What a file is whose name ends so."""
+
+
+def told_folder(path: Path) -> str:
+    """What a folder is that is no problem, and what takes it."""
+    for record, told in RECORDS.items():
+        if (path / record).is_file():
+            return f"this is {told}"
+    return "this is a folder, expected a file"
+
+
+def told_file(path: Path) -> str | None:
+    """What a file is whose name promises no problem, and what takes it; None where the name says nothing."""
+    return SUFFIXES.get(path.suffix.lower())
