@@ -281,8 +281,6 @@ def _channel(reading: Reading) -> None:
         # A value without a place in the other list has no partner.
         reading.post(call("in", part, *(constant(long[1] + j) for j in range(len(long[0])))))
         for j, partner in enumerate(long[0]):
-            if part == partner:
-                continue
             reading.post(
                 call(connective, call("eq", part, constant(long[1] + j)), call("eq", partner, constant(short[1] + i)))
             )

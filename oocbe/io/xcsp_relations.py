@@ -282,6 +282,8 @@ class Relations:
     def _smaller(self, expression: Expression) -> Expression:
         """The same with variables in place of its parts, or two halves in place of many arguments."""
         operator, parts = expression.operator, expression.arguments
+        if operator == VARIABLE:
+            return _truth(expression)
         if operator in ASSOCIATIVE and len(parts) > 2:
             half = len(parts) // 2
             parts = (call(operator, *parts[:half]), call(operator, *parts[half:]))

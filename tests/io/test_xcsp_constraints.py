@@ -177,6 +177,10 @@ CONSTRAINTS = [
         lambda a, b, c, d, y, z: (c, y, d)[a] == 1 and (c, y, d)[b] == 2,
     ),
     (
+        "<channel> <list> x[0..2] </list> <list> x[1..3] </list> </channel>",
+        lambda a, b, c, d, y, z: all(((a, b, c)[i] == j) == ((b, c, d)[j] == i) for i in range(3) for j in range(3)),
+    ),
+    (
         "<channel> <list> b not(b) </list> <value> x[0] </value> </channel>",
         lambda a, b, c, d, y, z: a == 1 - z,
     ),
@@ -337,6 +341,7 @@ def test_damage_is_named_with_its_line(tmp_path, constraint, message):
         ("<intension> eq(div(x[0],x[1]),1) </intension>", "by zero"),
         ("<intension> eq(pow(9,pow(9,x[0])),1) </intension>", "64 bits"),
         ("<intension> eq(mul(w,w[0]),7) </intension>", "assignments"),
+        ("<intension> le(mul(4000000000000000000,mul(4000000000000000000,zero)),w[0]) </intension>", "64 bits"),
         ('<allEqual reifiedBy="b"> x[] </allEqual>', "the attribute reifiedBy"),
         ('<element> <list> x[] </list> <index rank="last"> y </index> <value> b </value> </element>', "the rank last"),
         ("<cumulative> <origins> x[] </origins> <lengths> 1x4 </lengths> <heights> 1x4 </heights>"
@@ -344,7 +349,7 @@ def test_damage_is_named_with_its_line(tmp_path, constraint, message):
     ],
 )  # fmt: skip
 def test_what_has_no_form_is_left_out_by_name(tmp_path, constraint, what):
-    variables = VARIABLES + '<array id="w" size="[2]"> 0..9999 </array>'
+    variables = VARIABLES + '<array id="w" size="[2]"> 0..9999 </array> <var id="zero"> 0 </var>'
     (left_out,) = read_model(instance(tmp_path, constraint.replace("w,w[0]", "w[0],w[1]"), "", variables)).left_out
     assert "sample.xml, line 4: " in left_out and what in left_out
 
@@ -380,6 +385,14 @@ def test_large_sums_and_equalities_stay_linear_or_short(tmp_path):
     problem = read(instance(tmp_path, constraints, "", '<array id="w" size="[4]"> 0..9999 </array>'))
     assert [len(c.tuples) for c in problem.constraints] == [9995, 10_000]
     assert len(problem.variables) == 4 and len(problem.linear_constraints) == 1
+
+
+def test_a_variable_of_many_values_is_true_where_it_is_not_0(tmp_path, monkeypatch):
+    monkeypatch.setattr(xcsp_relations, "SMALL_TABLE", 4)
+    monkeypatch.setattr(xcsp_relations, "MOST_CELLS", 24)
+    variables = '<var id="y"> 0..2 </var> <var id="w"> 0..29 </var>'
+    problem = read(instance(tmp_path, "<intension> w </intension>", "", variables))
+    assert set(solutions(problem, 2)) == set(itertools.product(range(3), range(1, 30)))
 
 
 def test_instances_of_a_group_share_their_rows(tmp_path):
