@@ -84,6 +84,18 @@ def test_the_optimum(first_nodes, monkeypatch):
     assert nodes > examples(200)
 
 
+@pytest.mark.parametrize("bound", [-(10**30), -1e300, 10**30])
+def test_upper_bounds_beyond_64_bits(bound):
+    problem = choices(1)
+    graph = value_graph(problem)
+    assert graph is not None
+    known = Knowledge(replace(problem, upper_bound=bound), NO_GAP, lambda *_: None)
+    StableSetSearch(graph, known).work(math.inf, Deadline())
+    assert known.is_closed
+    total, feasible = all_values(replace(problem, upper_bound=None))
+    assert known.value == (int(total[feasible].min()) if bound > 0 else None)
+
+
 def conflicts(count: int, part: float, seed: int) -> Problem:
     random = np.random.default_rng(seed)
     functions = [Function((v,), [[0]], [int(random.integers(1, 9))], 0) for v in range(count)]
