@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.elimination.search import stable_set_search
+from oocbe.elimination.search import row_rounds, stable_set_search
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.stable_set_search import StableSetSearch, ValueGraph
@@ -155,7 +155,8 @@ def test_it_ends_at_the_deadline():
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5])
-def test_it_opens_a_solve(part):
+def test_it_opens_a_solve(part, monkeypatch):
+    monkeypatch.setattr(row_rounds, "HEAD_START", math.inf)
     problem = conflicts(14, part, 2)
     known = Knowledge(problem, NO_GAP, lambda *_: None)
     rounds = RowRounds(problem, SolveOptions(), Deadline())
