@@ -159,7 +159,7 @@ def test_empty_supports_are_infeasible(tmp_path):
 @pytest.mark.parametrize(
     ("constraint", "what"),
     [
-        ("<circuit> x[] </circuit>", "<circuit>"),
+        ("<stretch> x[] </stretch>", "<stretch>"),
         (
             "<sum> <list> x[0] </list> <coeffs> 9223372036854775807 </coeffs> <condition> (le,3) </condition> </sum>",
             "64 bits",
