@@ -76,8 +76,8 @@ class BucketStream:
 
     Attributes
     ----------
-    pieces : joined so far, with those that were halved again. rows : given so far.
-    input_bytes : of tables read for pieces so far.
+    pieces : joined so far, without those that were halved instead. rows : given so far.
+    input_bytes : of tables read for pieces so far, also for those.
     done : share of the bucket that has been joined, about. made : rows that came of it.
     """
 
@@ -201,13 +201,13 @@ class BucketStream:
     def _count(self, piece: BucketPiece, rows: int) -> None:
         """A piece is done, and so many rows came of it."""
         with self._lock:
+            self.pieces += not piece.is_empty
             self.done += piece.share
             self.made += rows
 
     def _learn(self, piece: BucketPiece, rows: int) -> None:
         """So many rows came of a piece: make the next ones of such a size that their results are likely to fit."""
         with self._lock:
-            self.pieces += 1
             self.input_bytes += piece.nbytes
             times = tuning().hoped_share * self._result_rows / max(1, rows)
             self._most_bytes = min(float(self._input_bytes), max(1.0, piece.nbytes * times, self._most_bytes / 2))

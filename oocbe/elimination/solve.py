@@ -379,7 +379,8 @@ class _Solving:
     @cached_property
     def _target(self) -> Problem:
         """The problem in min-sum, in which bounds and searches for assignments work."""
-        return self.problem if self._sign > 0 else negated(self.problem)
+        with unlimited():  # what is known when a limit comes is told of this problem
+            return self.problem if self._sign > 0 else negated(self.problem)
 
     @property
     def _backend(self) -> str:

@@ -8,15 +8,16 @@ A network, its variables with named values, and for each variable the probabilit
 Rows are listed by the parents' values, in any order and each once; ``default`` stands for the rows that are not, and
 ``table`` for all rows at once, the last parent changing fastest and the variable itself slowest. Comments and
 ``property`` statements are passed over. Rows need not add up to exactly 1: files print rounded numbers, and these are
-what counts. The bar and commas between variables, and commas between numbers, may be missing. A probability of zero
-makes its assignments infeasible. Reading gives a max-product problem, as for UAI files.
+what counts. The bar and commas between variables, and commas between numbers, may be missing; probabilities may come
+before their variables. A probability of zero makes its assignments infeasible. Reading gives a max-product problem, as
+for UAI files.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -79,17 +80,25 @@ def parse(text: Text) -> Problem:
     lexer.take("{", "'{' and the network's properties")
     _pass_properties(lexer)
     lexer.take("}", "a property or '}'")
+    waiting: list[int] = []  # where the probabilities are that come before one of their variables
     while not lexer.ended:
         if lexer.keyword(("variable", "probability"), "a variable or a probability") == "variable":
             _read_variable(network)
-        else:
+        elif _knows_variables(network):
             _read_probability(network)
+        else:
+            waiting.append(lexer.place)
+            _pass_probability(lexer)
     if not network.variables:
         raise lexer.expected("a variable")
+    end = lexer.place
+    for lexer.place in waiting:
+        _read_probability(network)
+    lexer.place = end
     for v, variable in enumerate(network.variables):
         if v not in network.functions:
             raise lexer.error(f"the file ends, expected the probability of variable {variable.name!r}")
-    refuse_cycles(lexer, network.variables, network.functions)
+    refuse_cycles(lexer.error, network.variables, network.functions)
     functions = tuple(network.functions.values())
     title = text.stem if name in ("", "unknown") else name
     return Problem(
@@ -97,9 +106,12 @@ def parse(text: Text) -> Problem:
     )  # fmt: skip
 
 
-def refuse_cycles(lexer: Lexer, variables: Sequence[Variable], functions: Mapping[int, Function]) -> None:
+def refuse_cycles(
+    error_of: Callable[[str], FormatError], variables: Sequence[Variable], functions: Mapping[int, Function]
+) -> None:
     """Refuse parents that are among their own descendants: the product of such probabilities is no distribution.
 
+    error_of : makes the error, about all of the file.
     functions : the probability of each variable, whose scope has the parents, too.
     """
     parents = {v: {int(p) for p in function.scope} - {v} for v, function in functions.items()}
@@ -108,7 +120,7 @@ def refuse_cycles(lexer: Lexer, variables: Sequence[Variable], functions: Mappin
     except CycleError as error:
         names = [variables[v].name for v in error.args[1]]
         shown = " -> ".join(names if len(names) <= SHOWN_NAMES else [*names[:SHOWN_NAMES], "…"])
-        raise lexer.error(f"the file ends, and parents go round in a circle: {shown}") from None
+        raise error_of(f"the file ends, and parents go round in a circle: {shown}") from None
 
 
 def _pass_properties(lexer: Lexer) -> None:
@@ -153,6 +165,24 @@ def _read_variable(network: _Network) -> None:
     network.index[name] = len(network.variables)
     network.variables.append(Variable(name, size, tuple(labels)))
     network.values.append({label: value for value, label in enumerate(labels)})
+
+
+def _knows_variables(network: _Network) -> bool:
+    """Whether all variables of the probability that comes next were read already."""
+    lexer = network.lexer
+    start, is_known = lexer.place, True
+    while not (lexer.ended or lexer.sees("){")):
+        is_known &= not lexer.sees_word() or lexer.next_word in network.index
+        lexer.place += 1
+    lexer.place = start
+    return is_known
+
+
+def _pass_probability(lexer: Lexer) -> None:
+    while not lexer.accept("}"):
+        if lexer.ended:
+            raise lexer.expected("'}' at the end of a probability")
+        lexer.place += 1
 
 
 def _read_probability(network: _Network) -> None:
@@ -263,7 +293,7 @@ def _variable(network: _Network) -> int:
     name = network.lexer.word("a variable")
     if name not in network.index:
         network.lexer.place -= 1
-        raise network.lexer.expected("a variable that was declared before")
+        raise network.lexer.expected("a variable of the network")
     return network.index[name]
 
 

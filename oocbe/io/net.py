@@ -76,7 +76,7 @@ def parse(text: Text) -> Problem:
     for v, variable in enumerate(network.variables):
         if v not in network.functions:
             raise lexer.error(f"the file ends, expected the potential of node {variable.name!r}")
-    refuse_cycles(lexer, network.variables, network.functions)
+    refuse_cycles(lexer.error, network.variables, network.functions)
     functions = tuple(network.functions.values())
     return Problem(
         tuple(network.variables), functions, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=name or text.stem

@@ -173,6 +173,8 @@ class _Reader:
         name = f"violated.{self._soft}{side}"
         if name in self._variables:
             raise self._lexer.error(f"found a variable {name}, expected another name: soft constraints take it")
+        common = math.gcd(*terms.values()) or 1  # beside coefficients of the variable, nothing would divide them later
+        terms, least = {v: a // common for v, a in terms.items()}, -(-least // common)
         made = self._variables[name] = len(self._variables)
         self._violations[made] = weight
         low, high = sum(min(a, 0) for a in terms.values()), sum(max(a, 0) for a in terms.values())
@@ -228,6 +230,9 @@ class _Reader:
         if not _LITERAL.fullmatch(name):
             self._lexer.place -= 1
             raise self._lexer.expected("a literal such as x1 or ~x1")
+        if self._variables.get(name.lstrip("~")) in self._violations:
+            self._lexer.place -= 1
+            raise self._lexer.expected(f"another name than {name.lstrip('~')}: a soft constraint before has taken it")
         return name
 
     def _integer(self, what: str) -> int:

@@ -57,15 +57,17 @@ def _late(module: str, function: str) -> Callable[[Any], Any]:
 
 
 def _parse_xml(text: Text) -> Model:
-    """What an XML file holds: a constraint problem, or one with agents."""
-    from oocbe.io import frodo, xcsp
+    """What an XML file holds: a constraint problem, one with agents, or a belief network."""
+    from oocbe.io import frodo, xcsp, xmlbif
     from oocbe.io.xml import parse_xml
 
     root = parse_xml(text)
+    if root.tag == xmlbif.ROOT:
+        return xmlbif.parse(text, root)
     return frodo.parse(text, root) if frodo.is_frodo(root) else xcsp.parse(text, root)
 
 
-_OTHER_SUFFIXES = {"yml": "yaml", "wbo": "opb"}
+_OTHER_SUFFIXES = {"yml": "yaml", "wbo": "opb", "bifxml": "xml", "xmlbif": "xml"}
 """Suffixes of files beside the names of their formats."""
 
 _FORMATS = (
@@ -96,7 +98,10 @@ _FORMATS = (
     ),
     Format("wcsp", "toulbar2's weighted CSPs", _late("wcsp", "parse"), _late("wcsp_writer", "render")),
     Format(
-        "xml", "constraint problems in XCSP3, and FRODO's with agents", _parse_xml, render_dcop=_late("frodo", "render")
+        "xml",
+        "constraint problems in XCSP3, FRODO's with agents, and belief networks in XMLBIF",
+        _parse_xml,
+        render_dcop=_late("frodo", "render"),
     ),
     Format(
         "yaml", "pyDcop's problems with agents", _late("pydcop", "parse"), render_dcop=_late("pydcop_writer", "render")

@@ -1,9 +1,9 @@
 """Constraint satisfaction and optimisation problems in XCSP3: what has a form as tables and sums.
 
 Read are variables and arrays of integers, ``extension`` (also with stars and ranges), ``instantiation``, ``intension``
-and the constraints of :mod:`oocbe.io.xcsp_globals`, :mod:`oocbe.io.xcsp_walks` and :mod:`oocbe.io.xcsp_resources`, in
-groups, blocks and slides, too; an objective that is an expression, a sum, or the like. All else is named in what is
-left out: propagation does without it, solving refuses it.
+and the constraints of :mod:`oocbe.io.xcsp_globals`, :mod:`oocbe.io.xcsp_walks`, :mod:`oocbe.io.xcsp_resources` and
+:mod:`oocbe.io.xcsp_circuits`, in groups, blocks and slides, too; an objective that is an expression, a sum, or the
+like. All else is named in what is left out: propagation does without it, solving refuses it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.io import xcsp_globals, xcsp_resources, xcsp_walks
+from oocbe.io import xcsp_circuits, xcsp_globals, xcsp_resources, xcsp_walks
 from oocbe.io.text import Text
 from oocbe.io.xcsp_expressions import Expression, Unread, call, constant
 from oocbe.io.xcsp_parts import Arguments, Parts, split_words
@@ -67,6 +67,7 @@ class _Reader:
             **xcsp_globals.READERS,
             **xcsp_walks.READERS,
             **xcsp_resources.READERS,
+            **xcsp_circuits.READERS,
         }
 
     def read(self) -> CompactProblem:

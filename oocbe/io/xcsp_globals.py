@@ -110,7 +110,7 @@ def _all_different(reading: Reading) -> None:
     if matrix is not None:
         rows = matrix_of(reading)
         for line in [*rows, *zip(*rows, strict=True)]:
-            _differ(reading, line, excepted)
+            differ(reading, line, excepted)
     elif len(reading.lists) > 1:
         if excepted:
             raise Unread("<except> beside several lists")
@@ -120,10 +120,10 @@ def _all_different(reading: Reading) -> None:
         for one, other in itertools.combinations(lists, 2):
             reading.post(call("or", *(call("ne", a, b) for a, b in zip(one, other, strict=True))))
     else:
-        _differ(reading, reading.listed(), excepted)
+        differ(reading, reading.listed(), excepted)
 
 
-def _differ(reading: Reading, listed: Sequence[Expression], excepted: set[int]) -> None:
+def differ(reading: Reading, listed: Sequence[Expression], excepted: set[int]) -> None:
     """Each two are different, unless they have a value that does not count."""
     scope = [part if len(part.scope) < 2 else variable(reading.relations.value_of(part)) for part in listed]
     sizes = [len(reading.relations.tables.values(v)) for part in scope for v in part.scope]
@@ -281,8 +281,6 @@ def _channel(reading: Reading) -> None:
         # A value without a place in the other list has no partner.
         reading.post(call("in", part, *(constant(long[1] + j) for j in range(len(long[0])))))
         for j, partner in enumerate(long[0]):
-            if part == partner:
-                continue
             reading.post(
                 call(connective, call("eq", part, constant(long[1] + j)), call("eq", partner, constant(short[1] + i)))
             )

@@ -265,10 +265,14 @@ class Relations:
             found.append(v)
         return found
 
+    def new_variable(self, values: Sequence[int]) -> int:
+        """A new variable of some values, ascending, that constraints are to give one value for each assignment."""
+        self._made += 1
+        return self._add_variable(f"expression.{self._made}", np.array(values, dtype=np.int64))
+
     def _make(self, expression: Expression, values: Integers) -> int:
         """A new variable for an expression."""
-        self._made += 1
-        made = self._values[expression] = self._add_variable(f"expression.{self._made}", values)
+        made = self._values[expression] = self.new_variable(values.tolist())
         return made
 
     def _add_variable(self, name: str, values: Integers) -> int:
@@ -282,6 +286,8 @@ class Relations:
     def _smaller(self, expression: Expression) -> Expression:
         """The same with variables in place of its parts, or two halves in place of many arguments."""
         operator, parts = expression.operator, expression.arguments
+        if operator == VARIABLE:
+            return _truth(expression)
         if operator in ASSOCIATIVE and len(parts) > 2:
             half = len(parts) // 2
             parts = (call(operator, *parts[:half]), call(operator, *parts[half:]))

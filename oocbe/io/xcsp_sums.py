@@ -72,7 +72,7 @@ class Sums:
         key = (factor, None if is_plain else expression.template, id(domain))
         if key not in self._products:
             values = domain.values if is_plain else self.tables.evaluate(expression, [domain.values])
-            if abs(factor) * max(abs(int(values.min())), abs(int(values.max()))) > INT64.max:
+            if abs(factor) * max(1, abs(int(values.min())), abs(int(values.max()))) > INT64.max:
                 raise Unread("a coefficient times a value of more than 64 bits")
             self._products[key] = factor * values
         return self._products[key]

@@ -1,7 +1,8 @@
 """The elements of an XML file, with the line of each at hand; nothing but elements, attributes and text.
 
-A document type declaration could define entities that grow into gigabytes, or that name other files: it is refused, and
-only the five entities that every XML file has are read. Text stays a part of the file's bytes until somebody asks.
+A document type could define entities that grow into gigabytes, or that name other files: one that declares any is
+refused, one of elements and attributes alone is passed over, and what it may name is not fetched. Only the five
+entities that every XML file has are read. Text stays a part of the file's bytes until somebody asks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ _OPEN = re.compile(rb"<(" + _NAME + rb")((?:\s+" + _NAME + rb"\s*=\s*(?:\"[^\"<]
 _CLOSE = re.compile(rb"</(" + _NAME + rb")\s*>")
 _ATTRIBUTE = re.compile(rb"(" + _NAME + rb")\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
 _BETWEEN = re.compile(rb"<!--.*?-->|<\?.*?\?>", re.DOTALL)
+_BEFORE_ROOT = re.compile(
+    rb"(?>\s+|<!--.*?-->|<\?.*?\?>)*+<!DOCTYPE\s+" + _NAME + rb"(?:\s+(?:SYSTEM|PUBLIC)(?:\s+\"[^\"<>]*\")+)?\s*"
+    rb"(?:\[(?>[^<\]]+|<!--.*?-->|<!(?:ELEMENT|ATTLIST)\s[^<>]*>)*+\]\s*)?>",
+    re.DOTALL,
+)
+"""What may be before the root element up to a document type that declares elements and attributes only."""
+
 _ENTITY = re.compile(rb"&([^;\s]{0,40};?)")
 _KNOWN = {b"lt;": b"<", b"gt;": b">", b"amp;": b"&", b"quot;": b'"', b"apos;": b"'"}
 """Entities that every file has."""
@@ -83,8 +91,9 @@ def parse_xml(file: Text) -> Element:
     """The root element; FormatError with the line where elements do not nest, or something else is in the file."""
     root: Element | None = None
     inside: list[Element] = []
-    before = 0
-    for count, (start, end) in enumerate(_tags(file)):
+    document_type = _BEFORE_ROOT.match(file.data)
+    before = 0 if document_type is None else document_type.end()
+    for count, (start, end) in enumerate(_tags(file, before)):
         if count & LOOK_STEP == 0:
             look()
         is_end = file.data.startswith(b"</", start)
@@ -128,10 +137,10 @@ def _expect_blank(file: Text, start: int, end: int) -> None:
         raise _error(file, start, f"found {_shown(rest)} outside the elements that have text, expected an element")
 
 
-def _tags(file: Text) -> Iterator[tuple[int, int]]:
-    """First byte and the byte after the last of each tag; comments and instructions are passed over."""
+def _tags(file: Text, begin: int) -> Iterator[tuple[int, int]]:
+    """First byte and the byte after the last of each tag from a byte on; comments and instructions are passed over."""
     data = file.data
-    place = data.find(b"<")
+    place = data.find(b"<", begin)
     while place >= 0:
         if data.startswith(b"<!--", place):
             end = _after(file, place, b"-->", "a comment")
@@ -141,8 +150,8 @@ def _tags(file: Text) -> Iterator[tuple[int, int]]:
             raise _error(
                 file,
                 place,
-                f"found {_shown(data[place : place + 60])}, expected elements only: document types, entities and "
-                "character data sections are not read",
+                f"found {_shown(data[place : place + 60])}, expected elements only: document types of more than "
+                "elements and attributes, entities and character data sections are not read",
             )
         else:
             end = _after(file, place, b">", "a tag")

@@ -20,6 +20,7 @@ the pairs to the functions there were, as the queens' columns do.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -94,7 +95,7 @@ def with_clique_variables(reduction: Reduction) -> Reduction:
     cells = sum(part.values.size for part in (*kept, *ties) if len(part.scope) == 2)
     if cells > min(MOST_GROWTH * before, MOST_CELLS):
         return reduction
-    variables = tuple(Variable(f"clique {number}", size) for number, size in enumerate(sizes))
+    variables = tuple(map(Variable, _names(tables.problem, len(sizes)), sizes))
     extended = replace(
         tables,
         problem=Problem((*tables.problem.variables, *variables), (), name=tables.problem.name),
@@ -102,6 +103,12 @@ def with_clique_variables(reduction: Reduction) -> Reduction:
         constant=constant,
     )
     return CliqueReduction(extended, reduction.variables, reduction.steps, reduction.sizes)
+
+
+def _names(problem: Problem, count: int) -> list[str]:
+    """Names that no variable of the problem has."""
+    candidates = (f"clique {number}" for number in itertools.count())
+    return list(itertools.islice((name for name in candidates if name not in problem.number_by_name), count))
 
 
 def _excluded(parts: Sequence[Table], start: NDArray[np.int64]) -> NDArray[np.bool_]:

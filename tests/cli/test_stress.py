@@ -90,7 +90,9 @@ def test_a_forecast_of_generated_rows_for_any_number_of_workers(tmp_path, monkey
         assert done.exit_code == 0, done.output
         forecast[workers] = json.loads(done.stdout)
     assert forecast["1"]["rows_in"] == forecast["800"]["rows_in"] > 1.9e12
-    assert forecast["800"]["seconds"] < forecast["1"]["seconds"] / 50
+    for workers, found in forecast.items():  # each beside the work of its own sample: others take another time
+        assert found["workers"] == int(workers)
+        assert found["seconds_of_work"] / int(workers) <= found["seconds"] < found["seconds_of_work"] / int(workers) * 2
     assert call(*common, "--workers", "gpus").exit_code == 2
     assert "efficiency" in call(*common).stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import numpy as np
@@ -18,7 +19,7 @@ from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.pruning import incumbent
 from oocbe.pruning.incumbent import Incumbent
 from oocbe.results.result import Result
@@ -324,3 +325,22 @@ def test_an_assignment_of_rows_is_not_lost_where_elimination_runs_out_of_memory(
     result = oocbe.solve(problem, order_seconds=0, backend="cpu", incumbent_seconds=0)
     assert result.assignment is not None
     assert problem.evaluate(result.assignment) == result.value <= problem.evaluate(first)
+
+
+@pytest.mark.parametrize(
+    ("semiring", "dtype"),
+    [(MIN_SUM, "i8"), (MAX_SUM, "i8"), (MIN_SUM, "f8"), (MAX_SUM, "f8"), (MAX_PRODUCT, "f8")],
+    ids=str,
+)
+def test_a_limit_that_has_come_already_leaves_what_is_known_at_once(semiring, dtype):
+    """Also where the problem is put into another form before anything can be known of it."""
+    random = np.random.default_rng(3)
+    pairs = itertools.combinations(range(9), 2)
+    functions = [Function.from_array(pair, random.integers(1, 9, (3, 3)).astype(dtype)) for pair in pairs]
+    problem = Problem(tuple(Variable(f"x{v}", 3) for v in range(9)), tuple(functions), semiring=semiring)
+    best = solve(problem, bounds="none").value
+    result = oocbe.solve(problem, time_limit=1e-9)
+    assert result.status == "limit"
+    sign = 1 if semiring is MIN_SUM else -1
+    assert result.bound is None or sign * result.bound <= sign * best
+    assert result.value is None or sign * result.value >= sign * best

@@ -486,7 +486,8 @@ def cover(sets: int, elements: int, values: int, seed: int) -> Problem:
     return Problem(variables, tuple(functions), tuple(Constraint(scope, left_out) for scope in scopes))
 
 
-def test_covers_are_searched_before_their_linear_program():
+def test_covers_are_searched_before_their_linear_program(monkeypatch):
+    monkeypatch.setattr(row_rounds, "HEAD_START", math.inf)
     problem = cover(14, 20, 2, 1)
     known = Knowledge(problem, NO_GAP, lambda *_: None)
     rounds = RowRounds(problem, SolveOptions(), Deadline())

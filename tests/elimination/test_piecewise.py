@@ -282,10 +282,11 @@ def test_pieces_are_shares_of_the_bucket_that_add_up_to_it(piece_rows, sparse, m
 
 def test_functions_alone_are_shared_by_the_streams_and_seldom_joined_in_vain(monkeypatch):
     """One stream did all of it, halving what it joined in vain: no table has bytes by which to cut such a bucket."""
-    tried = []
+    tried, streams = [], {}
 
     class Kept(BucketStream):
         def _join_piece(self, piece, may_halve=True):
+            streams[id(self)] = self
             tried.append([piece.share, True])
             made = super()._join_piece(piece, may_halve)
             tried[-1][1] = False
@@ -295,9 +296,12 @@ def test_functions_alone_are_shared_by_the_streams_and_seldom_joined_in_vain(mon
     problem = complete_problem(8, 5)
     whole, _ = run(problem, list(range(8)), BucketEngine("cpu"), dominance=False)
     tried.clear()
+    streams.clear()
     engine = BucketEngine("cpu", piece_rows=200, streams=1)
     assert run(problem, list(range(8)), engine, dominance=False)[0] == whole
     in_vain = sum(was_in_vain for _, was_in_vain in tried)
+    assert in_vain > 0
+    assert sum(stream.pieces for stream in streams.values()) == len(tried) - in_vain  # what a forecast goes by
     assert len(tried) > 400
     assert in_vain < len(tried) / 10
     assert max(share for share, _ in tried) <= 0.6  # halves of five values are two and three

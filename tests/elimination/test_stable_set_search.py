@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.elimination.search import stable_set_search
+from oocbe.elimination.search import row_rounds, stable_set_search
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.stable_set_search import StableSetSearch, ValueGraph
@@ -84,6 +84,18 @@ def test_the_optimum(first_nodes, monkeypatch):
     assert nodes > examples(200)
 
 
+@pytest.mark.parametrize("bound", [-(10**30), -1e300, 10**30])
+def test_upper_bounds_beyond_64_bits(bound):
+    problem = choices(1)
+    graph = value_graph(problem)
+    assert graph is not None
+    known = Knowledge(replace(problem, upper_bound=bound), NO_GAP, lambda *_: None)
+    StableSetSearch(graph, known).work(math.inf, Deadline())
+    assert known.is_closed
+    total, feasible = all_values(replace(problem, upper_bound=None))
+    assert known.value == (int(total[feasible].min()) if bound > 0 else None)
+
+
 def conflicts(count: int, part: float, seed: int) -> Problem:
     random = np.random.default_rng(seed)
     functions = [Function((v,), [[0]], [int(random.integers(1, 9))], 0) for v in range(count)]
@@ -143,7 +155,8 @@ def test_it_ends_at_the_deadline():
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5])
-def test_it_opens_a_solve(part):
+def test_it_opens_a_solve(part, monkeypatch):
+    monkeypatch.setattr(row_rounds, "HEAD_START", math.inf)
     problem = conflicts(14, part, 2)
     known = Knowledge(problem, NO_GAP, lambda *_: None)
     rounds = RowRounds(problem, SolveOptions(), Deadline())

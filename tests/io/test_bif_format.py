@@ -50,6 +50,19 @@ def test_meaning(tmp_path, name):
         assert value == pytest.approx(expected) if expected else value is None
 
 
+def test_probabilities_may_come_before_their_variables(tmp_path):
+    usual = read_text(tmp_path, HEAD + TABLES)
+    first, *rest = HEAD.splitlines(keepends=True)
+    turned = read_text(tmp_path, first + TABLES + "".join(rest))
+    assert turned.variables == usual.variables
+    for values in np.ndindex(2, 3, 2):
+        assert turned.evaluate(values) == usual.evaluate(values)
+    with pytest.raises(FormatError, match=r"line 5: found 'sesaon', expected a variable of the network"):
+        read_text(tmp_path, first + TABLES.replace("rain, season", "rain, sesaon") + "".join(rest))
+    with pytest.raises(FormatError, match=r"'}' at the end of a probability"):
+        read_text(tmp_path, first + "probability ( rain ) { table 0.5 0.5;")
+
+
 @pytest.mark.parametrize(
     ("damage", "line", "message"),
     [
@@ -58,7 +71,7 @@ def test_meaning(tmp_path, name):
         (("{ yes, no }", "{ yes }"), 3, "found 1 values"),
         (("{ yes, no }", "{ yes, yes }"), 3, "twice"),
         (("variable grass", "variable rain"), 5, "a second time"),
-        (("( rain | season )", "( rain | sesaon )"), 9, "declared before"),
+        (("( rain | season )", "( rain | sesaon )"), 9, "a variable of the network"),
         (("( rain | season )", "( rain | rain )"), 9, "twice"),
         (("(wet) 0.5, 0.5;", "(wet) 0.5;"), 9, "found 1 numbers, expected 2"),
         (("(wet) 0.5, 0.5;", "(wet) 0.5, -0.5;"), 9, "at least 0"),

@@ -56,6 +56,11 @@ VALID = {
     b"<condition> (le,2) </condition> </cumulative> </constraints>\n"
     b"<objectives> <minimize> mul(x[0],x[1]) </minimize> </objectives>\n"
     b"</instance>\n",
+    "network.xml": b'<?xml version="1.0"?>\n<!DOCTYPE BIF [ <!ELEMENT BIF (NETWORK)*> <!-- note --> ]>\n'
+    b"<BIF><NETWORK>\n<NAME>n</NAME> <VARIABLE><NAME>a</NAME> <OUTCOME>x</OUTCOME> <OUTCOME>y</OUTCOME></VARIABLE>\n"
+    b'<VARIABLE TYPE="nature"><NAME>b</NAME> <OUTCOME>x</OUTCOME> <OUTCOME>y</OUTCOME></VARIABLE>\n<DEFINITION>\n'
+    b"<FOR>b</FOR> <GIVEN>a</GIVEN> <TABLE>0.5 0.5 1e-1 0.9</TABLE></DEFINITION> <DEFINITION><FOR>a</FOR>\n"
+    b"<TABLE>0.3 0.7</TABLE></DEFINITION></NETWORK></BIF>\n",
     "frodo.xml": b'<instance>\n<presentation format="XCSP 2.1_FRODO" maximize="false"/>\n<agents> <agent name="a"/>\n'
     b'</agents> <domains>\n<domain name="D" nbValues="3">0..2</domain> </domains>\n<variables>\n'
     b'<variable name="x" domain="D" agent="a"/> <variable name="y" domain="D" agent="a"/> </variables>\n<relations>\n'

@@ -57,6 +57,15 @@ def test_maximisation_and_variables_that_occur_nowhere(tmp_path):
     assert oocbe.count(other).value == 3
 
 
+def test_large_numbers_of_soft_constraints_with_a_common_factor(tmp_path):
+    path = tmp_path / "large.wbo"
+    path.write_text(
+        f"soft: ;\n[2] {2**70} x1 >= 1 ;\n[5] {2**70} x1 <= {2**70 - 1} ;\n[1] {2**70} x1 +{2**71} x2 = {2**70} ;\n"
+    )
+    result = oocbe.solve(path)
+    assert (result.status, result.value) == ("optimal", 3)
+
+
 @pytest.mark.parametrize("most", [None, 9, 3, 0])
 def test_soft_constraints(tmp_path, most):
     text = f"""* #variable= 3 #constraint= 6 #soft= 4 mincost= 2 maxcost= 5 sumcost= 14
@@ -161,6 +170,7 @@ def test_numbers_that_have_no_room_are_refused_by_name(tmp_path):
         ("soft: 5 ;\nmin: +1 x1 ;", 2, "before all constraints"),
         ("soft: 5 ;\n[0] +1 x1 >= 1 ;", 2, "a weight above 0"),
         ("soft: 5 ;\n[1] +1 violated.1 >= 1 ;", 2, "expected another name"),
+        ("soft: 5 ;\n[1] +1 x1 >= 1 ;\n+1 x1 +1 ~violated.1 >= 1 ;", 3, "expected another name"),
         ("soft: x ;", 1, "violations have to cost less than, an integer"),
         (b"+1 x\xff >= 1 ;", 1, "expected UTF-8"),
     ],

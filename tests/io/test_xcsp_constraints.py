@@ -60,6 +60,17 @@ def towards_zero(a, b):
     return int(a / b)
 
 
+def is_circuit(following):
+    """Whether all that do not follow themselves are one round."""
+    moving = [v for v, then in enumerate(following) if v != then]
+    if not moving or sorted(following) != list(range(len(following))):
+        return False
+    round_ = [moving[0]]
+    while following[round_[-1]] != moving[0]:
+        round_.append(following[round_[-1]])
+    return len(round_) == len(moving)
+
+
 INTENSIONS = [
     ("eq(add(x[0],x[1]),x[2])", lambda a, b, c, d, y, z: a + b == c),
     ("eq(x[0],x[1],x[2])", lambda a, b, c, d, y, z: a == b == c),
@@ -177,6 +188,10 @@ CONSTRAINTS = [
         lambda a, b, c, d, y, z: (c, y, d)[a] == 1 and (c, y, d)[b] == 2,
     ),
     (
+        "<channel> <list> x[0..2] </list> <list> x[1..3] </list> </channel>",
+        lambda a, b, c, d, y, z: all(((a, b, c)[i] == j) == ((b, c, d)[j] == i) for i in range(3) for j in range(3)),
+    ),
+    (
         "<channel> <list> b not(b) </list> <value> x[0] </value> </channel>",
         lambda a, b, c, d, y, z: a == 1 - z,
     ),
@@ -240,6 +255,11 @@ CONSTRAINTS = [
         "<knapsack> <list> x[] </list> <weights> 1 2 3 1 </weights> <condition> (le,8) </condition>"
         "<profits> 2 1 3 1 </profits> <condition> (gt,y) </condition> </knapsack>",
         lambda a, b, c, d, y, z: a + 2 * b + 3 * c + d <= 8 and 2 * a + b + 3 * c + d > y,
+    ),
+    ("<circuit> x[0..2] </circuit>", lambda a, b, c, d, y, z: is_circuit((a, b, c))),
+    (
+        '<circuit> <list startIndex="1"> x[1] add(x[0],1) x[3] </list> <size> x[2] </size> </circuit>',
+        lambda a, b, c, d, y, z: is_circuit((b - 1, a, d - 1)) and c == (b != 1) + (a != 1) + (d != 3),
     ),
     (
         "<slide> <list> x[] </list> <intension> le(dist(%0,%1),1) </intension> </slide>",
@@ -331,12 +351,14 @@ def test_damage_is_named_with_its_line(tmp_path, constraint, message):
 @pytest.mark.parametrize(
     ("constraint", "what"),
     [
-        ("<circuit> x[] </circuit>", "<circuit>"),
+        ("<stretch> <list> x[] </list> <values> 0 1 </values> <widths> 1..2 1..2 </widths> </stretch>", "<stretch>"),
+        ("<circuit> " + "x[] " * 26 + " </circuit>", "104 vertices"),
         ("<slide> <list> 1 2 3 </list> <intension> eq(%0,%1) </intension> </slide>", "constants among variables"),
         ("<intension> eq(foo(x[0]),1) </intension>", "the operator foo"),
         ("<intension> eq(div(x[0],x[1]),1) </intension>", "by zero"),
         ("<intension> eq(pow(9,pow(9,x[0])),1) </intension>", "64 bits"),
         ("<intension> eq(mul(w,w[0]),7) </intension>", "assignments"),
+        ("<intension> le(mul(4000000000000000000,mul(4000000000000000000,zero)),w[0]) </intension>", "64 bits"),
         ('<allEqual reifiedBy="b"> x[] </allEqual>', "the attribute reifiedBy"),
         ('<element> <list> x[] </list> <index rank="last"> y </index> <value> b </value> </element>', "the rank last"),
         ("<cumulative> <origins> x[] </origins> <lengths> 1x4 </lengths> <heights> 1x4 </heights>"
@@ -344,7 +366,7 @@ def test_damage_is_named_with_its_line(tmp_path, constraint, message):
     ],
 )  # fmt: skip
 def test_what_has_no_form_is_left_out_by_name(tmp_path, constraint, what):
-    variables = VARIABLES + '<array id="w" size="[2]"> 0..9999 </array>'
+    variables = VARIABLES + '<array id="w" size="[2]"> 0..9999 </array> <var id="zero"> 0 </var>'
     (left_out,) = read_model(instance(tmp_path, constraint.replace("w,w[0]", "w[0],w[1]"), "", variables)).left_out
     assert "sample.xml, line 4: " in left_out and what in left_out
 
@@ -380,6 +402,21 @@ def test_large_sums_and_equalities_stay_linear_or_short(tmp_path):
     problem = read(instance(tmp_path, constraints, "", '<array id="w" size="[4]"> 0..9999 </array>'))
     assert [len(c.tuples) for c in problem.constraints] == [9995, 10_000]
     assert len(problem.variables) == 4 and len(problem.linear_constraints) == 1
+
+
+def test_circuits_of_more_vertices_have_one_round_each(tmp_path):
+    variables = '<array id="x" size="[5]"> 0..4 </array>'
+    found = solutions(read(instance(tmp_path, "<circuit> x[] </circuit>", "", variables)), 5)
+    assert set(found) == {v for v in itertools.product(range(5), repeat=5) if is_circuit(v)}
+    assert len(found) == 10 + 10 * 2 + 5 * 6 + 24  # of two vertices, three, four and five
+
+
+def test_a_variable_of_many_values_is_true_where_it_is_not_0(tmp_path, monkeypatch):
+    monkeypatch.setattr(xcsp_relations, "SMALL_TABLE", 4)
+    monkeypatch.setattr(xcsp_relations, "MOST_CELLS", 24)
+    variables = '<var id="y"> 0..2 </var> <var id="w"> 0..29 </var>'
+    problem = read(instance(tmp_path, "<intension> w </intension>", "", variables))
+    assert set(solutions(problem, 2)) == set(itertools.product(range(3), range(1, 30)))
 
 
 def test_instances_of_a_group_share_their_rows(tmp_path):

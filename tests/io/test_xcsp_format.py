@@ -159,7 +159,7 @@ def test_empty_supports_are_infeasible(tmp_path):
 @pytest.mark.parametrize(
     ("constraint", "what"),
     [
-        ("<circuit> x[] </circuit>", "<circuit>"),
+        ("<stretch> x[] </stretch>", "<stretch>"),
         (
             "<sum> <list> x[0] </list> <coeffs> 9223372036854775807 </coeffs> <condition> (le,3) </condition> </sum>",
             "64 bits",
@@ -215,7 +215,8 @@ DAMAGES = [
     (("<constraints>", "<constraints> text"), 13, "outside the elements that have text"),
     (("</instance>", ""), 39, "the file ends"),
     (("</instance>", "</instance><more/>"), 38, "a second root"),
-    (("<?xml version", "<!DOCTYPE instance><?xml version"), 1, "document types, entities"),
+    (("<?xml version", "<!DOCTYPE a [<!ENTITY b 'c'>]><?xml version"), 1, "document types of more"),
+    (("<!-- a comment with <tags> -->", '<!DOCTYPE instance SYSTEM "other.dtd"> text'), 2, "found 'text' outside"),
     ((" 0..2 ", " &bomb; "), 5, "found the entity"),
     ((" 0..2 ", " <![CDATA[0]]> "), 5, "character data"),
     (("<!-- a comment with <tags> -->", "<!-- no end"), 2, "the file ends within a comment"),

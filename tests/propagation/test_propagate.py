@@ -279,12 +279,12 @@ def test_parts_that_are_left_out_are_named(tmp_path):
     path = tmp_path / "tour.xml"
     path.write_text(
         '<instance format="XCSP3" type="CSP"> <variables> <array id="x" size="[3]"> 0..2 </array> </variables>\n'
-        "<constraints> <circuit> x[] </circuit> <intension> lt(x[0],x[1]) </intension> </constraints> </instance>"
+        "<constraints> <stretch> x[] </stretch> <intension> lt(x[0],x[1]) </intension> </constraints> </instance>"
     )
     result = oocbe.propagate(path)
-    assert result.status == "fixpoint" and any("<circuit>" in text for text in result.left_out)
+    assert result.status == "fixpoint" and any("<stretch>" in text for text in result.left_out)
     assert isinstance(result.reduced, CompactProblem) and result.removed == 2
-    with pytest.raises(UnsupportedError, match="<circuit> is not supported"):
+    with pytest.raises(UnsupportedError, match="<stretch> is not supported"):
         oocbe.solve(path)
 
 

@@ -152,6 +152,14 @@ def test_functions_of_cliques_are_ties_and_differences_are_not():
             assert (table[near[i, TIED_VALUE]] == ascent.need - others[0]).all()
 
 
+def test_names_of_the_problem_are_not_taken():
+    problem = assignment_problem(4, 1)
+    variables = (Variable("clique 0", 4), *problem.variables[1:])
+    found = with_clique_variables(whole(Problem(variables, problem.functions, problem.constraints)))
+    assert isinstance(found, CliqueReduction)
+    assert len(found.tables.problem.variables) == 8
+
+
 def test_few_pairs_or_too_many_cells_leave_it_as_it_is(monkeypatch):
     reduction = whole(assignment_problem(5, 1))
     monkeypatch.setattr(clique_variables, "MOST_GROWTH", 0.5)

@@ -242,8 +242,9 @@ class StableSetSearch:
         """Look for nothing that is not better than what is known."""
         node, upper = self._node, self._known.upper_bound
         assert node is not None
-        # Sets worth more than this cost less than the upper bound.
-        node.best[0] = max(int(node.best[0]), self._graph.cost - math.ceil(upper))
+        # Sets worth more than this cost less than the upper bound; none is worth more than all vertices.
+        threshold = min(self._graph.cost - math.ceil(upper), int(self._graph.weight.sum()))
+        node.best[0] = max(int(node.best[0]), threshold, -1)
 
     def _offer(self) -> None:
         """Take the best set as an assignment."""

@@ -19,7 +19,7 @@ from oocbe.model.semiring import Combination
 from oocbe.results.result import Result
 from oocbe.settings.option_values import Gap
 from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import Deadline
+from oocbe.system.deadline import Deadline, unlimited
 
 UNBOUNDED = "bounds know sums and not products: solved by sums of logarithms"
 OUT_OF_RANGE = "products underflow or overflow float64 on the way: solved by sums of their logarithms"
@@ -71,7 +71,8 @@ def as_sums(problem: Problem, options: SolveOptions, spent: float) -> tuple[Prob
 
     spent : seconds of the time limit.
     """
-    logarithms = in_logarithms(problem) if problem.semiring.selects else log_weights(problem)
+    with unlimited():  # what is known when a limit comes is told of them
+        logarithms = in_logarithms(problem) if problem.semiring.selects else log_weights(problem)
     limit = None if options.time_limit is None else max(SHORTEST_LIMIT, options.time_limit - spent)
     gap = Gap(absolute=math.log1p(options.gap.relative))
     return logarithms, replace(options, semiring=None, time_limit=limit, gap=gap)

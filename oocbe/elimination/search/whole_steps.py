@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.observer import PassingOn
 from oocbe.elimination.preparation.ranges import FRACTION, rounding_margin
+from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.pruning.dominance import applies_to
@@ -41,24 +42,29 @@ class WholeSteps:
 
     @classmethod
     def of(cls, problem: Problem, options: SolveOptions) -> WholeSteps | None:
-        """None for products, integers, and floats that have no such step or whose sums are rounded."""
+        """None for products, integers, floats without such a step or whose sums are rounded, and where time is up."""
         if problem.is_integral or not applies_to(problem.semiring) or rounding_margin(problem) != 0:
             return None
         common = abs(int(problem.constant / FRACTION))
         for f in problem.functions:
             common = math.gcd(common, int(np.gcd.reduce(_steps(f.values, FRACTION))), int((f.default or 0) / FRACTION))
         step = FRACTION * (common or 1)
-        functions = [
-            Function(f.scope, f.tuples, _steps(f.values, step), None if f.default is None else int(f.default / step))
-            for f in problem.functions
-        ]
         top, ub, gap = problem.upper_bound, options.ub, options.gap
-        made = replace(
-            problem,
-            functions=tuple(functions),
-            constant=int(problem.constant / step),
-            upper_bound=None if top is None else _least_from(top, step),
-        )
+        try:
+            functions = [
+                Function(
+                    f.scope, f.tuples, _steps(f.values, step), None if f.default is None else int(f.default / step)
+                )
+                for f in problem.functions
+            ]
+            made = replace(
+                problem,
+                functions=tuple(functions),
+                constant=int(problem.constant / step),
+                upper_bound=None if top is None else _least_from(top, step),
+            )
+        except TimeLimitError:
+            return None
         given = replace(
             options,
             ub=None if ub is None else _least_from(ub, step),
