@@ -155,8 +155,10 @@ def distribute(
         single_sweeps.distribute_one(arrays, *steps, given, messages.values.reshape(-1), posteriors.reshape(-1), flag)
         look()
         return
-    loop = log_sweeps.distribute_logs if messages.is_log else sweeps.distribute
-    loop(arrays, *steps, messages.values, posteriors, wanted, flag)
+    if messages.is_log:
+        log_sweeps.distribute_logs(arrays, *steps, messages.values, posteriors, wanted, flag)
+    else:
+        sweeps.distribute(arrays, *steps, messages.values, messages.logs, posteriors, wanted, flag)
     look()
 
 
