@@ -17,6 +17,8 @@ from oocbe.junction_trees.shares import Shares, shares_of
 from oocbe.junction_trees.sweeping import collect, distribute, evidence, prior
 from oocbe.kernels.cpu.trees.single_sweeps import Picked
 
+_TRUSTED = np.ones(1, dtype=np.bool_)
+
 
 class Calibration:
     """The messages of a tree for one case.
@@ -34,14 +36,15 @@ class Calibration:
         self._lists = RowLists(tree)
         self._chosen: dict[int, tuple[int, int]] = {}  # by clique, of which rows its message is
         self._picked: Picked | None = None
-        self._shares: tuple[list[int], Shares] | None = None
+        self._shares: tuple[list[int], tuple[Shares, list[int]]] | None = None
         self._messages = prior(tree, tree.is_log).copied()
         self._changed: set[int] = set()  # variables
-        self._posteriors: dict[int, NDArray[np.float64]] = {}
         self._logarithm: float | None = None
 
     def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
         """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
+        if likelihood is self._inputs.get(v):
+            return
         before = self._entered.get(v)
         self._values.pop(v, None)
         if likelihood is None:
@@ -58,7 +61,6 @@ class Calibration:
                 return
             self._inputs[v], self._entered[v] = likelihood, entered
         self._changed.add(v)
-        self._posteriors.clear()
         self._logarithm = None
 
     @property
@@ -71,21 +73,17 @@ class Calibration:
 
     def posteriors(self, targets: Sequence[int]) -> list[NDArray[np.float64]]:
         """Probabilities of the values of some variables, float64 (domain size,) each; zeros where nothing agrees."""
-        missing = [v for v in targets if v not in self._posteriors]
-        if missing and self.log_evidence > -np.inf:
-            messages = self._messages.copied()
-            program = self._tree.shape.program(self._inputs, missing)
-            rows = np.empty_like(messages.values)
-            trusted = np.ones(1, dtype=np.bool_)
-            distribute(self._tree, program, messages, rows, trusted, picked=self._picked)
-            shares = self._shares_of(missing)
-            out = np.zeros((1, int(shares.out_start[-1])))
-            shares.take(rows, out)
-            for v, (first, last) in zip(missing, pairwise(shares.out_start.tolist()), strict=True):
-                self._posteriors[v] = out[0, first:last]
-        elif missing:
-            self._posteriors |= {v: np.zeros(self._tree.problem.sizes[v]) for v in missing}
-        return [self._posteriors[v].copy() for v in targets]
+        if self.log_evidence == -np.inf:
+            return [np.zeros(self._tree.problem.sizes[v]) for v in targets]
+        messages = self._messages.copied()
+        program = self._tree.shape.program(self._inputs, targets)
+        rows = np.empty_like(messages.values)
+        distribute(self._tree, program, messages, rows, _TRUSTED, picked=self._picked)
+        shares, ends = self._shares_of(list(targets))
+        out = np.zeros((1, ends[-1]))
+        shares.take(rows, out)
+        values = out[0]
+        return [values[first:last] for first, last in pairwise(ends)]
 
     def sample(self, count: int, seed: int) -> NDArray[np.int64]:
         """Value indices drawn from the posterior, int64 (count, variables); what is known must be possible."""
@@ -97,10 +95,11 @@ class Calibration:
         """The most probable values of all variables, and the logarithm of their weight; None where nothing agrees."""
         return best_assignment(self._tree, self._inputs, range(len(self._tree.problem.variables)))
 
-    def _shares_of(self, targets: list[int]) -> Shares:
-        """The shares of some variables; case after case the same are asked for."""
+    def _shares_of(self, targets: list[int]) -> tuple[Shares, list[int]]:
+        """The shares of some variables, and where the values of each end; case after case the same are asked for."""
         if self._shares is None or self._shares[0] != targets:
-            self._shares = targets, shares_of(self._tree, targets)
+            shares = shares_of(self._tree, targets)
+            self._shares = targets, (shares, shares.out_start.tolist())
         return self._shares[1]
 
     def _collect(self) -> None:

@@ -94,6 +94,7 @@ class SingleCase:
         self._tree = tree
         self._calibration: Calibration | StoredCalibration | None = None
         self._known: dict[int, NDArray[np.float64]] = {}
+        self._certainties: dict[tuple[int, int], NDArray[np.float64]] = {}  # the same array whenever it is observed
         self._told: dict[int, NDArray[np.float64]] = {}  # what the calibration knows
         self._spent = 0.0
         self._forget()
@@ -118,13 +119,21 @@ class SingleCase:
             self._make = None  # it may know who asks: a tree on disk goes with its object, not when circles are found
         return self._tree
 
+    def observe(self, v: int, value: int) -> None:
+        """Set a variable's value."""
+        if (v, value) not in self._certainties:
+            known = np.zeros(self._problem.sizes[v])
+            known[value] = 1.0
+            self._certainties[v, value] = known
+        self.change(v, self._certainties[v, value])
+
     def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
         """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
         before = self._known.get(v)
         if likelihood is None:
             if self._known.pop(v, None) is None:
                 return
-        elif before is not None and np.array_equal(before, likelihood):
+        elif before is likelihood or (before is not None and np.array_equal(before, likelihood)):
             return
         else:
             self._known[v] = likelihood
@@ -139,7 +148,8 @@ class SingleCase:
             self._calibration = StoredCalibration(tree) if isinstance(tree, StoredTree) else Calibration(tree)
         if not self._is_calibrated:
             for v in self._told.keys() | self._known.keys():
-                self._calibration.change(v, self._known.get(v))
+                if self._told.get(v) is not self._known.get(v):
+                    self._calibration.change(v, self._known.get(v))
             self._told, self._is_told = dict(self._known), True
         return self._calibration
 
@@ -152,8 +162,14 @@ class SingleCase:
         calibration = self.calibration()
         return -math.inf if calibration is None else calibration.log_evidence
 
-    def posteriors(self, targets: Sequence[int]) -> list[NDArray[np.float64]]:
-        """Probabilities of the values of some variables, float64 (domain size,) each; zeros where nothing agrees."""
+    def posterior(self, v: int) -> NDArray[np.float64]:
+        """Probabilities of the values of a variable, float64 (domain size,); zeros where nothing agrees."""
+        if v not in self._posteriors:
+            self.calibrate([v])
+        return self._posteriors[v].copy()
+
+    def calibrate(self, targets: Sequence[int]) -> None:
+        """Compute the probabilities of the values of some variables, for :meth:`posterior`."""
         missing = [v for v in targets if v not in self._posteriors]
         if missing and self._goes_alone(missing):
             # Who asks a second time will ask again: all the rest is then answered together.
@@ -164,9 +180,9 @@ class SingleCase:
         elif missing:
             calibration = self.calibration()
             if calibration is None:
-                return [np.zeros(self._problem.sizes[v]) for v in targets]
-            self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
-        return [self._posteriors[v].copy() for v in targets]
+                self._posteriors |= {v: np.zeros(self._problem.sizes[v]) for v in missing}
+            else:
+                self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
 
     def sweep(self, cases: Cases, targets: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).

@@ -227,6 +227,7 @@ LOOPS = {
     "search_state.assign": SEARCH,
     "single_sweeps.collect_one": FLAG,
     "single_sweeps.distribute_one": FLAG,
+    "single_sweeps.evidence_one": "a number of each clique of a tree",
     "stable_sets._lowest": A_ROW,
     "stable_sets._highest": A_ROW,
     "stable_sets._share_out": "one node, of at most 2048 vertices; the search of nodes is in calls",
