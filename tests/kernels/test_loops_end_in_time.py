@@ -159,6 +159,7 @@ LOOPS = {
     "greedy_order.separators_of": FLAG,
     "greedy_order.linear_order": FLAG,
     "greedy_order.joined_bits": "one pass over the edges of the filled graph",
+    "greedy_order.list_members": "two passes over the edges of the filled graph",
     "greedy_order.best_linear_order": "a few orders of linear_order, which looks at the flag",
     "greedy_order._peripheral": "three breadth-first searches; its caller looks at the flag",
     "groups.differs": A_ROW,
