@@ -97,6 +97,8 @@ def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
 
 def tabulated(problem: Problem) -> Problem:
     """The problem with small linear constraints as tables; those that cannot bind go."""
+    if not problem.linear_constraints:
+        return problem
     linears, tables = [], []
     for linear in problem.linear_constraints:
         if not linear.can_bind:

@@ -100,6 +100,8 @@ LOOPS = {
     "complete_cliques._join": "an inner loop of a clique",
     "complete_cliques._sum": "an inner loop of a clique",
     "complete_cliques.add_up_products": FLAG,
+    "complete_cliques.scale_message": "the cells of one message, twice",
+    "complete_cliques.least_weight": "the cells of one factor",
     "complete_copy._copy_runs": PIECES,
     "complete_dense._runs": PIECES,
     "complete_dense._join_flat": WITHIN_PIECE,
