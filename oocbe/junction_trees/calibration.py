@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.evidence import Known
 from oocbe.junction_trees.explanations import best_assignment
 from oocbe.junction_trees.picked_rows import RowLists
 from oocbe.junction_trees.samples import draw
@@ -30,8 +31,7 @@ class Calibration:
 
     def __init__(self, tree: CompiledTree) -> None:
         self._tree = tree
-        self._inputs: dict[int, NDArray[np.float64]] = {}
-        self._entered: dict[int, tuple[float, list[float]]] = {}  # of each input the greatest, and all divided by it
+        self._inputs: dict[int, Known] = {}
         self._values: dict[int, int] = {}  # of those inputs that leave one value
         self._lists = RowLists(tree)
         self._chosen: dict[int, tuple[int, int]] = {}  # by clique, of which rows its message is
@@ -41,25 +41,16 @@ class Calibration:
         self._changed: set[int] = set()  # variables
         self._logarithm: float | None = None
 
-    def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
-        """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
-        if likelihood is self._inputs.get(v):
-            return
-        before = self._entered.get(v)
+    def change(self, v: int, known: Known | None) -> None:
+        """Set what is known of a variable; None: nothing."""
         self._values.pop(v, None)
-        if likelihood is None:
-            if before is None:
+        if known is None:
+            if self._inputs.pop(v, None) is None:
                 return
-            del self._inputs[v], self._entered[v]
         else:
-            numbers = likelihood.tolist()
-            greatest = max(numbers)
-            entered = greatest, numbers if greatest == 1.0 else (likelihood / greatest).tolist()
-            if numbers.count(0.0) == len(numbers) - 1:
-                self._values[v] = numbers.index(greatest)
-            if before == entered:
-                return
-            self._inputs[v], self._entered[v] = likelihood, entered
+            self._inputs[v] = known
+            if known.value is not None:
+                self._values[v] = known.value
         self._changed.add(v)
         self._logarithm = None
 
@@ -93,7 +84,8 @@ class Calibration:
 
     def best(self) -> tuple[dict[int, int], float] | None:
         """The most probable values of all variables, and the logarithm of their weight; None where nothing agrees."""
-        return best_assignment(self._tree, self._inputs, range(len(self._tree.problem.variables)))
+        inputs = {v: known.likelihood for v, known in self._inputs.items()}
+        return best_assignment(self._tree, inputs, range(len(self._tree.problem.variables)))
 
     def _shares_of(self, targets: list[int]) -> tuple[Shares, list[int]]:
         """The shares of some variables, and where the values of each end; case after case the same are asked for."""
@@ -115,24 +107,21 @@ class Calibration:
             self._send(set(self._inputs))
             logarithms, _ = evidence(self._tree, self._messages)
         self._changed = set()
-        self._logarithm = float(logarithms[0]) + sum(math.log(own) for own, _ in self._entered.values())
+        self._logarithm = float(logarithms[0]) + sum(known.logarithm for known in self._inputs.values())
 
     def _begin_again(self, is_log: bool) -> None:
         self._messages, self._chosen = prior(self._tree, is_log).copied(), {}
 
     def _send(self, changed: set[int]) -> None:
         tree, messages = self._tree, self._messages
-        start, sizes = tree.variable_starts, tree.problem.sizes
-        rows: list[int] = []
-        values: list[float] = []
-        for v in changed:
-            rows += range(start[v], start[v + 1])
-            values += self._entered[v][1] if v in self._entered else [1.0] * sizes[v]
-        if messages.is_log:
-            with np.errstate(divide="ignore"):
-                messages.values[rows, 0] = np.log(values)
-        else:
-            messages.values[rows, 0] = values
+        start, rows = tree.variable_starts, messages.values[:, 0]
+        with np.errstate(divide="ignore") if messages.is_log else nullcontext():
+            for v in changed:
+                known = self._inputs.get(v)
+                if known is None:
+                    rows[start[v] : start[v + 1]] = messages.everything
+                else:
+                    rows[start[v] : start[v + 1]] = np.log(known.scaled) if messages.is_log else known.scaled
         chosen = {} if messages.is_log else self._lists.choose(self._values)
         self._picked = self._lists.picked(chosen)
         # A message of other rows than now are looked at is out of date, wherever what has changed comes in.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,28 @@ class Cases:
     def some(self, rows: NDArray[np.int64]) -> Cases:
         """Those of some numbers."""
         return Cases(self.observed[rows], {v: given[rows] for v, given in self.likelihoods.items()})
+
+
+class Known(NamedTuple):
+    """What is known of a variable.
+
+    Attributes
+    ----------
+    likelihood : float64 (domain size,), not all 0. scaled : the same, divided by the greatest.
+    logarithm : natural, of the greatest. value : the one value that it leaves; None: it leaves several.
+    """
+
+    likelihood: NDArray[np.float64]
+    scaled: NDArray[np.float64]
+    logarithm: float
+    value: int | None
+
+    @classmethod
+    def of(cls, given: NDArray[np.float64]) -> Known:
+        """A likelihood with what follows from it."""
+        greatest = float(given.max())
+        left = np.flatnonzero(given)
+        return cls(given, given / greatest, math.log(greatest), int(left[0]) if len(left) == 1 else None)
 
 
 def likelihood(variable: Variable, given: Any, cases: int | None = None) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ from oocbe.elimination.orders.primal_graph import MOST_VARIABLES
 from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.evidence import Cases
+from oocbe.junction_trees.evidence import Cases, Known
 from oocbe.junction_trees.relevant.answer import FACTOR_SECONDS, CaseAnswer
 from oocbe.junction_trees.relevant.case_by_case import answer_cases
 from oocbe.junction_trees.relevant.factors import written_out
@@ -93,9 +93,9 @@ class SingleCase:
         self._make, self._making = make, making_seconds(cost)
         self._tree = tree
         self._calibration: Calibration | StoredCalibration | None = None
-        self._known: dict[int, NDArray[np.float64]] = {}
-        self._certainties: dict[tuple[int, int], NDArray[np.float64]] = {}  # the same array whenever it is observed
-        self._told: dict[int, NDArray[np.float64]] = {}  # what the calibration knows
+        self._known: dict[int, Known] = {}
+        self._certainties: dict[tuple[int, int], Known] = {}  # the same whenever it is observed
+        self._told: dict[int, Known] = {}  # what the calibration knows
         self._spent = 0.0
         self._forget()
 
@@ -121,11 +121,14 @@ class SingleCase:
 
     def observe(self, v: int, value: int) -> None:
         """Set a variable's value."""
-        if (v, value) not in self._certainties:
-            known = np.zeros(self._problem.sizes[v])
-            known[value] = 1.0
-            self._certainties[v, value] = known
-        self.change(v, self._certainties[v, value])
+        known = self._certainties.get((v, value))
+        if known is None:
+            likelihood = np.zeros(self._problem.sizes[v])
+            likelihood[value] = 1.0
+            known = self._certainties[v, value] = Known(likelihood, likelihood, 0.0, value)
+        if self._known.get(v) is not known:
+            self._known[v] = known
+            self._forget()
 
     def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
         """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
@@ -133,10 +136,10 @@ class SingleCase:
         if likelihood is None:
             if self._known.pop(v, None) is None:
                 return
-        elif before is likelihood or (before is not None and np.array_equal(before, likelihood)):
+        elif before is not None and np.array_equal(before.likelihood, likelihood):
             return
         else:
-            self._known[v] = likelihood
+            self._known[v] = Known.of(likelihood)
         self._forget()
 
     def calibration(self) -> Calibration | StoredCalibration | None:
@@ -237,10 +240,10 @@ class SingleCase:
         """Whether the tree's calibration knows this case."""
         return self._calibration is not None and self._is_told
 
-    def _answer_to(self, known: Mapping[int, NDArray[np.float64]]) -> CaseAnswer:
+    def _answer_to(self, known: Mapping[int, Known]) -> CaseAnswer:
         factors = written_out(self._problem)
         assert factors is not None
-        return CaseAnswer(factors, known)
+        return CaseAnswer(factors, {v: own.likelihood for v, own in known.items()})
 
     @property
     def _kernels(self) -> str:

@@ -83,6 +83,7 @@ LOOPS = {
     "clique_rows.walk": FLAG,
     "clique_rows._moved": FLAG,
     "clique_rows.keep_groups": FLAG,
+    "edge_lists.list_values": "the rows of one clique, once",
     "edge_lists.list_rows": ONE_PASS,
     "node_state._is_row": ONE_PASS,
     "node_state._tied_value": ONE_PASS,
