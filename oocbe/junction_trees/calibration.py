@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from itertools import pairwise
 
 import numpy as np
@@ -36,7 +35,7 @@ class Calibration:
         self._lists = RowLists(tree)
         self._chosen: dict[int, tuple[int, int]] = {}  # by clique, of which rows its message is
         self._picked: Picked | None = None
-        self._shares: tuple[list[int], tuple[Shares, list[int]]] | None = None
+        self._shares: tuple[list[int], tuple[Shares, list[int], NDArray[np.int64]]] | None = None
         self._messages = prior(tree, tree.is_log).copied()
         self._changed: set[int] = set()  # variables
         self._logarithm: float | None = None
@@ -66,11 +65,11 @@ class Calibration:
         """Probabilities of the values of some variables, float64 (domain size,) each; zeros where nothing agrees."""
         if self.log_evidence == -np.inf:
             return [np.zeros(self._tree.problem.sizes[v]) for v in targets]
-        messages = self._messages.copied()
-        program = self._tree.shape.program(self._inputs, targets)
+        messages = self._messages.with_values_copied()
+        shares, ends, wanted = self._shares_of(list(targets))
+        program = self._tree.shape.program(self._inputs, wanted)
         rows = np.empty_like(messages.values)
         distribute(self._tree, program, messages, rows, _TRUSTED, picked=self._picked)
-        shares, ends = self._shares_of(list(targets))
         out = np.zeros((1, ends[-1]))
         shares.take(rows, out)
         values = out[0]
@@ -87,11 +86,14 @@ class Calibration:
         inputs = {v: known.likelihood for v, known in self._inputs.items()}
         return best_assignment(self._tree, inputs, range(len(self._tree.problem.variables)))
 
-    def _shares_of(self, targets: list[int]) -> tuple[Shares, list[int]]:
-        """The shares of some variables, and where the values of each end; case after case the same are asked for."""
+    def _shares_of(self, targets: list[int]) -> tuple[Shares, list[int], NDArray[np.int64]]:
+        """The shares of some variables, where the values of each end, and these variables as an array.
+
+        Case after case the same are asked for.
+        """
         if self._shares is None or self._shares[0] != targets:
             shares = shares_of(self._tree, targets)
-            self._shares = targets, (shares, shares.out_start.tolist())
+            self._shares = targets, (shares, shares.out_start.tolist(), np.array(targets, dtype=np.int64))
         return self._shares[1]
 
     def _collect(self) -> None:
@@ -114,14 +116,16 @@ class Calibration:
 
     def _send(self, changed: set[int]) -> None:
         tree, messages = self._tree, self._messages
-        start, rows = tree.variable_starts, messages.values[:, 0]
-        with np.errstate(divide="ignore") if messages.is_log else nullcontext():
-            for v in changed:
-                known = self._inputs.get(v)
-                if known is None:
-                    rows[start[v] : start[v + 1]] = messages.everything
-                else:
-                    rows[start[v] : start[v + 1]] = np.log(known.scaled) if messages.is_log else known.scaled
+        start, rows, everything = tree.variable_starts, messages.values[:, 0], messages.everything
+        for v in changed:
+            known = self._inputs.get(v)
+            if known is None:
+                rows[start[v] : start[v + 1]] = everything
+            elif messages.is_log:
+                with np.errstate(divide="ignore"):
+                    rows[start[v] : start[v + 1]] = np.log(known.scaled)
+            else:
+                rows[start[v] : start[v + 1]] = known.scaled
         chosen = {} if messages.is_log else self._lists.choose(self._values)
         self._picked = self._lists.picked(chosen)
         # A message of other rows than now are looked at is out of date, wherever what has changed comes in.
@@ -129,8 +133,6 @@ class Calibration:
         stale.update(tree.shape.places.clique[list(changed)].tolist())
         program = tree.shape.program(self._inputs, (), stale=stale)
         collect(tree, program, messages, self._picked)
-        for clique in program.collected.tolist():
-            if clique in chosen:
-                self._chosen[clique] = chosen[clique]
-            else:
-                self._chosen.pop(clique, None)
+        sent = set(program.collected.tolist())
+        kept = {clique: rows_of for clique, rows_of in self._chosen.items() if clique not in sent}
+        self._chosen = kept | {clique: rows_of for clique, rows_of in chosen.items() if clique in sent}

@@ -83,7 +83,7 @@ class TreeShape:
     def program(
         self,
         observed: Collection[int],
-        targets: Sequence[int],
+        targets: Sequence[int] | NDArray[np.int64],
         rows_of: Collection[int] = (),
         stale: Collection[int] | None = None,
     ) -> Program:
@@ -99,5 +99,7 @@ class TreeShape:
         return Program(*list_visits(*self._edges, self.places, seen, wanted, rows, sending, stale is not None))
 
 
-def _indices(of: Collection[int]) -> NDArray[np.int64]:
+def _indices(of: Collection[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    if isinstance(of, np.ndarray):
+        return of
     return np.fromiter(of, dtype=np.int64, count=len(of))

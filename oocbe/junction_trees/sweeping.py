@@ -49,6 +49,10 @@ class Messages:
         """The same in arrays of their own."""
         return Messages(self.values.copy(), self.peaks.copy(), self.losses.copy(), self.logs.copy(), self.is_log)
 
+    def with_values_copied(self) -> Messages:
+        """The same with values of their own, for :func:`distribute` to use up."""
+        return Messages(self.values.copy(), self.peaks, self.losses, self.logs, self.is_log)
+
 
 def blank(tree: CompiledTree, cases: int, is_log: bool) -> Messages:
     """Messages before anything is observed or sent."""
@@ -108,16 +112,15 @@ def collect(
 def evidence(tree: CompiledTree, messages: Messages) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Logarithm of each case's total weight, -inf for none, and for which cases it can be trusted."""
     if messages.values.shape[1] == 1 and not messages.is_log:
-        carried = (array.reshape(-1) for array in (messages.values, messages.losses, messages.logs))
-        logarithm, lost = single_sweeps.evidence_one(tree.arrays, tree.roots, *carried)
+        values, losses, logs = messages.values.reshape(-1), messages.losses.reshape(-1), messages.logs.reshape(-1)
+        logarithm, lost = single_sweeps.evidence_one(tree.arrays, tree.roots, values, losses, logs)
         return np.array([tree.logarithm + logarithm]), np.array([lost <= NEGLIGIBLE])
     at_roots = messages.values[tree.arrays.message_start[tree.roots]]
     if messages.is_log:
         return tree.logarithm + at_roots.sum(axis=0), np.ones(at_roots.shape[1], dtype=np.bool_)
     with np.errstate(divide="ignore"):
         logarithms = tree.logarithm + messages.logs.sum(axis=0) + np.log(at_roots).sum(axis=0)
-    losses = messages.losses[tree.roots].sum(axis=0)
-    return logarithms, losses <= NEGLIGIBLE
+    return logarithms, messages.losses[tree.roots].sum(axis=0) <= NEGLIGIBLE
 
 
 def distribute(
