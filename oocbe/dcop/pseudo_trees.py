@@ -44,8 +44,10 @@ HEURISTICS = (*SEARCHES, *ORDERS)
 ROOTS = 16
 """Roots that ``auto`` tries with each heuristic in each part of the graph: those with most neighbours."""
 
-SEARCHED_STEPS = 1 << 25
-"""Steps of searches after which ``auto`` tries no other tree: about half a second."""
+SEARCHED_STEPS = 1 << 23
+"""Steps of searches after which ``auto`` tries no other tree. Of grids, random and scale-free graphs of up to 10,000
+variables each takes 32 to 70 ns, so that this is a quarter to half a second; no more than 2^22 or as many as 2^28 of
+them found no other tree, as an elimination order had the best."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,7 +72,9 @@ def parse_expression(text: str) -> Expression:
         raise ExpressionError(f"an expression of {len(text):,} characters, expected at most {LONGEST:,}")
     reader = _Reader()
     try:
-        body = ast.parse(text.strip()).body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # advice for who writes Python, such as of "1if x else 2"
+            body = ast.parse(text.strip()).body
         if len(body) == 1 and isinstance(body[0], ast.Expr):
             evaluate = reader.expression(body[0].value)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -10,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.evidence import Known
 from oocbe.junction_trees.explanations import best_assignment
 from oocbe.junction_trees.picked_rows import RowLists
 from oocbe.junction_trees.samples import draw
 from oocbe.junction_trees.shares import Shares, shares_of
 from oocbe.junction_trees.sweeping import collect, distribute, evidence, prior
 from oocbe.kernels.cpu.trees.single_sweeps import Picked
+
+_TRUSTED = np.ones(1, dtype=np.bool_)
 
 
 class Calibration:
@@ -28,37 +30,27 @@ class Calibration:
 
     def __init__(self, tree: CompiledTree) -> None:
         self._tree = tree
-        self._inputs: dict[int, NDArray[np.float64]] = {}
-        self._entered: dict[int, tuple[float, list[float]]] = {}  # of each input the greatest, and all divided by it
+        self._inputs: dict[int, Known] = {}
         self._values: dict[int, int] = {}  # of those inputs that leave one value
         self._lists = RowLists(tree)
         self._chosen: dict[int, tuple[int, int]] = {}  # by clique, of which rows its message is
         self._picked: Picked | None = None
-        self._shares: tuple[list[int], Shares] | None = None
+        self._shares: tuple[list[int], tuple[Shares, list[int], NDArray[np.int64]]] | None = None
         self._messages = prior(tree, tree.is_log).copied()
         self._changed: set[int] = set()  # variables
-        self._posteriors: dict[int, NDArray[np.float64]] = {}
         self._logarithm: float | None = None
 
-    def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
-        """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
-        before = self._entered.get(v)
+    def change(self, v: int, known: Known | None) -> None:
+        """Set what is known of a variable; None: nothing."""
         self._values.pop(v, None)
-        if likelihood is None:
-            if before is None:
+        if known is None:
+            if self._inputs.pop(v, None) is None:
                 return
-            del self._inputs[v], self._entered[v]
         else:
-            numbers = likelihood.tolist()
-            greatest = max(numbers)
-            entered = greatest, numbers if greatest == 1.0 else (likelihood / greatest).tolist()
-            if numbers.count(0.0) == len(numbers) - 1:
-                self._values[v] = numbers.index(greatest)
-            if before == entered:
-                return
-            self._inputs[v], self._entered[v] = likelihood, entered
+            self._inputs[v] = known
+            if known.value is not None:
+                self._values[v] = known.value
         self._changed.add(v)
-        self._posteriors.clear()
         self._logarithm = None
 
     @property
@@ -71,21 +63,17 @@ class Calibration:
 
     def posteriors(self, targets: Sequence[int]) -> list[NDArray[np.float64]]:
         """Probabilities of the values of some variables, float64 (domain size,) each; zeros where nothing agrees."""
-        missing = [v for v in targets if v not in self._posteriors]
-        if missing and self.log_evidence > -np.inf:
-            messages = self._messages.copied()
-            program = self._tree.shape.program(self._inputs, missing)
-            rows = np.empty_like(messages.values)
-            trusted = np.ones(1, dtype=np.bool_)
-            distribute(self._tree, program, messages, rows, trusted, picked=self._picked)
-            shares = self._shares_of(missing)
-            out = np.zeros((1, int(shares.out_start[-1])))
-            shares.take(rows, out)
-            for v, (first, last) in zip(missing, pairwise(shares.out_start.tolist()), strict=True):
-                self._posteriors[v] = out[0, first:last]
-        elif missing:
-            self._posteriors |= {v: np.zeros(self._tree.problem.sizes[v]) for v in missing}
-        return [self._posteriors[v].copy() for v in targets]
+        if self.log_evidence == -np.inf:
+            return [np.zeros(self._tree.problem.sizes[v]) for v in targets]
+        messages = self._messages.with_values_copied()
+        shares, ends, wanted = self._shares_of(list(targets))
+        program = self._tree.shape.program(self._inputs, wanted)
+        rows = np.empty_like(messages.values)
+        distribute(self._tree, program, messages, rows, _TRUSTED, picked=self._picked)
+        out = np.zeros((1, ends[-1]))
+        shares.take(rows, out)
+        values = out[0]
+        return [values[first:last] for first, last in pairwise(ends)]
 
     def sample(self, count: int, seed: int) -> NDArray[np.int64]:
         """Value indices drawn from the posterior, int64 (count, variables); what is known must be possible."""
@@ -95,12 +83,17 @@ class Calibration:
 
     def best(self) -> tuple[dict[int, int], float] | None:
         """The most probable values of all variables, and the logarithm of their weight; None where nothing agrees."""
-        return best_assignment(self._tree, self._inputs, range(len(self._tree.problem.variables)))
+        inputs = {v: known.likelihood for v, known in self._inputs.items()}
+        return best_assignment(self._tree, inputs, range(len(self._tree.problem.variables)))
 
-    def _shares_of(self, targets: list[int]) -> Shares:
-        """The shares of some variables; case after case the same are asked for."""
+    def _shares_of(self, targets: list[int]) -> tuple[Shares, list[int], NDArray[np.int64]]:
+        """The shares of some variables, where the values of each end, and these variables as an array.
+
+        Case after case the same are asked for.
+        """
         if self._shares is None or self._shares[0] != targets:
-            self._shares = targets, shares_of(self._tree, targets)
+            shares = shares_of(self._tree, targets)
+            self._shares = targets, (shares, shares.out_start.tolist(), np.array(targets, dtype=np.int64))
         return self._shares[1]
 
     def _collect(self) -> None:
@@ -116,24 +109,23 @@ class Calibration:
             self._send(set(self._inputs))
             logarithms, _ = evidence(self._tree, self._messages)
         self._changed = set()
-        self._logarithm = float(logarithms[0]) + sum(math.log(own) for own, _ in self._entered.values())
+        self._logarithm = float(logarithms[0]) + sum(known.logarithm for known in self._inputs.values())
 
     def _begin_again(self, is_log: bool) -> None:
         self._messages, self._chosen = prior(self._tree, is_log).copied(), {}
 
     def _send(self, changed: set[int]) -> None:
         tree, messages = self._tree, self._messages
-        start, sizes = tree.variable_starts, tree.problem.sizes
-        rows: list[int] = []
-        values: list[float] = []
+        start, rows, everything = tree.variable_starts, messages.values[:, 0], messages.everything
         for v in changed:
-            rows += range(start[v], start[v + 1])
-            values += self._entered[v][1] if v in self._entered else [1.0] * sizes[v]
-        if messages.is_log:
-            with np.errstate(divide="ignore"):
-                messages.values[rows, 0] = np.log(values)
-        else:
-            messages.values[rows, 0] = values
+            known = self._inputs.get(v)
+            if known is None:
+                rows[start[v] : start[v + 1]] = everything
+            elif messages.is_log:
+                with np.errstate(divide="ignore"):
+                    rows[start[v] : start[v + 1]] = np.log(known.scaled)
+            else:
+                rows[start[v] : start[v + 1]] = known.scaled
         chosen = {} if messages.is_log else self._lists.choose(self._values)
         self._picked = self._lists.picked(chosen)
         # A message of other rows than now are looked at is out of date, wherever what has changed comes in.
@@ -141,8 +133,6 @@ class Calibration:
         stale.update(tree.shape.places.clique[list(changed)].tolist())
         program = tree.shape.program(self._inputs, (), stale=stale)
         collect(tree, program, messages, self._picked)
-        for clique in program.collected.tolist():
-            if clique in chosen:
-                self._chosen[clique] = chosen[clique]
-            else:
-                self._chosen.pop(clique, None)
+        sent = set(program.collected.tolist())
+        kept = {clique: rows_of for clique, rows_of in self._chosen.items() if clique not in sent}
+        self._chosen = kept | {clique: rows_of for clique, rows_of in chosen.items() if clique in sent}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,28 @@ class Cases:
 def case_of(number: int) -> str:
     """A case in a message, by its number as lists count."""
     return f"case {number} (the first is 0)"
+
+
+class Known(NamedTuple):
+    """What is known of a variable.
+
+    Attributes
+    ----------
+    likelihood : float64 (domain size,), not all 0. scaled : the same, divided by the greatest.
+    logarithm : natural, of the greatest. value : the one value that it leaves; None: it leaves several.
+    """
+
+    likelihood: NDArray[np.float64]
+    scaled: NDArray[np.float64]
+    logarithm: float
+    value: int | None
+
+    @classmethod
+    def of(cls, given: NDArray[np.float64]) -> Known:
+        """A likelihood with what follows from it."""
+        greatest = float(given.max())
+        left = np.flatnonzero(given)
+        return cls(given, given / greatest, math.log(greatest), int(left[0]) if len(left) == 1 else None)
 
 
 def likelihood(variable: Variable, given: Any, cases: int | None = None) -> NDArray[np.float64]:

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.kernels.cpu.trees.edge_lists import list_values
 from oocbe.kernels.cpu.trees.single_sweeps import Picked
 
-LEAST_ROWS = 128
+LEAST_ROWS = 512
 """Rows of a clique that is gone through as it lies, whatever is observed."""
 
 MOST_LISTED = 1 << 26
@@ -81,7 +82,6 @@ class RowLists:
         if self._listed + len(values) > MOST_LISTED:
             return None
         self._listed += len(values)
-        listed = np.argsort(values, kind="stable").astype(np.int32)
-        counts = np.bincount(values, minlength=self._tree.problem.sizes[v])
-        self._lists[v, clique] = listed, np.cumsum([0, *counts]).tolist()
+        listed, ends = list_values(values, self._tree.problem.sizes[v])
+        self._lists[v, clique] = listed, ends.tolist()
         return self._lists[v, clique]

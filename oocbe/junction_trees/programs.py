@@ -19,8 +19,7 @@ from oocbe.junction_trees.cliques import Clique
 from oocbe.kernels.cpu.trees.visits import list_visits
 
 
-@dataclass(frozen=True, eq=False)
-class Program:
+class Program(NamedTuple):
     """What a sweep visits; arrays as the loops take them (:mod:`oocbe.kernels.cpu.trees.sweeps`).
 
     Attributes
@@ -45,14 +44,14 @@ class _Edges(NamedTuple):
 
     Attributes
     ----------
-    parent, child_edge, edge_start, is_child : as there. is_read : of a sweep that observes nothing.
+    All are as there.
     """
 
     parent: NDArray[np.int64]
     child_edge: NDArray[np.int64]
     edge_start: NDArray[np.int64]
     is_child: NDArray[np.bool_]
-    is_read: NDArray[np.bool_]
+    is_always_read: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +76,14 @@ class TreeShape:
         into = np.empty(len(below) + len(places.edge) + len(places.input_edge), dtype=np.int64)
         into[child_edge[below]] = parent[below]
         into[places.edge], into[places.input_edge] = places.clique, places.input_clique
-        is_child, is_read = np.zeros((2, len(into)), dtype=np.bool_)
-        is_child[child_edge[below]] = is_read[child_edge[below]] = is_read[places.input_edge] = True
-        return _Edges(parent, child_edge, np.searchsorted(into, np.arange(count + 1)), is_child, is_read)
+        is_child, is_always_read = np.zeros((2, len(into)), dtype=np.bool_)
+        is_child[child_edge[below]] = is_always_read[child_edge[below]] = is_always_read[places.input_edge] = True
+        return _Edges(parent, child_edge, np.searchsorted(into, np.arange(count + 1)), is_child, is_always_read)
 
     def program(
         self,
         observed: Collection[int],
-        targets: Sequence[int],
+        targets: Sequence[int] | NDArray[np.int64],
         rows_of: Collection[int] = (),
         stale: Collection[int] | None = None,
     ) -> Program:
@@ -95,26 +94,12 @@ class TreeShape:
         rows_of : cliques whose rows need probabilities as well.
         stale : cliques whose messages must be computed; None: those below which something is observed.
         """
-        places, edges = self.places, self._edges
-        seen, wanted = _indices(observed), _indices(targets)
-        is_read = edges.is_read.copy()
-        is_read[places.edge[seen]] = True
-        is_stale, is_visited = np.zeros((2, len(edges.parent)), dtype=np.bool_)
-        if stale is None:
-            is_stale[places.clique[seen]] = is_stale[places.input_clique] = True
-        else:
-            is_stale[_indices(stale)] = True
-        separator = places.separator[wanted]
-        own, between = wanted[separator < 0], separator[separator >= 0]
-        is_visited[_indices(rows_of)] = True
-        is_visited[places.clique[own]] = is_visited[edges.parent[between]] = True
-        is_written = np.zeros_like(is_read)
-        is_written[places.edge[own]] = is_written[edges.child_edge[between]] = True
-        visited = list_visits(
-            edges.parent, edges.child_edge, edges.edge_start, edges.is_child, is_read, is_written, is_stale, is_visited
-        )
-        return Program(*visited)
+        seen, wanted, rows = _indices(observed), _indices(targets), _indices(rows_of)
+        sending = _indices(() if stale is None else stale)
+        return Program(*list_visits(*self._edges, self.places, seen, wanted, rows, sending, stale is not None))
 
 
-def _indices(of: Collection[int]) -> NDArray[np.int64]:
+def _indices(of: Collection[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    if isinstance(of, np.ndarray):
+        return of
     return np.fromiter(of, dtype=np.int64, count=len(of))

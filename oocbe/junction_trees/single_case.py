@@ -18,7 +18,7 @@ from oocbe.elimination.orders.primal_graph import MOST_VARIABLES
 from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.evidence import Cases
+from oocbe.junction_trees.evidence import Cases, Known
 from oocbe.junction_trees.relevant.answer import FACTOR_SECONDS, CaseAnswer
 from oocbe.junction_trees.relevant.case_by_case import answer_cases
 from oocbe.junction_trees.relevant.factors import written_out
@@ -93,8 +93,9 @@ class SingleCase:
         self._make, self._making = make, making_seconds(cost)
         self._tree = tree
         self._calibration: Calibration | StoredCalibration | None = None
-        self._known: dict[int, NDArray[np.float64]] = {}
-        self._told: dict[int, NDArray[np.float64]] = {}  # what the calibration knows
+        self._known: dict[int, Known] = {}
+        self._certainties: dict[tuple[int, int], Known] = {}  # the same whenever it is observed
+        self._told: dict[int, Known] = {}  # what the calibration knows
         self._spent = 0.0
         self._forget()
 
@@ -118,16 +119,27 @@ class SingleCase:
             self._make = None  # it may know who asks: a tree on disk goes with its object, not when circles are found
         return self._tree
 
+    def observe(self, v: int, value: int) -> None:
+        """Set a variable's value."""
+        known = self._certainties.get((v, value))
+        if known is None:
+            likelihood = np.zeros(self._problem.sizes[v])
+            likelihood[value] = 1.0
+            known = self._certainties[v, value] = Known(likelihood, likelihood, 0.0, value)
+        if self._known.get(v) is not known:
+            self._known[v] = known
+            self._forget()
+
     def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
         """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
         before = self._known.get(v)
         if likelihood is None:
             if self._known.pop(v, None) is None:
                 return
-        elif before is not None and np.array_equal(before, likelihood):
+        elif before is not None and np.array_equal(before.likelihood, likelihood):
             return
         else:
-            self._known[v] = likelihood
+            self._known[v] = Known.of(likelihood)
         self._forget()
 
     def calibration(self) -> Calibration | StoredCalibration | None:
@@ -139,7 +151,8 @@ class SingleCase:
             self._calibration = StoredCalibration(tree) if isinstance(tree, StoredTree) else Calibration(tree)
         if not self._is_calibrated:
             for v in self._told.keys() | self._known.keys():
-                self._calibration.change(v, self._known.get(v))
+                if self._told.get(v) is not self._known.get(v):
+                    self._calibration.change(v, self._known.get(v))
             self._told, self._is_told = dict(self._known), True
         return self._calibration
 
@@ -152,8 +165,14 @@ class SingleCase:
         calibration = self.calibration()
         return -math.inf if calibration is None else calibration.log_evidence
 
-    def posteriors(self, targets: Sequence[int]) -> list[NDArray[np.float64]]:
-        """Probabilities of the values of some variables, float64 (domain size,) each; zeros where nothing agrees."""
+    def posterior(self, v: int) -> NDArray[np.float64]:
+        """Probabilities of the values of a variable, float64 (domain size,); zeros where nothing agrees."""
+        if v not in self._posteriors:
+            self.calibrate([v])
+        return self._posteriors[v].copy()
+
+    def calibrate(self, targets: Sequence[int]) -> None:
+        """Compute the probabilities of the values of some variables, for :meth:`posterior`."""
         missing = [v for v in targets if v not in self._posteriors]
         if missing and self._goes_alone(missing):
             # Who asks a second time will ask again: all the rest is then answered together.
@@ -164,9 +183,9 @@ class SingleCase:
         elif missing:
             calibration = self.calibration()
             if calibration is None:
-                return [np.zeros(self._problem.sizes[v]) for v in targets]
-            self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
-        return [self._posteriors[v].copy() for v in targets]
+                self._posteriors |= {v: np.zeros(self._problem.sizes[v]) for v in missing}
+            else:
+                self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
 
     def sweep(self, cases: Cases, targets: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
@@ -221,10 +240,10 @@ class SingleCase:
         """Whether the tree's calibration knows this case."""
         return self._calibration is not None and self._is_told
 
-    def _answer_to(self, known: Mapping[int, NDArray[np.float64]]) -> CaseAnswer:
+    def _answer_to(self, known: Mapping[int, Known]) -> CaseAnswer:
         factors = written_out(self._problem)
         assert factors is not None
-        return CaseAnswer(factors, known)
+        return CaseAnswer(factors, {v: own.likelihood for v, own in known.items()})
 
     @property
     def _kernels(self) -> str:

@@ -89,6 +89,7 @@ def clique_rows(
         if clique.parent is not None:
             children[clique.parent].append(number)
     found: list[CliqueRows] = []
+    kind = value_kind(sizes)
     left = memory
     too_large = (
         f"{name}: the cliques of this order have more rows than memory has room for, {memory:,} bytes; allow more "
@@ -118,10 +119,10 @@ def clique_rows(
         entered = [i for i, table in enumerate(own) if table.input is not None]
         first = len(joined)
         wanted = [*listed, *entered, *range(first, first + len(below))]
-        row_bytes = len(clique.variables) * value_kind(sizes).itemsize + 4 * len(wanted) + 16
+        row_bytes = len(clique.variables) * kind.itemsize + 4 * len(wanted) + 16
         # While a walk makes room, rows are held in the arrays before and in those of twice the length.
         most_rows = left // max(ROW_BYTES, 3 * row_bytes)
-        values, numbers, groups, finished = _walk(clique, [*joined, *below], wanted, sizes, most_rows)
+        values, numbers, groups, finished = _walk(clique, [*joined, *below], wanted, sizes, kind, most_rows)
         look()
         if not finished:
             raise ResourceError(too_large)
@@ -217,7 +218,12 @@ def _trie(scope: tuple[int, ...], values: NDArray[Any], sizes: Sequence[int]) ->
 
 
 def _walk(
-    clique: Clique, tries: Sequence[Trie], wanted: Sequence[int], sizes: Sequence[int], most_rows: int
+    clique: Clique,
+    tries: Sequence[Trie],
+    wanted: Sequence[int],
+    sizes: Sequence[int],
+    kind: np.dtype[Any],
+    most_rows: int,
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]:
     steps: list[list[tuple[int, int, int]]] = [[] for _ in clique.variables]
     level_of = {v: level for level, v in enumerate(clique.variables)}
@@ -237,7 +243,7 @@ def _walk(
         np.concatenate([np.empty(0, dtype=np.int32), *(t.children for t in tries)]),
         np.array([len(t.scope) for t in tries], dtype=np.int64),
         np.array(wanted, dtype=np.int64),
-        np.empty(0, dtype=value_kind(sizes)),
+        np.empty(0, dtype=kind),
         FIRST_ROWS,
         most_rows,
         current_flag(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -49,6 +48,10 @@ class Messages:
     def copied(self) -> Messages:
         """The same in arrays of their own."""
         return Messages(self.values.copy(), self.peaks.copy(), self.losses.copy(), self.logs.copy(), self.is_log)
+
+    def with_values_copied(self) -> Messages:
+        """The same with values of their own, for :func:`distribute` to use up."""
+        return Messages(self.values.copy(), self.peaks, self.losses, self.logs, self.is_log)
 
 
 def blank(tree: CompiledTree, cases: int, is_log: bool) -> Messages:
@@ -108,13 +111,16 @@ def collect(
 
 def evidence(tree: CompiledTree, messages: Messages) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Logarithm of each case's total weight, -inf for none, and for which cases it can be trusted."""
+    if messages.values.shape[1] == 1 and not messages.is_log:
+        values, losses, logs = messages.values.reshape(-1), messages.losses.reshape(-1), messages.logs.reshape(-1)
+        logarithm, lost = single_sweeps.evidence_one(tree.arrays, tree.roots, values, losses, logs)
+        return np.array([tree.logarithm + logarithm]), np.array([lost <= NEGLIGIBLE])
     at_roots = messages.values[tree.arrays.message_start[tree.roots]]
     if messages.is_log:
         return tree.logarithm + at_roots.sum(axis=0), np.ones(at_roots.shape[1], dtype=np.bool_)
     with np.errstate(divide="ignore"):
         logarithms = tree.logarithm + messages.logs.sum(axis=0) + np.log(at_roots).sum(axis=0)
-    lost = messages.losses[tree.roots].sum(axis=0)
-    return logarithms, lost <= NEGLIGIBLE
+    return logarithms, messages.losses[tree.roots].sum(axis=0) <= NEGLIGIBLE
 
 
 def distribute(
@@ -140,6 +146,12 @@ def distribute(
     TimeLimitError : the deadline came.
     """
     flag = current_flag()
+    steps = (program.distributed, program.read_start, program.reads, program.write_start, program.writes)
+    if not messages.is_log and expected is None and posteriors.shape[1] == 1 and trusted[0]:
+        carried = messages.values.reshape(-1), posteriors.reshape(-1)
+        single_sweeps.distribute_one(tree.arrays, tree.roots, *steps, picked or _all_rows(tree), *carried, flag)
+        look()
+        return
     rows = tree.arrays.message_start[tree.roots]
     at_roots = messages.values[rows]
     if messages.is_log:
@@ -147,16 +159,11 @@ def distribute(
         messages.values[rows] = np.where(is_possible, -at_roots, -np.inf)
     else:
         messages.values[rows] = np.divide(1.0, at_roots, out=np.zeros_like(at_roots), where=(at_roots > 0) & trusted)
-    steps = (program.distributed, program.read_start, program.reads, program.write_start, program.writes)
     wanted = np.empty(0) if expected is None else expected
-    arrays: Any = tree.log_arrays if messages.is_log else tree.arrays
-    if not messages.is_log and expected is None and posteriors.shape[1] == 1:
-        given = picked or _all_rows(tree)
-        single_sweeps.distribute_one(arrays, *steps, given, messages.values.reshape(-1), posteriors.reshape(-1), flag)
-        look()
-        return
-    loop = log_sweeps.distribute_logs if messages.is_log else sweeps.distribute
-    loop(arrays, *steps, messages.values, posteriors, wanted, flag)
+    if messages.is_log:
+        log_sweeps.distribute_logs(tree.log_arrays, *steps, messages.values, posteriors, wanted, flag)
+    else:
+        sweeps.distribute(tree.arrays, *steps, messages.values, messages.logs, posteriors, wanted, flag)
     look()
 
 

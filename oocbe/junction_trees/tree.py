@@ -219,7 +219,7 @@ class JunctionTree:
         for v, value in found.items():
             self._likelihoods.pop(v, None)
             self._evidence[v] = value
-            self._change(v, np.array([float(x == value) for x in range(self.problem.sizes[v])]))
+            self._case.observe(v, value)
         for v, given in checked.items():
             self._evidence.pop(v, None)
             self._likelihoods[v] = given
@@ -269,7 +269,7 @@ class JunctionTree:
 
     def calibrate(self) -> None:
         """Compute the posteriors of all variables now; questions answer themselves without it, one by one."""
-        self._case.posteriors(range(len(self.problem.variables)))
+        self._case.calibrate(range(len(self.problem.variables)))
 
     def marginal(self, *names: str) -> NDArray[np.float64]:
         """Posterior probabilities of a variable's values, or of several variables' values together.
@@ -282,9 +282,9 @@ class JunctionTree:
         ------
         UsageError : no name, one twice, or one that the problem does not have.
         """
+        if len(names) == 1:
+            return self._case.posterior(variable_index(self._problem, names[0]))
         targets = distinct_variables(self.problem, names)
-        if len(targets) == 1:
-            return self._case.posteriors(targets)[0]
         variables = self.problem.variables
         soft = {variables[v].name: given for v, given in self._likelihoods.items()}
         cases = cases_of(self.problem, [{variables[v].name: x for v, x in self._evidence.items()}], soft)

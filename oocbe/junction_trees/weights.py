@@ -97,6 +97,8 @@ def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
 
 def tabulated(problem: Problem) -> Problem:
     """The problem with small linear constraints as tables; those that cannot bind go."""
+    if not problem.linear_constraints:
+        return problem
     linears, tables = [], []
     for linear in problem.linear_constraints:
         if not linear.can_bind:
@@ -114,6 +116,7 @@ class _Maker:
 
     def __init__(self, problem: Problem, order: Sequence[int], is_log: bool) -> None:
         self._problem, self._is_log = problem, is_log
+        self._kind = value_kind(problem.sizes)
         self._position = {v: place for place, v in enumerate(order)}
         self.logarithm = 0.0
 
@@ -138,7 +141,7 @@ class _Maker:
                 raise self._too_large(f.scope)
             columns = f.tuples[:, axes]
             rows = np.lexsort(columns.T[::-1])
-            values = np.ascontiguousarray(columns[rows].T, dtype=value_kind(self._problem.sizes))
+            values = np.ascontiguousarray(columns[rows].T, dtype=self._kind)
             numbers = f.values[rows].astype(np.float64)
         yield WeightTable(scope, values, self._scaled(number, numbers))
 
@@ -155,7 +158,7 @@ class _Maker:
             scope, axes = self._sorted(c.scope)
             columns = c.tuples[:, axes]
             columns = columns[np.lexsort(columns.T[::-1])]
-            yield WeightTable(scope, np.ascontiguousarray(columns.T, dtype=value_kind(self._problem.sizes)), None)
+            yield WeightTable(scope, np.ascontiguousarray(columns.T, dtype=self._kind), None)
 
     def support(self, scope: tuple[int, ...], permitted: NDArray[np.bool_]) -> Iterator[WeightTable]:
         """The table of what a constraint permits, or none where that is everything."""
@@ -175,7 +178,7 @@ class _Maker:
         return math.prod(self._problem.sizes[v] for v in scope) <= MOST_CELLS
 
     def _listed(self, feasible: NDArray[np.bool_]) -> NDArray[Any]:
-        return np.array(np.nonzero(feasible), dtype=value_kind(self._problem.sizes))
+        return np.array(np.nonzero(feasible), dtype=self._kind)
 
     def _scaled(self, number: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Weights of values, divided by what is added to the logarithm."""

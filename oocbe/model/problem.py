@@ -186,8 +186,10 @@ class Problem(Shown):
         """The problem's parts read in another semiring: a constant that is neutral here is neutral there, too."""
         if semiring == self.semiring:
             return self
-        constant = semiring.one if self.constant == self.semiring.one else self.constant
-        return replace(self, semiring=semiring, constant=constant)
+        found = copy.copy(self)  # tables and names are the same, and need no second check
+        object.__setattr__(found, "semiring", semiring)
+        object.__setattr__(found, "constant", semiring.one if self.constant == self.semiring.one else self.constant)
+        return found
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         scopes = self._scopes

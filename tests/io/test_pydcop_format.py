@@ -215,6 +215,7 @@ def test_deep_nodes_are_refused(tmp_path):
     ("text", "value"),
     [
         ("1 if x < 2 <= y else 0", 1),
+        ("1if x < 2 else 0", 1),  # which Python advises against
         ("abs(x - y) * 10 + round(0.7 * y)", 11),
         ("x in (1, 3) and not y == 3", 1),
         ("x or y", 1),

@@ -7,6 +7,7 @@ import pytest
 
 import oocbe
 from oocbe.junction_trees.tree import JunctionTree
+from tests.helpers.killed_trees import stored_tree
 from tests.helpers.small_networks import enumerated, random_network, random_product, summed
 
 
@@ -106,6 +107,34 @@ def test_expected_counts(seed, space):
     for own, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(own, theirs, rtol=1e-11, atol=1e-13)
         assert own.sum() == pytest.approx(possible)
+
+
+@pytest.mark.parametrize("make", [lambda problem: JunctionTree(problem, order_seconds=0), stored_tree])
+def test_expected_counts_of_cases_whose_messages_are_scaled(make):
+    """A message over a hundred observations is beyond the range that is kept, and divided by its greatest number."""
+    random = np.random.default_rng(7)
+    steps, states = 150, 4
+    variables = [oocbe.Variable(f"{kind}{t}", states) for t in range(steps) for kind in ("state", "seen")]
+    start = random.dirichlet(np.ones(states))
+    move, show = random.dirichlet(np.ones(states), (2, steps, states))
+    functions = [oocbe.Function.from_array((0,), start)]
+    functions += [oocbe.Function.from_array((2 * t - 2, 2 * t), move[t]) for t in range(1, steps)]
+    functions += [oocbe.Function.from_array((2 * t, 2 * t + 1), show[t]) for t in range(steps)]
+    problem = oocbe.Problem(tuple(variables), tuple(functions), semiring=oocbe.SUM_PRODUCT)
+    seen = random.integers(states, size=steps)
+    forward, backward = np.zeros((steps, states)), np.ones((steps, states))
+    for t in range(steps):
+        forward[t] = (forward[t - 1] @ move[t] if t else start) * show[t][:, seen[t]]
+        forward[t] /= forward[t].sum()
+    for t in range(steps - 2, -1, -1):
+        backward[t] = move[t + 1] @ (show[t + 1][:, seen[t + 1]] * backward[t + 1])
+        backward[t] /= backward[t].sum()
+    both = [forward[t - 1][:, None] * move[t] * (show[t][:, seen[t]] * backward[t]) for t in range(1, steps)]
+    found = make(problem).expected_counts([{f"seen{t}": int(seen[t]) for t in range(steps)}, {}])
+    prior = start.copy()
+    for t in range(1, steps):
+        np.testing.assert_allclose(found[t], both[t - 1] / both[t - 1].sum() + prior[:, None] * move[t], atol=1e-12)
+        prior = prior @ move[t]
 
 
 def test_impossible_evidence_has_no_samples_and_no_explanation():

@@ -179,6 +179,8 @@ def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any],
         if len(scope) == 2 and max(sizes[v] for v in scope) <= MASKED_SIZE:
             pair = (scope[0], scope[1])
             array = part.to_array(sizes) if isinstance(part, Constraint) else part.to_array(sizes)[1]
+            if array.all():
+                continue
             permitted[pair] = permitted[pair] & array if pair in permitted else array
     uses: list[list[tuple[int, int]]] = [[] for _ in sizes]
     masks: list[NDArray[np.uint64]] = []
@@ -205,7 +207,6 @@ def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any],
 
 def listed_separators(sets: NDArray[np.uint64], order: NDArray[np.int64]) -> list[list[int]]:
     """Variables of each bucket's separator, the one eliminated next at the front, by elimination position."""
-    position = np.empty(len(order), dtype=np.int64)
-    position[order] = np.arange(len(order))
-    bits = np.unpackbits(sets.view(np.uint8), axis=1, bitorder="little")
-    return [sorted(np.flatnonzero(bits[v]).tolist(), key=position.__getitem__) for v in order.tolist()]
+    listed, ends = greedy.list_members(sets, order)
+    members = listed.tolist()
+    return [members[first:last] for first, last in itertools.pairwise(ends.tolist())]

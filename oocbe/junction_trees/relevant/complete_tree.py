@@ -19,8 +19,7 @@ from oocbe.junction_trees.dense_factors import DenseFactor
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.kernels.cpu.trees.complete_cliques import add_up_products, inner_cells
-from oocbe.kernels.interface import steps_of
+from oocbe.kernels.cpu.trees.complete_cliques import add_up_products, inner_cells, least_weight, scale_message
 from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT
 from oocbe.settings.tuning import tuning
 from oocbe.system.deadline import current_flag, look
@@ -52,6 +51,11 @@ class _Table:
     scope: tuple[int, ...]
     values: NDArray[np.float64]
     least: float
+
+    @cached_property
+    def address(self) -> tuple[int, int]:
+        """Where its cells lie in main memory, and how many there are."""
+        return self.values.ctypes.data, len(self.values)
 
 
 class UnderflowError(ArithmeticError):
@@ -86,6 +90,8 @@ class CompleteTree:
             if clique.parent is not None:
                 self._children[clique.parent].append(number)
         self._home = home
+        self._steps_of: dict[tuple[int, ...], dict[int, int]] = {}
+        self._size_arrays: dict[tuple[int, ...], NDArray[np.int64]] = {}
 
     @cached_property
     def cells(self) -> tuple[int, ...]:
@@ -109,6 +115,24 @@ class CompleteTree:
         sweep = _Sweep(self, backend, is_log)
         logarithm = sweep.collect()
         return logarithm, sweep.distribute(asked) if asked and logarithm > -math.inf else {}
+
+    def steps(self, scope: tuple[int, ...]) -> dict[int, int]:
+        """Cells between neighbours along each variable of a table, the first one fastest."""
+        known = self._steps_of.get(scope)
+        if known is None:
+            known, cells = {}, 1
+            for v in scope:
+                known[v] = cells
+                cells *= self._sizes[v]
+            self._steps_of[scope] = known
+        return known
+
+    def size_array(self, variables: tuple[int, ...]) -> NDArray[np.int64]:
+        """Domain sizes, int64 (variables,)."""
+        known = self._size_arrays.get(variables)
+        if known is None:
+            known = self._size_arrays[variables] = np.array([self._sizes[v] for v in variables], dtype=np.int64)
+        return known
 
     def separator(self, number: int) -> tuple[int, ...]:
         """Variables that a clique shares with its parent."""
@@ -145,7 +169,7 @@ class _Sweep:
 
     def _table(self, factor: DenseFactor) -> _Table:
         values = np.ascontiguousarray(factor.weights).reshape(-1)
-        least = math.log2(float(values[values > 0].min()))
+        least = math.log2(least_weight(values))
         if self._is_log:
             with np.errstate(divide="ignore"):
                 values = np.log(values)
@@ -164,17 +188,21 @@ class _Sweep:
                 (values,) = self._added_up(inputs, clique.variables, [tree.separator(number)])
             else:
                 values = self._eliminate(inputs, tree.separator(number), clique.own)
-            greatest = float(values.max())
+            if is_device_array(values) or self._is_log:
+                greatest = float(values.max())
+            else:
+                greatest, least = scale_message(values)
             if not greatest > self._semiring.zero:
                 return -math.inf
             if self._is_log:
                 logarithm += greatest
                 self._up[number] = _Table(tree.separator(number), values - greatest, 0.0)
-            else:
-                logarithm += math.log(greatest)
+                continue
+            logarithm += math.log(greatest)
+            if is_device_array(values):
                 values /= greatest
-                least = math.log2(float(values[values > 0].min()))
-                self._up[number] = _Table(tree.separator(number), values, least)
+                least = float(values[values > 0].min())
+            self._up[number] = _Table(tree.separator(number), values, math.log2(least))
         return logarithm
 
     def distribute(self, asked: Collection[int]) -> dict[int, NDArray[np.float64]]:
@@ -212,11 +240,14 @@ class _Sweep:
         return [self._factors[f] for f in tree._assigned[number]] + [self._up[c] for c in tree._children[number]]
 
     def _shares(
-        self, inputs: Sequence[_Table], variables: Sequence[int], wanted: Sequence[tuple[int, ...]]
+        self, inputs: Sequence[_Table], variables: tuple[int, ...], wanted: Sequence[tuple[int, ...]]
     ) -> list[NDArray[np.float64]]:
         """The product of tables added up for each of some scopes; each adds up to 1 (or its logarithms do)."""
         if not self._is_log and not self._takes_device(variables):
-            return [values / values.sum() for values in self._added_up(inputs, variables, wanted)]
+            found = self._added_up(inputs, variables, wanted)
+            for values in found:
+                values /= values.sum()
+            return found
         if len(wanted) > 1:
             joined = self._eliminate(inputs, variables, ())
             inputs = [_Table(tuple(variables), joined, 0.0)]
@@ -242,7 +273,7 @@ class _Sweep:
         return self._backend != "cpu" and not self._is_log and cells >= tuning().device_cells
 
     def _added_up(
-        self, tables: Sequence[_Table], variables: Sequence[int], wanted: Sequence[tuple[int, ...]]
+        self, tables: Sequence[_Table], variables: tuple[int, ...], wanted: Sequence[tuple[int, ...]]
     ) -> list[NDArray[np.float64]]:
         """The product of the tables of a clique, added up for each of some scopes, on the CPU."""
         sizes = [self._tree._sizes[v] for v in variables]
@@ -251,34 +282,33 @@ class _Sweep:
             bucket = self._bucket(variables, (), "cpu")
             functions = [BucketFunction(t.scope, host_array(t.values), self._steps(t.scope)) for t in tables]
             tables = [_Table(f.scope, f.values, 0.0) for f in bucket.fused(functions)]
-        values = [host_array(table.values) for table in tables]
+        tables = [replace(t, values=host_array(t.values)) if is_device_array(t.values) else t for t in tables]
         ends = list(accumulate((math.prod(self._tree._sizes[v] for v in scope) for scope in wanted), initial=0))
         arguments = (
-            np.array([(own.ctypes.data, len(own)) for own in values], dtype=np.int64).reshape(len(values), 2),
+            np.array([table.address for table in tables], dtype=np.int64).reshape(len(tables), 2),
             self._strides([table.scope for table in tables], variables),
-            np.array(sizes, dtype=np.int64),
+            self._tree.size_array(variables),
             np.array(ends, dtype=np.int64),
             self._strides(wanted, variables),
         )
-        runs = cells // inner_cells(sizes)
-        threads = min(thread_count(), runs) if cells >= SHARED_CELLS else 1
-        cuts = [runs * thread // threads for thread in range(threads + 1)]
-        parts = run_all(add_up_products, [(*arguments, *cut, current_flag()) for cut in pairwise(cuts)])
+        if cells < SHARED_CELLS:
+            out = add_up_products(*arguments, 0, -1, current_flag())
+        else:
+            runs = cells // inner_cells(sizes)
+            threads = min(thread_count(), runs)
+            cuts = [runs * thread // threads for thread in range(threads + 1)]
+            out, *parts = run_all(add_up_products, [(*arguments, *cut, current_flag()) for cut in pairwise(cuts)])
+            for part in parts:
+                out += part
         look()
-        out = parts[0]
-        for part in parts[1:]:
-            out += part
         return [out[first:last] for first, last in pairwise(ends)]
 
-    def _steps(self, scope: Sequence[int]) -> tuple[int, ...]:
-        return steps_of([self._tree._sizes[v] for v in scope])
+    def _steps(self, scope: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(self._tree.steps(scope).values())
 
-    def _strides(self, scopes: Sequence[Sequence[int]], variables: Sequence[int]) -> NDArray[np.int64]:
+    def _strides(self, scopes: Sequence[tuple[int, ...]], variables: Sequence[int]) -> NDArray[np.int64]:
         """Elements between neighbours along each variable, of tables over some of them, the first one fastest."""
-        found = []
-        for scope in scopes:
-            steps = dict(zip(scope, self._steps(scope), strict=True))
-            found.append([steps.get(v, 0) for v in variables])
+        found = [[steps.get(v, 0) for v in variables] for steps in map(self._tree.steps, scopes)]
         return np.array(found, dtype=np.int64).reshape(len(scopes), len(variables))
 
     def _eliminate(

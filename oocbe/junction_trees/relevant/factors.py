@@ -100,6 +100,14 @@ def _sums(scope: Sequence[int], weights: NDArray[np.float64], logarithm: float) 
     return tuple(v for axis, v in enumerate(scope) if adds_up_to_one(weights, axis, logarithm))
 
 
+def _sums_left(
+    before: tuple[int, ...], scope: Sequence[int], weights: NDArray[np.float64], logarithm: float
+) -> tuple[int, ...]:
+    """Of the variables over which a factor added up to 1 before values went, those over which it still does."""
+    axes = ((scope.index(v), v) for v in before if v in scope)
+    return tuple(v for axis, v in axes if adds_up_to_one(weights, axis, logarithm))
+
+
 def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.float64]]) -> CaseFactors | None:
     """What some evidence leaves of factors; None where nothing has a weight.
 
@@ -137,8 +145,8 @@ def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.floa
             array = array.reshape([len(kept[v]) for v in scope])
             factor = DenseFactor(scope, array, factor.logarithm)
         found.append(factor)
-        known_sums = is_same and number < len(written.sums)
-        sums.append(written.sums[number] if known_sums else _sums(scope, array, factor.logarithm))
+        before = written.sums[number] if number < len(written.sums) else ()
+        sums.append(before if is_same else _sums_left(before, scope, array, factor.logarithm))
     return CaseFactors(tuple(kept), tuple(found), tuple(_chosen(sums)), logarithm)
 
 

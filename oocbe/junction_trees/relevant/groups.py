@@ -263,12 +263,7 @@ class _Orders:
         cells = np.exp2(greedy.joined_bits(sets, self._bits))
         cost = float(cells.sum()) + CLIQUE_CELLS * len(order)
         largest = float(cells.max(initial=0.0))
-        return Order(tuple(self._variables[order].tolist()), self._listed(sets, order), cost, largest)
-
-    def _listed(self, sets: NDArray[np.uint64], order: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
-        """Variables of each bucket's separator, by elimination position."""
-        bits = np.unpackbits(sets[order].view(np.uint8), axis=1, bitorder="little")
-        buckets, members = np.nonzero(bits)
+        members, ends = greedy.list_members(sets, order)
         listed = self._variables[members].tolist()
-        ends = np.cumsum(np.bincount(buckets, minlength=len(order))).tolist()
-        return tuple(tuple(listed[first:last]) for first, last in pairwise([0, *ends]))
+        separators = tuple(tuple(listed[first:last]) for first, last in pairwise(ends.tolist()))
+        return Order(tuple(self._variables[order].tolist()), separators, cost, largest)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.junction_trees.evidence import UNOBSERVED, Cases
+from oocbe.junction_trees.evidence import UNOBSERVED, Cases, Known
 from oocbe.junction_trees.stored.pieces import Rows
 from oocbe.junction_trees.stored.sweep import StoredSweep, cases_at_once
 from oocbe.junction_trees.stored.tree import StoredTree
@@ -81,14 +81,11 @@ class StoredCalibration:
         self._posteriors: dict[int, NDArray[np.float64]] = {}
         self._logarithm: float | None = None
 
-    def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
-        """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
-        before = self._inputs.pop(v, None)
-        if likelihood is not None:
-            self._inputs[v] = likelihood
-            if before is not None and np.array_equal(before, likelihood):
-                return
-        elif before is None:
+    def change(self, v: int, known: Known | None) -> None:
+        """Set what is known of a variable; None: nothing."""
+        if known is not None:
+            self._inputs[v] = known.likelihood
+        elif self._inputs.pop(v, None) is None:
             return
         self._forget()
 

@@ -88,6 +88,7 @@ class StoredSweep:
         self.messages = MessageStore(tree.memory // WAITING)
         self._peaks = np.ones((len(tree.stored), cases))
         self._losses = np.zeros((len(tree.stored), cases))
+        self._logs = np.zeros((len(tree.stored), cases))  # of what messages were divided by
 
     def __enter__(self) -> StoredSweep:
         return self
@@ -149,7 +150,8 @@ class StoredSweep:
                     collect_piece(*steps, message, current_flag())
                 look()
             if not self._is_log:
-                logarithms += self._scale(number, own, message)
+                self._logs[number] = self._scale(number, own, message)
+                logarithms += self._logs[number]
             if own.clique.parent is None:
                 with np.errstate(divide="ignore"):
                     logarithms += message[0] if self._is_log else np.log(message[0])
@@ -206,9 +208,10 @@ class StoredSweep:
             own = tree.stored[number]
             down, edges = self.messages.get(number), self.edges(number, asked[number])
             posteriors = np.zeros_like(edges.incoming)
+            scale = np.exp(-self._logs[number])
             for piece, weights, maps in self.rows(number, edges):
                 expected = np.zeros(len(weights) if number in counted else 0)
-                steps = (weights, piece.up, maps, edges.offsets, edges.incoming, down, self._is_log)
+                steps = (weights, piece.up, maps, edges.offsets, edges.incoming, down, self._is_log, scale)
                 distribute_piece(*steps, posteriors, expected, current_flag())
                 look()
                 if number in counted:

@@ -61,7 +61,9 @@ def estimate_rows(
         complete = 1.0
         for i in range(count):
             complete *= sizes[members[i]]
-        for _ in range(probes):
+        if len(neighbour) == 0:
+            total = complete * probes  # what every probe would find
+        for _ in range(probes if len(neighbour) > 0 else 0):
             tick += 1
             for i in range(count - 1, 0, -1):
                 j = np.random.randint(i + 1)

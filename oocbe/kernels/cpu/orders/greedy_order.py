@@ -45,6 +45,42 @@ def members_of(row: Any, out: Any) -> Any:
     return count
 
 
+@jit
+def list_members(sets: Any, order: Any) -> Any:
+    """The members of separators, uint64 (variables, words), bucket by bucket, the one eliminated next at the front.
+
+    Returns
+    -------
+    int64 (members of all,), and int64 (variables + 1,), where those of each bucket of ``order`` begin.
+    """
+    n = len(order)
+    ends = np.zeros(n + 1, dtype=np.int64)
+    begins = np.zeros(n + 1, dtype=np.int64)  # by variable, of the buckets whose separator has it
+    members = np.empty(n, dtype=np.int64)
+    for bucket in range(n):
+        count = members_of(sets[order[bucket]], members)
+        ends[bucket + 1] = ends[bucket] + count
+        for i in range(count):
+            begins[members[i] + 1] += 1
+    for v in range(n):
+        begins[v + 1] += begins[v]
+    place = begins[:n].copy()
+    having = np.empty(ends[n], dtype=np.int64)
+    for bucket in range(n):
+        for i in range(members_of(sets[order[bucket]], members)):
+            v = members[i]
+            having[place[v]] = bucket
+            place[v] += 1
+    place[:] = ends[:n]
+    listed = np.empty(ends[n], dtype=np.int64)
+    for v in order:
+        for i in range(begins[v], begins[v + 1]):
+            bucket = having[i]
+            listed[place[bucket]] = v
+            place[bucket] += 1
+    return listed, ends
+
+
 @helper
 def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any) -> Any:
     """Criterion of eliminating v now; members of its neighbourhood are left in ``neighbours``."""

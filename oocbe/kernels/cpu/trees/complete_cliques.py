@@ -28,15 +28,16 @@ def _offsets(strides: Any, sizes: Any, inner: Any, run: Any) -> Any:
     found = np.zeros((tables, run), dtype=np.int64)
     kinds = np.empty(tables, dtype=np.int64)
     for t in range(tables):
+        done = 1  # the first assignments, of the variables before: those of one more repeat them, moved by its stride
+        for axis in range(inner):
+            stride = strides[t, axis]
+            for i in range(done, done * sizes[axis]):
+                found[t, i] = found[t, i - done] + stride
+            done *= sizes[axis]
         is_one, is_next = True, True
         for i in range(run):
-            rest, offset = i, 0
-            for axis in range(inner):
-                offset += rest % sizes[axis] * strides[t, axis]
-                rest //= sizes[axis]
-            found[t, i] = offset
-            is_one = is_one and offset == 0
-            is_next = is_next and offset == i
+            is_one = is_one and found[t, i] == 0
+            is_next = is_next and found[t, i] == i
         kinds[t] = ONE if is_one else NEIGHBOURS if is_next else LISTED
     return found, kinds
 
@@ -153,6 +154,34 @@ def add_up_products(
             for r in range(results):
                 place[r] -= out_strides[r, axis] * sizes[axis]
     return out
+
+
+@jit
+def scale_message(values: Any) -> Any:
+    """Divide weights, float64 (cells,), by the greatest; that one, and of the quotients the least above 0.
+
+    Nothing is divided where the greatest is not above 0; the least is infinite where none is above 0.
+    """
+    greatest, least = 0.0, np.inf
+    for i in range(len(values)):
+        greatest = max(greatest, values[i])
+    if greatest > 0.0:
+        for i in range(len(values)):
+            values[i] /= greatest
+    for i in range(len(values)):
+        if 0.0 < values[i] < least:
+            least = values[i]
+    return greatest, least
+
+
+@jit
+def least_weight(values: Any) -> Any:
+    """The least number above 0 of weights, float64 (cells,); infinite where there is none."""
+    least = np.inf
+    for i in range(len(values)):
+        if 0.0 < values[i] < least:
+            least = values[i]
+    return least
 
 
 def inner_cells(sizes: Any) -> int:

@@ -1,8 +1,10 @@
-"""Which rows of a clique are about each row of a message: maps turned around."""
+"""Which rows of a clique are about each row of a message, or have each value of a variable: maps turned around."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from oocbe.kernels.cpu.jit import jit
 
@@ -36,3 +38,29 @@ def list_rows(maps: Any, map_start: Any, slot_start: Any, lengths: Any, listed: 
             end = lengths[s]
             lengths[s] = end - before
             before = end
+
+
+@jit
+def list_values(values: Any, size: Any) -> Any:
+    """List rows by the value that each has of a variable.
+
+    Parameters
+    ----------
+    values : unsigned integers (rows,), below ``size``.
+
+    Returns
+    -------
+    int32 (rows,), numbers of rows, ascending for each value; int64 (size + 1,), where those of each value begin.
+    """
+    ends = np.zeros(size + 1, dtype=np.int64)
+    for value in values:
+        ends[value + 1] += 1
+    for value in range(size):
+        ends[value + 1] += ends[value]
+    place = ends[:size].copy()
+    listed = np.empty(len(values), dtype=np.int32)
+    for row in range(len(values)):
+        value = values[row]
+        listed[place[value]] = row
+        place[value] += 1
+    return listed, ends

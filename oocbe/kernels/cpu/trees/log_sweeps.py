@@ -76,8 +76,9 @@ def distribute_logs(
 ) -> Any:
     """Posterior probabilities from the roots downwards, for every case.
 
-    Parameters are those of :func:`oocbe.kernels.cpu.trees.sweeps.distribute`, messages as :func:`collect_logs` leaves
-    them, those of roots negated. Posteriors are probabilities, messages down are logarithms.
+    Parameters are those of :func:`oocbe.kernels.cpu.trees.sweeps.distribute`, but that there are no ``logs``; messages
+    as :func:`collect_logs` leaves them, those of roots negated. Posteriors are probabilities, messages down are
+    logarithms.
     """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender

@@ -116,6 +116,7 @@ def distribute_piece(
     incoming: Any,
     down: Any,
     is_log: Any,
+    scale: Any,
     posteriors: Any,
     expected: Any,
     stop: Any,
@@ -126,7 +127,9 @@ def distribute_piece(
     ----------
     down : float64 (message rows, cases), the message from the parent; of a root the reciprocal of its own message.
     is_log : whether weights, incoming and down are logarithms.
-    posteriors : float64 (rows of all edges, cases), added to, never logarithms.
+    scale : float64 (cases,), what products of the clique are multiplied by to be probabilities: the reciprocal of what
+        its own message was divided by.
+    posteriors : float64 (rows of all edges, cases), added to, never logarithms, and not scaled.
     expected : float64 (rows,), to which the probabilities of the rows are added, all cases together; empty: not wanted.
     The rest is as for :func:`collect_piece`.
     """
@@ -156,7 +159,7 @@ def distribute_piece(
         if len(expected):
             for b in range(width):
                 if product[b] < np.inf:  # else the case is done again, in logarithms
-                    expected[row] += product[b]
+                    expected[row] += product[b] * scale[b]
 
 
 @jit

@@ -28,7 +28,12 @@ def draw_rows(
     edge_map, edge_message = tree.edge_map, tree.edge_message
     own = tree.message_start[clique]
     sums = np.empty(tree.row_start[clique + 1] - start)
-    for s in range(tree.message_start[clique + 1] - own):
+    is_asked = np.zeros(tree.message_start[clique + 1] - own, dtype=np.bool_)
+    for s in above:
+        is_asked[s] = True
+    for s in range(len(is_asked)):
+        if not is_asked[s]:
+            continue
         total = 0.0
         for row in range(groups[group + s], groups[group + s + 1]):
             x = weights[row]
@@ -37,7 +42,6 @@ def draw_rows(
             for e in range(len(reads)):
                 of = messages[edge_message[reads[e]] + maps[edge_map[reads[e]] + row - start]]
                 x = x + of if is_log else x * of
-            # Rows of a separator's row that is impossible are never asked for; it is -inf, and x no number there.
             total += np.exp(x) if is_log else x
             sums[row - start] = total
     for i in range(len(above)):

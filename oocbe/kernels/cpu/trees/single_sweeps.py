@@ -48,7 +48,7 @@ def collect_one(
 ) -> Any:
     """Messages from cliques to their parents; parameters as for many cases, without the axis of cases.
 
-    picked : :class:`Picked`.
+    picked : :class:`Picked`; rows whose product is 0 are taken out, so that none of them is looked at downwards.
     """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
@@ -76,14 +76,19 @@ def collect_one(
         if is_listed:
             for s in range(out, end):
                 messages[s] = 0.0
-            for i in range(picked.begin[c], picked.end[c]):
+            kept = picked.begin[c]
+            for i in range(kept, picked.end[c]):
                 row = row_start[c] + picked.rows[i]
                 product = weights[row]
                 for e in range(count):
                     product *= messages[offsets[e] + maps[places[e] + row]]
                     if product == 0.0:
                         break
-                messages[out + picked.group[row]] += product
+                if product != 0.0:
+                    messages[out + picked.group[row]] += product
+                    picked.rows[kept] = picked.rows[i]
+                    kept += 1
+            picked.end[c] = kept
             for s in range(out, end):
                 peak = max(peak, messages[s])
         for s in range(out, out if is_listed else end):
@@ -110,8 +115,27 @@ def collect_one(
 
 
 @jit
+def evidence_one(tree: Any, roots: Any, messages: Any, losses: Any, logs: Any) -> Any:
+    """The logarithm of the total weight beside that of the tree's weights, -inf for none, and a bound of its error.
+
+    Parameters
+    ----------
+    roots : int64, cliques without a parent. The rest is as :func:`collect_one` leaves it.
+    """
+    logarithm, lost = 0.0, 0.0
+    for log in logs:
+        logarithm += log
+    for root in roots:
+        weight = messages[tree.message_start[root]]
+        logarithm += np.log(weight) if weight > 0.0 else -np.inf
+        lost += losses[root]
+    return logarithm, lost
+
+
+@jit
 def distribute_one(
     tree: Any,
+    roots: Any,
     cliques: Any,
     read_start: Any,
     reads: Any,
@@ -124,8 +148,12 @@ def distribute_one(
 ) -> Any:
     """Posterior probabilities from the roots downwards; parameters as for many cases, without the axis of cases.
 
+    roots : int64, cliques without a parent, whose messages are what collecting leaves: the reciprocal is taken here.
     picked : :class:`Picked`.
     """
+    for root in roots:
+        s = tree.message_start[root]
+        messages[s] = 1.0 / messages[s] if messages[s] > 0.0 else 0.0
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender
     row_start, message_start, group_start = tree.row_start, tree.message_start, tree.group_start

@@ -143,6 +143,7 @@ def distribute(
     write_start: Any,
     writes: Any,
     messages: Any,
+    logs: Any,
     posteriors: Any,
     expected: Any,
     stop: Any,
@@ -156,6 +157,7 @@ def distribute(
     write_start : int64 (cliques + 1,), writes : int64, edges of each for which they are added up.
     messages : as :func:`collect` leaves them; rows of a root's separator hold the reciprocal of its message. Rows of
         written edges to children are replaced by the messages down.
+    logs : as :func:`collect` leaves them: the rows of a clique whose message was divided have that much more in all.
     posteriors : float64 (message rows, cases), of written edges the probabilities are written here.
     expected : float64 (rows,), to which each row's probabilities are added, all cases together; empty: not wanted.
     """
@@ -189,6 +191,9 @@ def distribute(
                     posteriors[s, b] = 0.0
         own = message_start[c]
         group = group_start[c] - own
+        if len(expected):
+            for b in range(width):
+                total[b] = np.exp(-logs[c, b])
         for s in range(own, message_start[c + 1]):
             if stop[0] != 0:
                 break
@@ -230,7 +235,7 @@ def distribute(
                 if len(expected):
                     for b in range(width):
                         if product[b] < np.inf:  # else the case is done again, in logarithms
-                            expected[row] += product[b]
+                            expected[row] += product[b] * total[b]
         for place in range(first, last):
             edge = writes[place]
             begin, end = edge_message[edge], edge_message[edge] + edge_rows[edge]

@@ -15,10 +15,13 @@ def list_visits(
     child_edge: Any,
     edge_start: Any,
     is_child: Any,
-    is_read: Any,
-    is_written: Any,
-    is_stale: Any,
-    is_visited: Any,
+    is_always_read: Any,
+    places: Any,
+    observed: Any,
+    targets: Any,
+    rows_of: Any,
+    stale: Any,
+    is_stale_known: Any,
 ) -> Any:
     """The arrays of a :class:`oocbe.junction_trees.programs.Program`, in the order of its attributes.
 
@@ -26,10 +29,10 @@ def list_visits(
     ----------
     parent : int64 (cliques,), of each clique, which comes after it; -1 of a root. child_edge : int64 (cliques,), the
         edge from it to its parent. edge_start : int64 (cliques + 1,), where the edges into each clique begin.
-    is_child, is_read, is_written : bool (edges,), whether it comes from a child, is read, and is written.
-    is_stale, is_visited : bool (cliques,), whether it sends a message up, and whether its rows get probabilities.
-
-    The last three are written: cliques above those are marked, and edges to children that are visited.
+    is_child, is_always_read : bool (edges,), whether it comes from a child, and is read whatever is observed.
+    places : :class:`oocbe.junction_trees.arrays.Places`.
+    observed, targets, rows_of, stale : int64, as :meth:`oocbe.junction_trees.programs.TreeShape.program` takes them.
+    is_stale_known : whether ``stale`` is; else cliques are below which something is observed.
 
     Returns
     -------
@@ -37,6 +40,25 @@ def list_visits(
     factor that is 0, and what is observed makes most of them.
     """
     cliques = len(parent)
+    is_read = is_always_read.copy()
+    is_written = np.zeros(len(is_read), dtype=np.bool_)
+    is_stale, is_visited = np.zeros(cliques, dtype=np.bool_), np.zeros(cliques, dtype=np.bool_)
+    for v in observed:
+        is_read[places.edge[v]] = True
+        if not is_stale_known:
+            is_stale[places.clique[v]] = True
+    for c in stale if is_stale_known else places.input_clique:
+        is_stale[c] = True
+    for c in rows_of:
+        is_visited[c] = True
+    for v in targets:
+        below = places.separator[v]
+        if below < 0:
+            is_visited[places.clique[v]] = True
+            is_written[places.edge[v]] = True
+        else:  # added up from the separator below, for which its parent's rows are needed
+            is_visited[parent[below]] = True
+            is_written[child_edge[below]] = True
     sending, visiting = 0, 0
     for c in range(cliques):
         above = parent[c]
