@@ -1,15 +1,20 @@
 #!/bin/bash
-#SBATCH --job-name=oocbe --nodes=2 --ntasks-per-node=1 --cpus-per-task=8 --time=04:00:00
-# One oocbe command over the nodes of a SLURM job: sbatch --nodes=4 slurm.sh solve FILE --task count
-# The first node runs the command and the scheduler; every node runs a worker for each task of the job.
+#SBATCH --job-name=oocbe --nodes=2 --ntasks-per-node=1 --cpus-per-task=8 --mem=32G --time=04:00:00
+#SBATCH --signal=B:TERM@120
+# One command over the nodes of a SLURM job: sbatch --nodes=4 slurm.sh oocbe solve FILE, or slurm.sh python join.py.
+# The first node runs the command and a scheduler; every node runs a worker for each task of the job. Submitted again
+# with the same --job-name, a run that was ended goes on where it was.
 set -euo pipefail
 umask 077
-run=${RUN_FOLDER:-$SLURM_SUBMIT_DIR/oocbe-$SLURM_JOB_ID} # on a file system that all nodes see
-address=tls://$(hostname):${SCHEDULER_PORT:-8786}
-mkdir -p "$run/certificates"
+run=${RUN_FOLDER:-$SLURM_SUBMIT_DIR/$SLURM_JOB_NAME-run} # on a file system that all nodes see
+port=${SCHEDULER_PORT:-$((20000 + SLURM_JOB_ID % 10000))} # jobs may share a node
+address=tls://$(hostname):$port
+own=$run/job-$SLURM_JOB_ID
+mkdir -p "$own"
+trap 'rm -rf "$own"' EXIT
 
 # Whoever reaches the scheduler's port runs code there: only holders of this job's key may.
-key=$run/certificates/key.pem certificate=$run/certificates/certificate.pem
+key=$own/key.pem certificate=$own/certificate.pem
 openssl req -x509 -newkey rsa:3072 -nodes -days 30 -subj /CN=oocbe -keyout "$key" -out "$certificate" 2> /dev/null
 export DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True DASK_DISTRIBUTED__COMM__TLS__CA_FILE=$certificate
 for who in SCHEDULER WORKER CLIENT; do
@@ -17,7 +22,35 @@ for who in SCHEDULER WORKER CLIENT; do
 done
 
 export DASK_LOGGING__DISTRIBUTED=warning OOCBE_THREADS=${SLURM_CPUS_PER_TASK:-1}
-dask scheduler --protocol tls --host "$(hostname)" --port "${SCHEDULER_PORT:-8786}" --no-dashboard &
+DASK_TEMPORARY_DIRECTORY=$own dask scheduler --protocol tls --host "$(hostname)" --port "$port" --no-dashboard &
+scheduler=$!
 srun python -m oocbe.cluster.worker "$address" &
-trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$run/certificates"' EXIT
-oocbe "$@" --cluster "$address" --workdir "$run/work"
+workers=$!
+
+# What the command finds the workers by: oocbe's commands and functions themselves, distributed.Client() in Python.
+export OOCBE_CLUSTER=$address OOCBE_WORKDIR=$run/work OOCBE_RESUME=${OOCBE_RESUME:-on} DASK_SCHEDULER_ADDRESS=$address
+"$@" &
+command=$!
+
+ends_within() { # so many seconds, a process
+  for ((tenth = 0; tenth < 10 * $1; tenth++)); do
+    kill -0 "$2" 2> /dev/null || return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+# A signal is for the command, which says what it knows and ends; the scheduler ends after it, and workers with that.
+# Where the job is cancelled, SLURM has told the command already, and a second signal would hurry it.
+trap 'ends_within 5 "$command" || kill "$command"' TERM
+code=0
+wait "$command" || code=$?
+while kill -0 "$command" 2> /dev/null; do
+  code=0
+  wait "$command" || code=$?
+done
+trap '' TERM
+kill "$scheduler" 2> /dev/null || true
+ends_within 5 "$workers" || kill "$workers"
+wait
+exit "$code"

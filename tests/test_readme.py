@@ -41,7 +41,7 @@ def test_snippets(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.failed == 0
 
 
-ELSEWHERE = ('Client("tls:', "solve_many(paths", '"s3://bucket')
+ELSEWHERE = ('Client("tls:', "with Client() as workers", "solve_many(paths", '"s3://bucket')
 """Of blocks that start processes, or ask an object store: tests/cluster, tests/tasks/test_many.py and
 tests/tables/test_object_stores.py do what they do."""
 

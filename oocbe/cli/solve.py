@@ -140,14 +140,17 @@ def solve(
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
     from oocbe.facade import with_reading, working
     from oocbe.system.deadline import Deadline
+    from oocbe.tasks.verbs import RESUMED, why_from_the_start
 
     options = options_from(given)
     # Other tasks keep no run: theirs is a place of scratch folders.
-    run_directory = options.workdir if task in ("optimum", "mpe") else None
+    run_directory = options.workdir if task in RESUMED else None
     check_targets(file, run_directory, solution, trace, certificate, report=report, output=output)
     check_report(report)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     of_task = _settings_of(task, k, temperature)
+    if why := why_from_the_start(task, options):
+        note(f"oocbe: {why}")  # before hours have gone by
     if output is not None:
         from oocbe.solutions.uai_results import check_output
 

@@ -41,7 +41,8 @@ def stress(
     operator: Annotated[str, typer.Option("--operator", help=f"One of {', '.join(OPERATORS)}.")] = OPERATORS[0],
     memory: Annotated[str | None, typer.Option("--memory", metavar="BYTES", help="Limit such as 256MiB.")] = None,
     workdir: Annotated[
-        Path | None, typer.Option("--workdir", help="Folder for all tables, removed at the end.")
+        Path | None,
+        typer.Option("--workdir", envvar="OOCBE_WORKDIR", help="Folder for all tables, which are removed at the end."),
     ] = None,
     backend: BackendFlag = None,
     group_rows: Annotated[int, typer.Option("--group-rows", min=1, help="Mean rows of a group.")] = 32,
@@ -64,12 +65,20 @@ def stress(
     seed: Annotated[int, typer.Option(min=0, help="Of the tables' values.")] = 0,
     workers: Annotated[
         str | None,
-        typer.Option("--workers", metavar="WORKERS", help="Processes that share the work: 2, cpus:4, gpus, gpus:2."),
+        typer.Option(
+            "--workers",
+            metavar="WORKERS",
+            envvar="OOCBE_WORKERS",
+            help="Processes that share the work: 2, cpus:4, gpus, gpus:2.",
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
-            "--cluster", metavar="ADDRESS", help="Dask scheduler of workers: tls://node1:8786; or slurm:FILE, jobs."
+            "--cluster",
+            metavar="ADDRESS",
+            envvar="OOCBE_CLUSTER",
+            help="Dask scheduler of workers: tls://node1:8786; or slurm:FILE, jobs.",
         ),
     ] = None,
     trace: TraceFlag = None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -70,8 +72,11 @@ def local_workers(text: str, memory: int | None) -> LocalWorkers:
     kind, count = found[1] or found[3], int(found[2] or 0)
     if kind != "gpus":
         if kind is None and count > thread_count():
+            is_job = "SLURM_JOB_ID" in os.environ
+            of_job = " (the task of a SLURM job has as many as --cpus-per-task says)" if is_job else ""
             raise UsageError(
                 f"workers: {count} processes for {thread_count()} threads; ask for cpus:{count} if you mean that"
+                + of_job
             )
         return LocalWorkers(count, memory=memory)
     from oocbe.kernels.cuda.device import cupy
@@ -114,7 +119,7 @@ def _of_client(client: Client, memory: int | None) -> Iterator[None]:
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
     """A client of the scheduler at an address; with TLS, as Dask's configuration says."""
-    from oocbe.cluster.dask_settings import MISSING
+    from oocbe.cluster.dask_settings import MISSING, QUIET
 
     try:
         from distributed import Client, Security
@@ -125,5 +130,11 @@ def _connected(address: str) -> Iterator[Client]:
         made = Client(address, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TypeError, ValueError, RuntimeError) as error:
         raise ClusterError(f"no Dask scheduler answers at {address}: {error}") from None
-    with made:
-        yield made
+    logger = logging.getLogger("distributed.client")
+    level = logger.level
+    logger.setLevel(QUIET)  # a scheduler that is gone is told of by our own messages
+    try:
+        with made:
+            yield made
+    finally:
+        logger.setLevel(level)

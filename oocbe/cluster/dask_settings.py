@@ -27,6 +27,13 @@ SETTINGS: dict[str, Any] = {
     "distributed.worker.memory.terminate": False,
     # A sampling profiler of its own takes a percent or two.
     "distributed.worker.profile.enabled": False,
+    # Nor does anybody look at how the loops of messages and the machine are doing, fifty times a second and twice.
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    # Rows are in files, so there is no memory of Dask's to be managed.
+    "distributed.scheduler.active-memory-manager.start": False,
     # Asking the driver makes a CUDA context before the worker's device is chosen.
     "distributed.diagnostics.nvml": False,
     # The loop of messages waits for compilers and for a full machine; that is no reason for a warning.

@@ -23,7 +23,7 @@ import numpy as np
 import oocbe
 from oocbe.cluster.workers import DiskShareError
 from oocbe.errors import ClusterError, DiskError
-from oocbe.settings.machine import default_memory_limit, give_back_large_blocks
+from oocbe.settings.machine import default_memory_limit
 from oocbe.system.deadline import Deadline
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
@@ -153,8 +153,6 @@ def at_work(how: Circumstances, part: Path) -> Iterator[Deadline]:
         )
     if not part.parent.is_dir():
         raise not_shared(part.parent)
-    if how.memory is not None:
-        give_back_large_blocks()
     ended = threading.Event()
     with Deadline(how.seconds) as deadline:
         watcher = threading.Thread(target=_watch, args=(part.parent, deadline, ended), name="oocbe-wanted", daemon=True)

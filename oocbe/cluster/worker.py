@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 from pathlib import Path
 
@@ -33,6 +34,14 @@ def main() -> None:
         asyncio.run(_serve(given.address, given.name, given.folder))
         return
     scratch = ScratchFolder(default_parent())  # where this process is killed, the next one here removes it
+
+    def end(number: int, _: object) -> None:
+        """A batch system ends the job: nobody needs anything any more."""
+        scratch.close(interrupted=True)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
     try:
         asyncio.run(_serve(given.address, given.name, scratch.path))
     finally:

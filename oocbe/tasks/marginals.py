@@ -99,7 +99,7 @@ def _marginals_by_tree(
 
     Where there can be no tree, the order that was found for one, of all variables; empty where none was searched for.
     """
-    if options.backend == "cuda" or options.resume:
+    if options.backend == "cuda":
         return ()
     if is_order_file(options.order):
         return ()  # a file that names all variables, also those that evidence fixes

@@ -78,7 +78,7 @@ def compute_tables(
     Raises
     ------
     UnsupportedError : a linear constraint that can bind, for which keys have no room, or, without ``carries``, over
-        more variables than fit a lookup; ``options.resume``.
+        more variables than fit a lookup.
     ResourceError : messages do not fit the memory limit, or the disk is full.
     FloatRangeError : products of floats leave the range of float64.
     TimeLimitError : ``options.time_limit`` was reached, from here on; it goes on for later passes of the same engine.
@@ -94,8 +94,6 @@ def compute_tables(
             "which is not supported yet where their rows carry what they consume of a linear constraint. The optimum, "
             "count and logz are exact there"
         )
-    if options.resume:
-        raise UnsupportedError("resume: only the optimum or value of a problem can be resumed, not other tasks yet")
     deadline = Deadline(options.time_limit)
     try:
         return _computed(problem, options, observer, deadline, known, forward)

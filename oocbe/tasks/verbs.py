@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
 """Names of the tasks."""
 
+RESUMED = ("optimum", "mpe")
+"""Tasks whose runs are kept in a work folder; the others only have scratch folders there."""
+
 
 class TaskValues(OptionValues, total=False):
     """Keyword arguments of a task: options, and what is known or listens."""
@@ -116,8 +119,8 @@ def answered(
     whole = narrowed(problem.in_semiring(settings.semiring or problem.semiring))
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
-    is_solve = task == "mpe"  # which warns and propagates itself
-    warning = "" if is_solve else memory_warning(settings)
+    is_solve = task == "mpe"  # which warns and propagates itself, and can be resumed
+    warnings = () if is_solve else (memory_warning(settings), why_from_the_start(task, settings))
     ways: dict[str, Callable[[], TaskResult]] = {
         "mpe": lambda: explanation.most_probable_explanation(loaded, settings, observer),
         "count": lambda: count_feasible(loaded, settings, observer),
@@ -141,8 +144,19 @@ def answered(
     seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}
     if compiled:
         seconds["compiling"] = compiled
-    notes = (*result.notes, warning) if warning else result.notes
+    notes = (*result.notes, *filter(None, warnings))
     return replace(result, seconds=seconds, notes=notes, evidence=whole.evidence)
+
+
+def why_from_the_start(task: str, settings: SolveOptions) -> str:
+    """What to say where a run is to be resumed that is not there; empty where there is one, or none is asked for."""
+    from oocbe.elimination.runs.run_directory import no_run_in
+
+    if not settings.resume:
+        return ""
+    if task not in RESUMED:
+        return f"resume: of the task {task} nothing is kept that a later run could go on from; it begins from the start"
+    return "" if settings.workdir is None else no_run_in(settings.workdir)
 
 
 def load_engine() -> None:

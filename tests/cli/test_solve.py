@@ -84,6 +84,16 @@ def test_the_work_folder_keeps_the_answer_and_no_tables(tmp_path: Path) -> None:
     assert (again.exit_code, again.stdout) == (0, "optimal 1812\n")
 
 
+def test_a_task_that_cannot_be_resumed_begins_anew_and_says_so(tmp_path: Path) -> None:
+    """A batch script may always give ``--resume``, by the environment as well."""
+    for task, more in (("count", []), ("kbest", ["--k", "2"])):
+        file = ["--workdir", str(tmp_path / task), "--resume", "--task", task, *more]
+        done = run(app, ["solve", GRID, *file])
+        assert done.exit_code == 0, done.stderr
+        for said in (done.stdout, done.stderr):
+            assert f"resume: of the task {task} nothing is kept" in " ".join(said.split())
+
+
 def test_counting_has_a_value_and_no_assignment(tmp_path: Path) -> None:
     file = tmp_path / "tiny.wcsp"
     run(app, ["synth", "grid", str(file), "--side", "1", "--domain", "5"])

@@ -147,3 +147,11 @@ def test_stress_notices_a_wrong_kernel(tmp_path, monkeypatch):
 )
 def test_wrong_use(tmp_path, flags):
     assert call("stress", "--workdir", tmp_path, *flags).exit_code == 2
+
+
+@pytest.mark.parametrize("option", ["workers", "cluster"])
+def test_who_works_is_taken_from_the_environment(monkeypatch, option):
+    """A job's script says so there."""
+    monkeypatch.setenv(f"OOCBE_{option.upper()}", "nobody")
+    done = call("stress", "--rows", "1e3")
+    assert done.exit_code == 2 and f"--{option}: 'nobody'" in done.stderr

@@ -25,6 +25,7 @@ from oocbe.cluster.segment_files import Circumstances, MadePart, TableAt, at_wor
 from oocbe.elimination.buckets.resources import memory_within
 from oocbe.elimination.preparation.scaling import scaled_by
 from oocbe.model.semiring import Semiring
+from oocbe.settings.machine import give_back_large_blocks
 from oocbe.settings.tuning import tuning
 from oocbe.streaming.sources import ChunkCache, HeldRows, StoredRows
 from oocbe.tables.table import Table
@@ -136,6 +137,8 @@ def _at_work(how: Circumstances, part: Path) -> Iterator[tuple[BucketEngine, int
     """The engine of a segment, and the bytes that its rows may take; it ends when nobody wants the part any more."""
     with at_work(how, part) as deadline:
         assert how.backend is not None
+        if how.memory is not None:
+            give_back_large_blocks()  # as a solve does in one process; operators do not, whose pieces are alike
         engine = BucketEngine(
             how.backend, how.device_memory, deadline=deadline, streams=how.streams, piece_rows=how.piece_rows
         )

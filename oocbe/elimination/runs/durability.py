@@ -19,7 +19,7 @@ from oocbe.elimination.buckets.forward import RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.runs.checkpoint import OrderCheckpoint
-from oocbe.elimination.runs.run_directory import RunDirectory
+from oocbe.elimination.runs.run_directory import RunDirectory, no_run_in
 from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.problem_digest import problem_digest
@@ -131,6 +131,8 @@ class DurableRun(Run):
             self._identity = ""
             if self._found is not None:
                 self._judge(self._found)
+            if options.resume and (why := no_run_in(self._directory.path)):
+                self.notes.append(why)
             self._ended = self._read_attempts() if self._found else []
             self.known = self._read("known", "what was known is found out again").get("known") if self._found else None
         except BaseException:

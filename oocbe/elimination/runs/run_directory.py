@@ -55,6 +55,12 @@ ORDER_PREFIX = "order-"
 """Beginning of the names of folders with the messages of one order."""
 
 
+def no_run_in(path: Path) -> str:
+    """What to say where a run in a folder is to be resumed and none is there; empty where there is one."""
+    is_there = (path / "run.json").exists()
+    return "" if is_there else f"resume: no run is in {path.absolute()} to go on with; it begins there, from the start"
+
+
 class RunDirectory:
     """A run directory that this process has locked; a context manager that gives the lock back.
 
