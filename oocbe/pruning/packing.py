@@ -36,10 +36,12 @@ def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
             if f.default != 0 or (f.values < 0).any():
                 return False
             parts.append(ListedFactor(f.scope, f.tuples, f.values.astype(np.float64), 0.0))
-    if any(c.can_bind for c in problem.linear_constraints):
-        return True
     start = starts_of(problem.sizes)
     harmful = harmful_slots(parts, start, problem.sizes)
+    for linear in problem.linear_constraints:
+        if linear.can_bind:
+            for v, own in zip(linear.scope, linear.coefficients, strict=True):
+                harmful[start[v] : start[v + 1]] |= own > own.min()
     for tables in forbidden.values():
         harmful[slots_of(tables, start).ravel()] = True
     safe = sum(not harmful[low:high].all() for low, high in pairwise(start))

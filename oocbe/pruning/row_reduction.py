@@ -31,6 +31,7 @@ from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.decomposition import Costs, pieces_of
 from oocbe.pruning.incumbent_lookups import starts_of
+from oocbe.pruning.linear_parts import LinearParts
 from oocbe.pruning.row_tables import Table, Tables
 from oocbe.pruning.value_elimination import values_needed
 from oocbe.system.deadline import look
@@ -153,6 +154,7 @@ class _Reducing:
         for scope in self._parts:
             for v in scope:
                 self._scopes[v].add(scope)
+        self._linear = LinearParts(tables.linear)
         self._constant = tables.constant
         self._is_impossible = tables.is_impossible
         self._left = set(range(len(self._sizes)))
@@ -227,6 +229,8 @@ class _Reducing:
         return min(cells, MOST_JOINED + 1)
 
     def _pays(self, v: int, cells: int) -> bool:
+        if self._linear.has(v) and self._sizes[v] > 1:
+            return False
         before = sum(self._parts[scope][0].size for scope in self._scopes[v])
         return cells * self._sizes[v] <= MOST_JOINED and cells <= max(before, SMALL_RESULT)
 
@@ -249,6 +253,7 @@ class _Reducing:
         """Eliminate a variable; returns its neighbours."""
         scope = tuple(sorted(self._neighbours(v)))
         if self._sizes[v] == 1:
+            self._linear.fix(v)
             for part in sorted(self._scopes[v]):
                 axis = part.index(v)
                 values, permitted = (np.asarray(array.take(0, axis=axis)) for array in self._take(part))
@@ -303,7 +308,8 @@ class _Reducing:
             if not 1 < size <= MOST_VALUES or work > self._work_left:
                 continue
             self._work_left -= work
-            functions = [self._rows(scope, v) for scope in scopes]
+            dtype = np.int64 if self._tables.is_integral else np.float64
+            functions = [*(self._rows(scope, v) for scope in scopes), *self._linear.orders(v, dtype)]
             kept = values_needed(size, functions, 4 * self._tables.rounding)
             self._is_impossible |= len(kept) == 0
             if 0 < len(kept) < size:
@@ -322,6 +328,7 @@ class _Reducing:
     def _keep(self, v: int, kept: NDArray[np.int64]) -> None:
         """Remove all values of a variable but some."""
         self._steps.append(Removal(v, kept))
+        self._linear.keep(v, kept)
         self._sizes[v] = len(kept)
         near = sorted(self._neighbours(v))
         for scope in self._scopes[v]:
@@ -364,6 +371,7 @@ class _Reducing:
             parts=tuple(parts),
             constant=self._constant,
             is_impossible=self._is_impossible,
+            linear=self._linear.left(number),
         )
         return Reduction(small, tuple(left), tuple(self._steps), tables.problem.sizes)
 

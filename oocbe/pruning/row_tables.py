@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -31,6 +31,12 @@ LISTED_SHARE = 0.25
 
 PAIR_COST = 1 / 16
 """What a cell of a function over two variables costs, in cells of others: loops over it use vector instructions."""
+
+LARGEST_LINEAR = 1 << 9
+"""Cells of the largest linear constraint that is written out where others may stay as they are."""
+
+LARGEST_COEFFICIENTS = 1 << 32
+"""What the largest coefficients of a linear constraint that stays as it is add up to, at most."""
 
 LARGEST_SUM, LARGEST_FLOAT_SUM = 2**62, 2.0**1000
 """Sums of the magnitudes of costs stay below it."""
@@ -61,6 +67,7 @@ class Tables:
     problem : in min-sum. parts : over one or more variables. constant : what assignments cost beside them.
     grid : the values that assignments can have. rounding : what sums of floats can be off by.
     is_integral : whether all costs are integers. is_impossible : whether some part permits nothing.
+    linear : constraints that are not among the parts, of coefficients from 0 on.
     """
 
     problem: Problem
@@ -70,13 +77,22 @@ class Tables:
     rounding: float
     is_integral: bool
     is_impossible: bool
+    linear: tuple[LinearConstraint, ...] = ()
 
     @classmethod
-    def of(cls, problem: Problem) -> Self | None:
-        """The tables of a problem; None where some are too large, or sums of costs leave the range of their dtype."""
+    def of(cls, problem: Problem, keeps_linear: bool = False) -> Self | None:
+        """The tables of a problem; None where some are too large, or sums of costs leave the range of their dtype.
+
+        keeps_linear : whether large linear constraints may stay as they are.
+        """
         sizes, is_integral = problem.sizes, problem.is_integral
         hard: list[Constraint | LinearConstraint] = [*problem.constraints]
-        hard += [c for c in problem.linear_constraints if c.can_bind]
+        binding = [c for c in problem.linear_constraints if c.can_bind]
+        kept = [c for c in binding if keeps_linear and math.prod(sizes[v] for v in c.scope) > LARGEST_LINEAR]
+        hard += [c for c in binding if c not in kept]
+        linear = tuple(_from_zero(c) for c in kept)
+        if any(c.greatest > LARGEST_COEFFICIENTS for c in linear):
+            return None
         scopes = {tuple(sorted(part.scope)) for part in (*problem.functions, *hard)}
         cells = [math.prod(sizes[v] for v in scope) for scope in scopes]
         if (
@@ -118,7 +134,8 @@ class Tables:
             else:
                 constant += costs.item()
         grid = ValueGrid.of(problem)
-        return cls(problem, tuple(parts), constant, grid, rounding, is_integral, is_impossible)
+        is_impossible |= any(c.is_impossible for c in linear)
+        return cls(problem, tuple(parts), constant, grid, rounding, is_integral, is_impossible, linear)
 
     @property
     def least(self) -> int | float:
@@ -131,6 +148,8 @@ class Tables:
         """What an assignment costs; None where it is forbidden."""
         cells = [tuple(assignment[v] for v in part.scope) for part in self.parts]
         if not all(part.permitted[cell] for part, cell in zip(self.parts, cells, strict=True)):
+            return None
+        if not all(c.permits(assignment) for c in self.linear):
             return None
         costs = [part.values[cell].item() for part, cell in zip(self.parts, cells, strict=True)]
         return self.constant + sum(costs) if self.is_integral else math.fsum([self.constant, *costs])
@@ -175,7 +194,7 @@ class Layout:
 
     Attributes
     ----------
-    network : all but its tables. length : of a state.
+    network : all but its tables. length : of a state, which ends with a place for each linear constraint.
     value : int64, the places in a state of the costs over single variables, which come first in the two below.
     above, permitted : what each cell costs beyond its function's minimum, and whether it is permitted: the costs over
         single variables, then the network's tables.
@@ -230,13 +249,20 @@ class Layout:
         )
         return cls(
             network,
-            int(messages[-1]),
+            int(messages[-1]) + len(tables.linear),
             np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*value_start[p.scope[0] :][:2]) for p in single)]),
             above,
             np.concatenate([np.zeros(0, dtype=bool), *(flag.ravel() for flag in flags)]),
             starts_of(lengths)[:-1],
             np.array([number[part.scope] for part in tables.parts], dtype=np.int64),
         )
+
+
+def _from_zero(constraint: LinearConstraint) -> LinearConstraint:
+    """The same constraint with coefficients of which the least of each variable is 0."""
+    lows = constraint.ends[0]
+    coefficients = tuple(own - low for own, low in zip(constraint.coefficients, lows, strict=True))
+    return replace(constraint, coefficients=coefficients, capacity=constraint.capacity - sum(lows))
 
 
 def _magnitude(problem: Problem) -> int | float:

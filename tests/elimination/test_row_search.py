@@ -234,7 +234,7 @@ def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
     assert known.value == oocbe.solve(problem, bounds="none").value
     free = replace(problem, constraints=tuple(Constraint(c.scope, c.tuples[1:]) for c in problem.constraints))
     capacity = LinearConstraint((0, 1), (np.arange(4), np.arange(4)), 3)
-    for packing in (free, replace(problem, linear_constraints=(capacity,))):
+    for packing in (free, replace(free, linear_constraints=(capacity,))):
         rounds = RowRounds(packing, SolveOptions(), Deadline())
         rounds.first(Knowledge(packing, NO_GAP, lambda *_: None), lambda: None)
         assert rounds.seconds == 0

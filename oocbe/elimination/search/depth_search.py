@@ -48,10 +48,12 @@ from oocbe.kernels.cpu.pruning.depth_first import (
     restore,
     search_depth_first,
 )
+from oocbe.kernels.cpu.pruning.linear_bounds import MOST_ROUNDS
 from oocbe.kernels.cpu.pruning.node_state import Node, near_uses
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.incumbent import find_incumbent
+from oocbe.pruning.linear_parts import laid_out
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_reduction import Reduction
 from oocbe.pruning.row_tables import Tables
@@ -61,6 +63,9 @@ from oocbe.system.deadline import Deadline
 
 PASSES, RADIUS = 2, 2
 """Passes for each node, and how many functions away from a variable that loses values others are passed over."""
+
+ROOT_ROUNDS = 64
+"""Of multipliers of linear constraints and passes at the root, at most."""
 
 FIRST_NODES = 64
 """Made in the first compiled call; later ones by the pace, for :data:`CALL_SECONDS`."""
@@ -107,6 +112,7 @@ class DepthSearch:
         self._ascent: RowAscent | None = None
         self._search: Search | None = None
         self._node: Node | None = None
+        self._linear = laid_out(self._tables)
         self._stale: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
         self._base: NDArray[np.int64] = np.zeros((0, AFTER + 1), dtype=np.int64)
         self._heap: list[tuple[int | float, int, int, Any]] = []
@@ -204,10 +210,15 @@ class DepthSearch:
             self._node = node = _node_of(ascent, self._weights())
         node.state[:], node.stale[:] = ascent.state, 1
         failures = node.failures.copy()
-        ascent.bound = int(restore(ascent.network, node, ascent.bound, ascent.need, PASSES, RADIUS, self._base))
+        ascent.bound = self._restored_bound(ascent, ROOT_ROUNDS, self._base)
         node.failures[:] = failures  # those at the root are no conflicts of decisions
         ascent.state, self._stale = node.state.copy(), node.stale.copy()
         self._raise(ascent.in_costs(ascent.bound), "dual ascent")
+
+    def _restored_bound(self, ascent: RowAscent, rounds: int, path: NDArray[np.int64]) -> int:
+        """Make the state of a node again; returns its bound."""
+        beside = (self._linear, self._node, ascent.bound, ascent.need, PASSES, RADIUS, rounds)
+        return int(restore(ascent.network, *beside, path))
 
     def _weights(self) -> NDArray[np.int64]:
         """What speaks for deciding the variables of each function early: what it costs on average."""
@@ -241,7 +252,7 @@ class DepthSearch:
         if ascent.bound >= ascent.need:
             return
         node.state[:], node.stale[:] = ascent.state, self._stale
-        bound = restore(ascent.network, node, ascent.bound, ascent.need, PASSES, RADIUS, path)
+        bound = self._restored_bound(ascent, MOST_ROUNDS, path)
         self._restored += 1 + len(path) // 4
         if bound >= ascent.need:
             return
@@ -259,7 +270,7 @@ class DepthSearch:
         nodes = max(1, int(CALL_SECONDS / self._pace))
         begin, before, ends = working_time(), int(search.counts[NODES]), int(search.counts[ENDS])
         status = search_depth_first(
-            ascent.network, node, search, need, PASSES, RADIUS, nodes, self._left, self._is_refuted
+            ascent.network, self._linear, node, search, need, PASSES, RADIUS, nodes, self._left, self._is_refuted
         )
         made = int(search.counts[NODES]) - before
         self.nodes += made
@@ -322,6 +333,7 @@ def _node_of(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
     """A node with room for any row of a problem. weight : int64 (functions,)."""
     network = ascent.network
     variables, functions, uses = len(network.value_start) - 1, len(network.function_start) - 1, len(network.function)
+    linear = len(ascent.tables.linear)
     sizes = np.diff(network.value_start)
     return Node(
         near=near_uses(network, np.int32(ascent.need)),
@@ -340,8 +352,9 @@ def _node_of(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
         saved_values=np.zeros(variables, dtype=np.int64),
         saved_message=np.zeros(uses, dtype=np.int64),
         saved_stale=np.zeros(uses, dtype=np.int64),
+        saved_number=np.zeros(linear, dtype=np.int64),
         kept=np.empty(FIRST_ROOM * len(ascent.state), dtype=np.int32),
-        parts=np.empty((FIRST_ROOM * (variables + uses), 3), dtype=np.int64),
+        parts=np.empty((FIRST_ROOM * (variables + uses + linear), 3), dtype=np.int64),
         flips=np.empty(FIRST_ROOM * uses, dtype=np.int64),
         counts=np.zeros(5, dtype=np.int64),
     )

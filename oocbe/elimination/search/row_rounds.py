@@ -7,9 +7,10 @@ whether rows should be searched breadth first, which merges them (:mod:`oocbe.el
 first, which orders variables anew in each (:mod:`oocbe.elimination.search.depth_search`): they take turns, and the
 latter begins, as it closes easy problems sooner.
 
-Problems of packing are for linear programs, which bound them by cliques of conflicts: these go first there, and rows
-are searched depth first where they have not settled it. Where such a problem is a graph of values, stable sets of it
-are searched instead of rows, a moment before all else (:mod:`oocbe.elimination.search.stable_set_search`).
+Rows that are merged know nothing of linear constraints over many variables: with these, rows are searched depth first
+only. Problems of packing are for linear programs, which bound them by cliques of conflicts: these go first there, and
+rows are searched depth first where they have not settled it. Where such a problem is a graph of values, stable sets of
+it are searched instead of rows, a moment before all else (:mod:`oocbe.elimination.search.stable_set_search`).
 """
 
 from __future__ import annotations
@@ -223,10 +224,10 @@ class RowRounds:
         """
         while self._is_open and not self._is_packing and self._graph is None and not known.is_near_enough:
             walks, depth = self._search, self._depth
-            if walks is not None and depth is not None:
+            if depth is not None:
                 is_more = self._is_depth_promising and depth.seconds < seconds + min(more, DEPTH_SECONDS)
                 most = seconds + more * self._is_promising
-                if walks.is_over or walks.is_hopeless:
+                if walks is None or walks.is_over or walks.is_hopeless:
                     is_more |= not depth.is_over and depth.seconds < min(seconds, max(LEAST_PATIENCE, self._walked))
                 else:
                     is_more |= self._walked < most
@@ -347,7 +348,7 @@ class RowRounds:
         from oocbe.pruning.clique_variables import with_clique_variables
 
         memory = int(WORK_SHARE * message_memory(self._options))
-        if not self._is_packing:
+        if not self._is_packing and not reduction.tables.linear:
             self._search = RowSearch(reduction, known, memory, self._options.backend)
             self._elimination = ReducedElimination(reduction, self._options)
         self._depth = DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory))
@@ -364,7 +365,7 @@ class RowRounds:
     def _tables(self) -> Tables | None:
         from oocbe.pruning.row_tables import Tables
 
-        return Tables.of(self._problem)
+        return Tables.of(self._problem, keeps_linear=not self._is_packing)
 
     @cached_property
     def _graph(self) -> ValueGraph | None:

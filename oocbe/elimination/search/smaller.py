@@ -8,6 +8,7 @@ as they are: linear programs bound them by their cliques of conflicts, which sum
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.search.row_results import FEW_ROWS
 from oocbe.elimination.search.row_rounds import RowRounds
-from oocbe.model.parts import Constraint, Function
+from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.results.result import Result
@@ -98,7 +99,8 @@ class Smaller:
 def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) -> bool:
     """Whether elimination of a problem of some variables is over in a moment even with complete tables.
 
-    That is known along one greedy order in a fraction of the time in which orders are looked for and judged.
+    That is known along one greedy order in a fraction of the time in which orders are looked for and judged. What
+    linear constraints over many variables add to rows is not.
 
     graph : makes the problem's graph, where somebody keeps that.
 
@@ -106,12 +108,19 @@ def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) ->
     ------
     TimeLimitError : the deadline of the block that this runs in came.
     """
-    if len(problem.variables) >= MANY_VARIABLES:
+    if len(problem.variables) >= MANY_VARIABLES or any(_is_wide(c, problem.sizes) for c in problem.linear_constraints):
         return False
     made = PrimalGraph(problem) if graph is None else graph()
     order = HEURISTICS["min-fill"](made, 0, FEW_ROWS * max(problem.sizes, default=1))
     rows = made.joined_cells(made.separators(order)) / made.sizes
     return float(rows.sum()) <= FEW_ROWS
+
+
+def _is_wide(constraint: LinearConstraint, sizes: Sequence[int]) -> bool:
+    """Whether a linear constraint is over more than a table is written out for."""
+    from oocbe.pruning.row_tables import LARGEST_LINEAR
+
+    return constraint.can_bind and math.prod(sizes[v] for v in constraint.scope) > LARGEST_LINEAR
 
 
 def smaller(problem: Problem, options: SolveOptions, rows: RowRounds | None = None) -> Smaller | None:

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.kernels.cpu.jit import jit, without_allocation
+from oocbe.kernels.cpu.pruning.linear_bounds import MOST_ROUNDS, ascend_with_linear
 from oocbe.kernels.cpu.pruning.node_state import FLIPS, PARTS, begin_node, begin_root, go_back, has_room, keep_values
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
-from oocbe.kernels.cpu.pruning.stale_ascent import ascend_open, collect, tell_removal
+from oocbe.kernels.cpu.pruning.stale_ascent import collect, tell_removal
 
 EXHAUSTED, LEAF, PAUSED, FULL = 0, 1, 2, 3
 """How :func:`search_depth_first` ends: nothing is left; at a node that leaves one value to each variable; after so many
@@ -127,6 +128,7 @@ def opposite(decision: Any) -> Any:
 @jit
 def search_depth_first(
     network: Any,
+    linear: Any,
     node: Any,
     search: Any,
     need: Any,
@@ -145,12 +147,13 @@ def search_depth_first(
     most_nodes : made at most in this call, one more at times. most_ends : of paths in this call, after which it pauses.
     done : whether the node is done with, as a leaf is whose value is known.
     """
-    return _search(network, node, search, need, passes, radius, most_nodes, most_ends, done)
+    return _search(network, linear, node, search, need, passes, radius, most_nodes, most_ends, done)
 
 
 @without_allocation
 def _search(
     network: Any,
+    linear: Any,
     node: Any,
     search: Any,
     need: Any,
@@ -188,7 +191,7 @@ def _search(
             node.reach[v] = radius
             bound = collect(network, node, v, bounds[depth], need, radius)
             if bound < need:
-                bound = ascend_open(network, node, bound, need, passes, radius)
+                bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, MOST_ROUNDS)
             else:
                 node.failures[v] += 1
             place = mark[depth, 0]
@@ -225,25 +228,30 @@ def _search(
             node.reach[v] = radius
             bound = collect(network, node, v, bounds[depth], need, radius)
             if bound < need:
-                bound = ascend_open(network, node, bound, need, passes, radius)
+                bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, MOST_ROUNDS)
             bounds[depth] = bound
             done = bound >= need
 
 
 @jit
-def restore(network: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, trail: Any) -> Any:
+def restore(
+    network: Any, linear: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, rounds: Any, trail: Any
+) -> Any:
     """Make the state of a node from that of the root, by all its decisions; returns its bound, at most ``need``.
 
     Parameters
     ----------
     node : with the root's state and what is stale in that. bound : of the root.
+    rounds : of multipliers and passes, at most.
     trail : int64 (decisions, 5). Without any, all that is stale is looked at.
     """
-    return _restore(network, node, bound, need, passes, radius, trail)
+    return _restore(network, linear, node, bound, need, passes, radius, rounds, trail)
 
 
 @without_allocation
-def _restore(network: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, trail: Any) -> Any:
+def _restore(
+    network: Any, linear: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, rounds: Any, trail: Any
+) -> Any:
     begin_root(network, node)
     node.reach[:] = 0 if len(trail) else 1
     for i in range(len(trail)):
@@ -257,4 +265,4 @@ def _restore(network: Any, node: Any, bound: Any, need: Any, passes: Any, radius
             bound = collect(network, node, v, bound, need, radius)
             if bound >= need:
                 return need
-    return ascend_open(network, node, bound, need, passes, radius)
+    return ascend_with_linear(network, linear, node, bound, need, passes, radius, rounds)

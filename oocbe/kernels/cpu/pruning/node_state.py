@@ -2,7 +2,8 @@
 
 A node differs from the one before it in little, so there is one state for all of them: before a part of it changes for
 the first time at a node, it is kept, and going back puts what was kept where it came from. A *part* is what the values
-of one variable cost, or what one use of a variable has taken (:mod:`oocbe.kernels.cpu.pruning.row_ascent`).
+of one variable cost, what one use of a variable has taken (:mod:`oocbe.kernels.cpu.pruning.row_ascent`), or the
+multiplier of a linear constraint (:mod:`oocbe.kernels.cpu.pruning.linear_bounds`).
 
 What follows from the values left (how many they are, which functions have open variables) is put right with them.
 """
@@ -48,8 +49,8 @@ class Node(NamedTuple):
     failures : float64 (variables,), conflicts that ended at each.
     least, share : int32 (most values,), digits : int64 (3, most places of a function), ahead : bool (most uses of a
         variable,): overwritten.
-    saved_values, saved_message, saved_stale : int64 (variables,), (uses,), (uses,), the number of the node at which a
-        part was kept last.
+    saved_values, saved_message, saved_stale, saved_number : int64 (variables,), (uses,), (uses,), (linear
+        constraints,), the number of the node at which a part was kept last.
     kept : int32, parts end to end. parts : int64 (parts, 3), of each its place, its length, and the variable whose
         values it costs, or -1. flips : int64, twice a use, and 1 more where it was stale.
     counts : int64 (5,), see :data:`NUMBER`.
@@ -71,6 +72,7 @@ class Node(NamedTuple):
     saved_values: Any
     saved_message: Any
     saved_stale: Any
+    saved_number: Any
     kept: Any
     parts: Any
     flips: Any
@@ -181,6 +183,14 @@ def keep_message(node: Any, use: Any, place: Any, length: Any) -> Any:
 
 
 @without_allocation
+def keep_number(node: Any, c: Any, place: Any) -> Any:
+    """Keep the multiplier of a linear constraint, before that changes. place : of it in the state."""
+    if node.saved_number[c] != node.counts[NUMBER]:
+        node.saved_number[c] = node.counts[NUMBER]
+        _keep(node, place, 1, -1)
+
+
+@without_allocation
 def mark_stale(node: Any, use: Any, is_stale: Any) -> Any:
     """Say whether a use is stale."""
     if node.stale[use] == is_stale:
@@ -238,7 +248,7 @@ def has_room(node: Any) -> Any:
     counts = node.counts
     return (
         counts[KEPT] + len(node.state) <= len(node.kept)
-        and counts[PARTS] + len(node.left) + len(node.stale) <= len(node.parts)
+        and counts[PARTS] + len(node.left) + len(node.stale) + len(node.saved_number) <= len(node.parts)
         and counts[FLIPS] + len(node.stale) <= len(node.flips)
     )
 
@@ -258,6 +268,7 @@ def begin_root(network: Any, node: Any) -> Any:
     node.saved_values[:] = counts[NUMBER]
     node.saved_message[:] = counts[NUMBER]
     node.saved_stale[:] = counts[NUMBER]
+    node.saved_number[:] = counts[NUMBER]
     node.open_of[:] = 0
     node.tied[:] = 0
     node.left[:] = 1

@@ -1,0 +1,97 @@
+"""Linear constraints of a problem while it is reduced: what is left of them when variables and values have gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.pruning.linear_bounds import Linear
+from oocbe.model.parts import LinearConstraint
+from oocbe.pruning.incumbent_lookups import starts_of
+from oocbe.pruning.row_tables import Tables
+
+FRACTION_BITS = 4
+"""A multiplier is fine enough for steps of 2 to minus so many in what the largest coefficient is charged."""
+
+
+class LinearParts:
+    """Linear constraints over variables that lose values.
+
+    Parameters
+    ----------
+    constraints : of the whole problem.
+    """
+
+    def __init__(self, constraints: Sequence[LinearConstraint]) -> None:
+        self._constraints = constraints
+        self._coefficients: list[dict[int, NDArray[np.int64]]] = [
+            dict(zip(c.scope, c.coefficients, strict=True)) for c in constraints
+        ]
+        self._capacities = [c.capacity for c in constraints]
+        self._over: dict[int, list[int]] = {}
+        for place, c in enumerate(constraints):
+            for v in c.scope:
+                self._over.setdefault(v, []).append(place)
+
+    def has(self, v: int) -> bool:
+        """Whether any of them is over a variable."""
+        return v in self._over
+
+    def keep(self, v: int, kept: NDArray[np.int64]) -> None:
+        """Remove all values of a variable but some."""
+        for place in self._over.get(v, ()):
+            self._coefficients[place][v] = self._coefficients[place][v][kept]
+
+    def fix(self, v: int) -> None:
+        """Take a variable of one value out."""
+        for place in self._over.pop(v, ()):
+            self._capacities[place] -= int(self._coefficients[place].pop(v)[0])
+
+    def orders(self, v: int, dtype: Any) -> list[tuple[NDArray[Any], NDArray[np.bool_]]]:
+        """What keeps a value of a variable from taking the place of one that takes less of a capacity.
+
+        As functions of which a value permits the more, the less it takes: costs and where they are permitted, of shape
+        (values, thresholds). dtype : of costs.
+        """
+        found = []
+        for place in self._over.get(v, ()):
+            own = self._coefficients[place][v]
+            permitted = own[:, None] <= np.unique(own)[None]
+            found.append((np.zeros(permitted.shape, dtype=dtype), permitted))
+        return found
+
+    def left(self, number: Mapping[int, int]) -> tuple[LinearConstraint, ...]:
+        """Those that can bind, over the variables left. number : of each of these."""
+        found = []
+        for c, coefficients, capacity in zip(self._constraints, self._coefficients, self._capacities, strict=True):
+            lows = {v: int(own.min()) for v, own in coefficients.items()}
+            own = replace(
+                c,
+                scope=tuple(number[v] for v in coefficients),
+                coefficients=tuple(own - lows[v] for v, own in coefficients.items()),
+                capacity=capacity - sum(lows.values()),
+            )
+            if own.can_bind:
+                found.append(own)
+        return tuple(found)
+
+
+def laid_out(tables: Tables) -> Linear:
+    """The linear constraints of a problem for its search."""
+    constraints = tables.linear
+    entries = [(v, own) for c in constraints for v, own in zip(c.scope, c.coefficients, strict=True)]
+    none = np.zeros(0, dtype=np.int64)
+    largest = [max((int(own.max()) for own in c.coefficients), default=0) for c in constraints]
+    return Linear(
+        start=starts_of([len(c.scope) for c in constraints]),
+        variable=np.array([v for v, _ in entries], dtype=np.int64),
+        coefficient_start=starts_of([len(own) for _, own in entries])[:-1],
+        coefficient=np.concatenate([none, *(own for _, own in entries)]),
+        capacity=np.array([c.capacity for c in constraints], dtype=np.int64),
+        bits=np.array([FRACTION_BITS + most.bit_length() for most in largest], dtype=np.int64),
+        place=tables.layout.length - len(constraints) + np.arange(len(constraints)),
+    )
