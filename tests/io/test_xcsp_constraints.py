@@ -262,6 +262,29 @@ CONSTRAINTS = [
         lambda a, b, c, d, y, z: is_circuit((b - 1, a, d - 1)) and c == (b != 1) + (a != 1) + (d != 3),
     ),
     (
+        '<sum reifiedBy="b"> <list> x[] </list> <coeffs> 1 2 1 -1 </coeffs> <condition> (gt,2) </condition> </sum>',
+        lambda a, b, c, d, y, z: (a + 2 * b + c - d > 2) == z,
+    ),
+    ('<allDifferent hreifiedFrom="b"> x[0..2] y </allDifferent>', lambda *v: not v[5] or len({*v[:3], v[4]}) == 4),
+    (
+        '<count hreifiedTo="b"> <list> x[] </list> <values> 1 </values> <condition> (in,1..2) </condition> </count>',
+        lambda *v: v[5] or not 1 <= v[:4].count(1) <= 2,
+    ),
+    (
+        '<extension reifiedBy="b"> <list> x[0] y x[0] </list> <conflicts> (1,2,*)(0,*,0)(7,0,7) </conflicts>'
+        "</extension>",
+        lambda a, b, c, d, y, z: (not (a == 1 and y == 2) and a != 0) == z,
+    ),
+    (
+        '<instantiation reifiedBy="b"> <list> x[1] x[2] </list> <values> 1 9 </values> </instantiation>',
+        lambda a, b, c, d, y, z: not z,
+    ),
+    (
+        '<group> <element reifiedBy="%0"> <list> x[] </list> <index> %1 </index> <value> 2 </value> </element>'
+        "<args> b y </args> </group>",
+        lambda a, b, c, d, y, z: (y >= 0 and (a, b, c, d)[y] == 2) == z,
+    ),
+    (
         "<slide> <list> x[] </list> <intension> le(dist(%0,%1),1) </intension> </slide>",
         lambda a, b, c, d, y, z: abs(a - b) <= 1 and abs(b - c) <= 1 and abs(c - d) <= 1,
     ),
@@ -341,6 +364,9 @@ def test_objectives(tmp_path, sizes, kind, content, value):
         ("<element> <list> </list> <value> y </value> </element>", "an empty <list>"),
         ("<sum> <list> x[] </list> <condition> (in,{1;2}) </condition> </sum>", "expected an integer"),
         ("<slide> <list> x[] </list> <intension> eq(%0,%7) </intension> </slide>", "8 parameters over 4"),
+        ('<allEqual reifiedBy="y"> x[] </allEqual>', "expected one variable of 0 and 1"),
+        ('<allEqual reifiedBy="b" hreifiedTo="b"> x[] </allEqual>', "expected one variable of 0 and 1"),
+        ('<allEqual reifiedBy="q"> x[] </allEqual>', "found 'q', expected a variable"),
     ],
 )
 def test_damage_is_named_with_its_line(tmp_path, constraint, message):
@@ -359,7 +385,17 @@ def test_damage_is_named_with_its_line(tmp_path, constraint, message):
         ("<intension> eq(pow(9,pow(9,x[0])),1) </intension>", "64 bits"),
         ("<intension> eq(mul(w,w[0]),7) </intension>", "assignments"),
         ("<intension> le(mul(4000000000000000000,mul(4000000000000000000,zero)),w[0]) </intension>", "64 bits"),
-        ('<allEqual reifiedBy="b"> x[] </allEqual>', "the attribute reifiedBy"),
+        ('<allEqual penalty="b"> x[] </allEqual>', "the attribute penalty"),
+        ('<circuit reifiedBy="b"> x[] </circuit>', "a variable for its truth"),
+        (
+            '<lex hreifiedTo="b"> <list> x[] </list> <list> x[] </list> <operator> le </operator> </lex>',
+            "a variable for its truth",
+        ),
+        ('<slide reifiedBy="b"> <list> x[] </list> <intension> ne(%0,%1) </intension> </slide>', "for its truth"),
+        (
+            '<extension reifiedBy="b"> <list> w[0] w[1] </list> <supports> (0..99,0..99) </supports> </extension>',
+            "10,000 rows",
+        ),
         ('<element> <list> x[] </list> <index rank="last"> y </index> <value> b </value> </element>', "the rank last"),
         ("<cumulative> <origins> x[] </origins> <lengths> 1x4 </lengths> <heights> 1x4 </heights>"
          "<condition> (ge,1) </condition> </cumulative>", "the condition ge"),
