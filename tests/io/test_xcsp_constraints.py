@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+import oocbe
 from oocbe.errors import FormatError
 from oocbe.io import global_costs, read, read_model, xcsp_relation_tables, xcsp_relations
+from oocbe.model.parts import Constraint
 
 VARIABLES = '<array id="x" size="[4]"> 0..2 </array> <var id="y"> -1 0 2 </var> <var id="b"> 0 1 </var>'
 DOMAINS = [range(3)] * 4 + [(-1, 0, 2), (0, 1)]
@@ -262,8 +265,8 @@ CONSTRAINTS = [
         lambda a, b, c, d, y, z: is_circuit((b - 1, a, d - 1)) and c == (b != 1) + (a != 1) + (d != 3),
     ),
     (
-        '<sum reifiedBy="b"> <list> x[] </list> <coeffs> 1 2 1 -1 </coeffs> <condition> (gt,2) </condition> </sum>',
-        lambda a, b, c, d, y, z: (a + 2 * b + c - d > 2) == z,
+        '<sum reifiedBy="b"> <list> x[] </list> <coeffs> 1 2 1 -1 </coeffs> <condition> (gt,y) </condition> </sum>',
+        lambda a, b, c, d, y, z: (a + 2 * b + c - d > y) == z,
     ),
     ('<allDifferent hreifiedFrom="b"> x[0..2] y </allDifferent>', lambda *v: not v[5] or len({*v[:3], v[4]}) == 4),
     (
@@ -438,6 +441,25 @@ def test_large_sums_and_equalities_stay_linear_or_short(tmp_path):
     problem = read(instance(tmp_path, constraints, "", '<array id="w" size="[4]"> 0..9999 </array>'))
     assert [len(c.tuples) for c in problem.constraints] == [9995, 10_000]
     assert len(problem.variables) == 4 and len(problem.linear_constraints) == 1
+
+
+def test_tasks_that_may_begin_at_thousands_of_times(tmp_path):
+    """Which of two comes first is a difference of times, not a table of both."""
+    variables = '<array id="t" size="[2]"> 0..4999 </array>'
+    text = "<noOverlap> <origins> t[] </origins> <lengths> 4000 900 </lengths> </noOverlap>"
+    path = instance(
+        tmp_path, text, "<objectives> <minimize> add(t[0],mul(3,t[1])) </minimize> </objectives>", variables
+    )
+    problem = read(path)
+    assert sum(c.tuples.size for c in problem.constraints) < 10**5
+    for first, second, is_apart in ((0, 4000, True), (900, 0, True), (0, 3999, False), (899, 0, False)):
+        assert bool(after_propagation(problem, first, second)) == is_apart
+
+
+def after_propagation(problem, first, second):
+    """Whether two values of the first variables leave any of the others, which follow from these."""
+    fixed = tuple(Constraint((v,), [[value]], allowed=True) for v, value in enumerate((first, second)))
+    return oocbe.propagate(replace(problem, constraints=(*problem.constraints, *fixed))).status != "infeasible"
 
 
 def test_circuits_of_more_vertices_have_one_round_each(tmp_path):
