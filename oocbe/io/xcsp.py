@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError
 from oocbe.io import xcsp_circuits, xcsp_globals, xcsp_resources, xcsp_walks
 from oocbe.io.text import Text
-from oocbe.io.xcsp_expressions import Expression, Unread, call, constant
+from oocbe.io.xcsp_expressions import Expression, Unread, call, constant, variable
 from oocbe.io.xcsp_parts import Arguments, Parts, split_words
-from oocbe.io.xcsp_reading import Reading
+from oocbe.io.xcsp_reading import Reading, read_reified
+from oocbe.io.xcsp_reified import Gathered, has_a_row, is_reified
 from oocbe.io.xcsp_relations import Relations
 from oocbe.io.xcsp_tables import as_indices, read_tuples
 from oocbe.io.xcsp_variables import Variables
@@ -105,10 +106,14 @@ class _Reader:
             self._leave_out(element, f"<{element.tag}>")
         elif element.attributes.get("type", "hard") == "soft" or "violationCost" in element.attributes:
             self._leave_out(element, f"a soft <{element.tag}>")
+        elif is_reified(element) and element.tag == "slide":
+            self._leave_out(element, "<slide> with a variable for its truth")
         else:
             try:
                 if element.tag == "slide":
                     self._slide(element)
+                elif is_reified(element):
+                    read_reified(self._readers[element.tag], element, arguments, self._parts, self._relations)
                 else:
                     self._readers[element.tag](Reading(element, arguments, self._parts, self._relations))
             except Unread as unread:
@@ -168,11 +173,15 @@ class _Reader:
             raise element.error("found an <extension>, expected either <supports> or <conflicts> in it")
         source = supports if supports is not None else conflicts
         assert source is not None
-        scope = self._relations.distinct(scope)
         key = (id(source), len(scope))
         if key not in self._tables:
             self._tables[key] = _Table(read_tuples(source, len(scope)), {})
         table = self._tables[key]
+        if isinstance(reading.relations, Gathered):
+            listed = has_a_row(scope, table.rows)
+            reading.post(listed if supports is not None else call("not", listed))
+            return
+        scope = self._relations.distinct(scope)
         domains = [self._variables.domains[v] for v in scope]
         which = tuple(map(id, domains))
         if which not in table.indices:
@@ -192,6 +201,9 @@ class _Reader:
         if len(values) != len(scope):
             raise element.error(f"found {len(values)} values for {len(scope)} variables, expected one each")
         for v, value in zip(scope, values, strict=True):
+            if isinstance(reading.relations, Gathered):
+                reading.post(call("eq", variable(v), constant(value)))
+                continue
             indices = np.flatnonzero(self._variables.domains[v].values == value)
             self._relations.tables.constraints.append(Constraint((v,), indices[:, None], allowed=True))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from oocbe.io.xcsp_expressions import Expression, Unread
+from oocbe.io.xcsp_expressions import Expression, Unread, call, constant
 from oocbe.io.xcsp_parts import Arguments, Parts
+from oocbe.io.xcsp_reified import COMPARED, Gathered, is_switch
 from oocbe.io.xcsp_relations import Condition, Relations
 from oocbe.io.xml import Element
 
-PLAIN_ATTRIBUTES = ("id", "class", "note", "type", "startIndex")
+PLAIN_ATTRIBUTES = ("id", "class", "note", "type", "startIndex", *COMPARED)
 """Attributes that change nothing of what a constraint says, or that are read where they do."""
 
 
@@ -19,13 +21,14 @@ class Reading:
 
     Attributes
     ----------
-    element : the constraint's. arguments : of a group's instance. parts, relations : of the file.
+    element : the constraint's. arguments : of a group's instance. parts : of the file. relations : of the file, or what
+        takes their place (:mod:`oocbe.io.xcsp_reified`).
     """
 
     element: Element
     arguments: Arguments
     parts: Parts
-    relations: Relations
+    relations: Relations | Gathered
 
     @property
     def name(self) -> str:
@@ -81,3 +84,22 @@ class Reading:
     def post(self, expression: Expression) -> None:
         """Add that an expression is true."""
         self.relations.post(expression, self.name)
+
+
+def read_reified(
+    read: Callable[[Reading], None], element: Element, arguments: Arguments, parts: Parts, relations: Relations
+) -> None:
+    """Have a constraint read by its reader, and compare a variable with whether it holds; Unread where it has no form.
+
+    arguments : of a group's instance.
+    """
+    given = [(name, word) for name, word in element.attributes.items() if name in COMPARED]
+    name, word = given[0]
+    switches = parts.of_cell(element, word, arguments)
+    if len(given) > 1 or len(switches) != 1 or not is_switch(switches[0], relations):
+        raise element.error(f"found {name}={word[:40]!r}, expected one variable of 0 and 1, in one such attribute")
+    gathered = Gathered(relations)
+    reading = Reading(element, arguments, parts, gathered)
+    read(reading)
+    holds = call("and", *gathered.asked) if gathered.asked else constant(1)
+    relations.post(COMPARED[name](switches[0], holds), reading.name)

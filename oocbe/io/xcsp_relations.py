@@ -180,7 +180,7 @@ class Relations:
         scoped = sum(bool(part.scope) for part in expression.arguments)
         if expression.operator in ("add", "sub", "neg") or (expression.operator == "mul" and scoped == 1):
             return self._value_of_sum(expression, *self._needed_columns(expression))
-        made = self._values[expression] = self.value_of(self._smaller(expression))
+        made = self._values[expression] = self.value_of(self._difference(expression) or self._smaller(expression))
         return made
 
     def add_sum(self, terms: Sequence[tuple[int, Expression]], condition: Condition, name: str) -> None:
@@ -296,6 +296,17 @@ class Relations:
             cells = self.tables.cells(expression)
             raise Unread(f"{operator} over {len(expression.scope)} variables with {cells:,} assignments")
         return made
+
+    def _difference(self, expression: Expression) -> Expression | None:
+        """A comparison of sums, whose values make too large a table, as one of their difference with 0; else None."""
+        parts = expression.arguments
+        if expression.operator not in COMPARISONS or len(parts) != 2 or parts[1] == constant(0):
+            return None
+        sides = [self.sums.columns(part) for part in parts]
+        values = math.prod(1 if side is None else length(side[0]) for side in sides)
+        if None in sides or values <= MOST_CELLS:
+            return None
+        return call(expression.operator, call("sub", *parts), constant(0))
 
     def _value_of_sum(self, expression: Expression, columns: Columns, offset: int) -> int:
         low, count = offset + sum(int(column.min()) for column in columns.values()), length(columns)

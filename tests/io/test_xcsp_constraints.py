@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+import oocbe
 from oocbe.errors import FormatError
 from oocbe.io import global_costs, read, read_model, xcsp_relation_tables, xcsp_relations
+from oocbe.model.parts import Constraint
 
 VARIABLES = '<array id="x" size="[4]"> 0..2 </array> <var id="y"> -1 0 2 </var> <var id="b"> 0 1 </var>'
 DOMAINS = [range(3)] * 4 + [(-1, 0, 2), (0, 1)]
@@ -262,6 +265,29 @@ CONSTRAINTS = [
         lambda a, b, c, d, y, z: is_circuit((b - 1, a, d - 1)) and c == (b != 1) + (a != 1) + (d != 3),
     ),
     (
+        '<sum reifiedBy="b"> <list> x[] </list> <coeffs> 1 2 1 -1 </coeffs> <condition> (gt,y) </condition> </sum>',
+        lambda a, b, c, d, y, z: (a + 2 * b + c - d > y) == z,
+    ),
+    ('<allDifferent hreifiedFrom="b"> x[0..2] y </allDifferent>', lambda *v: not v[5] or len({*v[:3], v[4]}) == 4),
+    (
+        '<count hreifiedTo="b"> <list> x[] </list> <values> 1 </values> <condition> (in,1..2) </condition> </count>',
+        lambda *v: v[5] or not 1 <= v[:4].count(1) <= 2,
+    ),
+    (
+        '<extension reifiedBy="b"> <list> x[0] y x[0] </list> <conflicts> (1,2,*)(0,*,0)(7,0,7) </conflicts>'
+        "</extension>",
+        lambda a, b, c, d, y, z: (not (a == 1 and y == 2) and a != 0) == z,
+    ),
+    (
+        '<instantiation reifiedBy="b"> <list> x[1] x[2] </list> <values> 1 9 </values> </instantiation>',
+        lambda a, b, c, d, y, z: not z,
+    ),
+    (
+        '<group> <element reifiedBy="%0"> <list> x[] </list> <index> %1 </index> <value> 2 </value> </element>'
+        "<args> b y </args> </group>",
+        lambda a, b, c, d, y, z: (y >= 0 and (a, b, c, d)[y] == 2) == z,
+    ),
+    (
         "<slide> <list> x[] </list> <intension> le(dist(%0,%1),1) </intension> </slide>",
         lambda a, b, c, d, y, z: abs(a - b) <= 1 and abs(b - c) <= 1 and abs(c - d) <= 1,
     ),
@@ -341,6 +367,9 @@ def test_objectives(tmp_path, sizes, kind, content, value):
         ("<element> <list> </list> <value> y </value> </element>", "an empty <list>"),
         ("<sum> <list> x[] </list> <condition> (in,{1;2}) </condition> </sum>", "expected an integer"),
         ("<slide> <list> x[] </list> <intension> eq(%0,%7) </intension> </slide>", "8 parameters over 4"),
+        ('<allEqual reifiedBy="y"> x[] </allEqual>', "expected one variable of 0 and 1"),
+        ('<allEqual reifiedBy="b" hreifiedTo="b"> x[] </allEqual>', "expected one variable of 0 and 1"),
+        ('<allEqual reifiedBy="q"> x[] </allEqual>', "found 'q', expected a variable"),
     ],
 )
 def test_damage_is_named_with_its_line(tmp_path, constraint, message):
@@ -359,7 +388,17 @@ def test_damage_is_named_with_its_line(tmp_path, constraint, message):
         ("<intension> eq(pow(9,pow(9,x[0])),1) </intension>", "64 bits"),
         ("<intension> eq(mul(w,w[0]),7) </intension>", "assignments"),
         ("<intension> le(mul(4000000000000000000,mul(4000000000000000000,zero)),w[0]) </intension>", "64 bits"),
-        ('<allEqual reifiedBy="b"> x[] </allEqual>', "the attribute reifiedBy"),
+        ('<allEqual penalty="b"> x[] </allEqual>', "the attribute penalty"),
+        ('<circuit reifiedBy="b"> x[] </circuit>', "a variable for its truth"),
+        (
+            '<lex hreifiedTo="b"> <list> x[] </list> <list> x[] </list> <operator> le </operator> </lex>',
+            "a variable for its truth",
+        ),
+        ('<slide reifiedBy="b"> <list> x[] </list> <intension> ne(%0,%1) </intension> </slide>', "for its truth"),
+        (
+            '<extension reifiedBy="b"> <list> w[0] w[1] </list> <supports> (0..99,0..99) </supports> </extension>',
+            "10,000 rows",
+        ),
         ('<element> <list> x[] </list> <index rank="last"> y </index> <value> b </value> </element>', "the rank last"),
         ("<cumulative> <origins> x[] </origins> <lengths> 1x4 </lengths> <heights> 1x4 </heights>"
          "<condition> (ge,1) </condition> </cumulative>", "the condition ge"),
@@ -402,6 +441,25 @@ def test_large_sums_and_equalities_stay_linear_or_short(tmp_path):
     problem = read(instance(tmp_path, constraints, "", '<array id="w" size="[4]"> 0..9999 </array>'))
     assert [len(c.tuples) for c in problem.constraints] == [9995, 10_000]
     assert len(problem.variables) == 4 and len(problem.linear_constraints) == 1
+
+
+def test_tasks_that_may_begin_at_thousands_of_times(tmp_path):
+    """Which of two comes first is a difference of times, not a table of both."""
+    variables = '<array id="t" size="[2]"> 0..4999 </array>'
+    text = "<noOverlap> <origins> t[] </origins> <lengths> 4000 900 </lengths> </noOverlap>"
+    path = instance(
+        tmp_path, text, "<objectives> <minimize> add(t[0],mul(3,t[1])) </minimize> </objectives>", variables
+    )
+    problem = read(path)
+    assert sum(c.tuples.size for c in problem.constraints) < 10**5
+    for first, second, is_apart in ((0, 4000, True), (900, 0, True), (0, 3999, False), (899, 0, False)):
+        assert bool(after_propagation(problem, first, second)) == is_apart
+
+
+def after_propagation(problem, first, second):
+    """Whether two values of the first variables leave any of the others, which follow from these."""
+    fixed = tuple(Constraint((v,), [[value]], allowed=True) for v, value in enumerate((first, second)))
+    return oocbe.propagate(replace(problem, constraints=(*problem.constraints, *fixed))).status != "infeasible"
 
 
 def test_circuits_of_more_vertices_have_one_round_each(tmp_path):
