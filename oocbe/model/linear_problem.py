@@ -71,7 +71,9 @@ def _size(system: LinearSystem, v: int) -> int:
     """Values of a variable; 0 where it has none."""
     name, low, high = system.names[v], system.lower[v], system.upper[v]
     if not system.integral[v]:
-        raise UnsupportedError(f"{system.name}: variable {name} is real; elimination needs integers")
+        raise UnsupportedError(
+            f"{system.name}: variable {name} is real; elimination needs integers, and oocbe propagate bounds reals, too"
+        )
     if math.isinf(low) or math.isinf(high):
         raise UnsupportedError(f"{system.name}: variable {name} has no bound {'below' if math.isinf(low) else 'above'}")
     size = int(max(0, math.floor(high) - math.ceil(low) + 1))
