@@ -88,3 +88,8 @@ def test_an_assignment_is_worth_what_its_parts_say_one_by_one(seed):
         feasible += total is not None
     assert sum(len(p.tuples) >= 1024 for p in (*constraints, *functions)) > 0
     assert feasible > 0 or any(f.default is None for f in functions)
+
+
+def test_a_name_that_two_variables_have_is_told():
+    with pytest.raises(ModelError, match="two are called 'x'"):
+        Problem((Variable("x", 2), Variable("y", 2), Variable("x", 3)))

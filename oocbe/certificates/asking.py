@@ -37,6 +37,11 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
 
     suffix = without_compression(path).suffix
     semiring = (options.semiring or problem.semiring).name
+    if semiring != "min-sum":
+        raise UnsupportedError(
+            f"--certificate: only least sums (min-sum) have certificates, not the {semiring} semiring; "
+            "where sums are maximised, write their negatives, shifted up to 0, as .wcsp"
+        )
     if suffix not in FORMATS or given_format:
         what = "a file whose format is named by --format" if given_format else f"a {suffix or 'nameless'} file"
         raise UnsupportedError(
@@ -54,11 +59,6 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
     if evidence:
         raise UnsupportedError(
             "--certificate: the checker knows the file only, not --evidence; write the fixed problem with oocbe convert"
-        )
-    if semiring != "min-sum":
-        raise UnsupportedError(
-            f"--certificate: only least sums (min-sum) have certificates, not the {semiring} semiring; "
-            "where values are maximised, write their negatives, shifted up to 0, as .wcsp"
         )
     if not problem.is_integral:
         raise UnsupportedError(

@@ -72,7 +72,7 @@ def _size(system: LinearSystem, v: int) -> int:
     name, low, high = system.names[v], system.lower[v], system.upper[v]
     if not system.integral[v]:
         raise UnsupportedError(
-            f"{system.name}: variable {name} is real; elimination needs integers: declare it as one, if it may be"
+            f"{system.name}: variable {name} is real; elimination needs integers, and oocbe propagate bounds reals, too"
         )
     if math.isinf(low) or math.isinf(high):
         side = "below" if math.isinf(low) else "above"

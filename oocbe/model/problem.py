@@ -8,6 +8,7 @@ Variables are referred to by their index in ``Problem.variables``; values by the
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -69,7 +70,8 @@ class Problem(Shown):
             object.__setattr__(self, "upper_bound", as_number(f"{self.name}: the upper bound", self.upper_bound))
         names = {v.name for v in self.variables}
         if len(names) != len(self.variables):
-            raise ModelError(f"{self.name}: variable names must be unique")
+            twice = next(name for name, count in Counter(v.name for v in self.variables).items() if count > 1)
+            raise ModelError(f"{self.name}: variable names must be unique, and two are called {twice!r}")
         sizes = self.sizes
         parts: list[tuple[str, Function | Constraint]] = []
         parts += [(f"function {number}", f) for number, f in enumerate(self.functions)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
-from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError
+from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError, RequestedEndError, TimeLimitError
 
 EXIT_INTERNAL = 1
 """Exit code of an error that oocbe itself is to blame for."""
@@ -54,6 +54,8 @@ def message_of(error: BaseException) -> str:
 
 
 def _description_of(error: BaseException) -> str:
+    if isinstance(error, TimeLimitError) and not isinstance(error, RequestedEndError):
+        return f"{error}; there is no answer by then: give it more time"
     if isinstance(error, OocbeError):
         return str(error)
     if isinstance(error, MemoryError):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from oocbe.errors import ModelError
 from oocbe.table_algebra.inputs import placed_tables
+from oocbe.tables.columns import check_values
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
 from oocbe.tables.table import Table
@@ -54,8 +54,8 @@ def drop_forbidden(
     part = Layout(tuple(scope), tuple(scope.values()))
     plan = move_plan(t.layout, part, part.scope)
     rows = np.asarray(tuples, dtype=np.int64).reshape(-1, len(scope)) if scope else np.asarray(tuples, dtype=np.int64)
-    if scope and rows.size and ((rows < 0).any() or (rows >= np.array(part.sizes)).any()):
-        raise ModelError(f"constraint over {part.scope}: a value lies outside its domain")
+    if scope:
+        check_values(f"constraint over {part.scope}", rows, part)
     if len(rows) == 0:
         return table if isinstance(table, Table) else place.hand_over(t)
     parts = kernels.permute(t.keys, plan, part.words, piece_rows)

@@ -152,6 +152,18 @@ def row_of(number: int) -> str:
     return f"row {number:,} (the first is 0)"
 
 
+def check_values(what: str, rows: NDArray[np.integer], layout: Layout) -> None:
+    """Refuse (ModelError) value indices (rows, variables) outside the domains, with the first one's row."""
+    if not rows.size:
+        return
+    wrong = (rows < 0) | (rows >= np.array(layout.sizes, dtype=np.int64))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        name, size = layout.scope[column], layout.sizes[column]
+        value = rows[row, column]
+        raise ModelError(f"{what}: {row_of(row)}: {value} lies outside the domain of {name}, which is 0 to {size - 1}")
+
+
 def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, what: str) -> list[str]:
     """The variables' columns: those asked for, or all but that of the values.
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from oocbe.errors import ModelError
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.pictures.shown import Shown
+from oocbe.tables.columns import check_values
 from oocbe.tables.exchange import InMemory
 from oocbe.tables.layout import Layout
 from oocbe.tables.limbs import limbs_of
@@ -81,8 +82,7 @@ class Table(Shown, InMemory):
         layout = Layout(tuple(scope), tuple(scope.values()))
         rows, numbers = _matching(layout, tuples, values)
         check_numbers(f"table over {layout.scope}", numbers, semiring)
-        if rows.size and ((rows < 0).any() or (rows >= np.array(layout.sizes)).any()):
-            raise ModelError(f"table over {layout.scope}: a value lies outside its domain")
+        check_values(f"table over {layout.scope}", rows, layout)
         keys = layout.pack(rows)
         order = np.lexsort(keys)
         keys = np.ascontiguousarray(keys[:, order])

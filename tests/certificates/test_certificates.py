@@ -301,7 +301,8 @@ def test_upper_bounds_have_certificates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("suffix", "extra", "named"),
     [
-        (".uai", [], ".uai"),
+        (".uai", [], "not the max-product semiring"),
+        (".cfn", [], "not a .cfn file"),
         (".spot", ["--semiring", "counting"], "counting"),
         (".spot", ["--semiring", "max-sum"], "max-sum"),
         (".spot", ["--task", "count"], "--task"),
@@ -315,6 +316,8 @@ def test_what_has_no_certificate_is_refused_by_name(
     monkeypatch.setattr("oocbe.elimination.solve.solve", lambda *_: pytest.fail("solved before it was refused"))
     path, target = tmp_path / f"day{suffix}", tmp_path / "proof.json"
     path.write_bytes(b"MARKOV\n1\n2\n1\n1 0\n2\n0.5 0.25\n" if suffix == ".uai" else DAILY.read_bytes())
+    if suffix == ".cfn":
+        oocbe.write(oocbe.read(DAILY), path)
     outcome = CliRunner().invoke(app, ["solve", str(path), "--certificate", str(target), *extra])
     assert outcome.exit_code == 2
     assert named in outcome.output

@@ -56,7 +56,7 @@ def test_bounds_and_workers(problem):
 def test_wrong_use(problem, tmp_path):
     for arguments, message in (
         (("--z", "0"), "--z 0: the variables of a mini-bucket are at least 1"),
-        (("--root", "q"), "the root 'q' is none of its variables"),
+        (("--root", "q"), "there is no variable 'q'"),
         (("--heuristic", "best"), "unknown heuristic 'best'"),
         (("--metrics", tmp_path / "none" / "m.json"), "--metrics"),
         (("--metrics", problem), "this is the problem itself"),

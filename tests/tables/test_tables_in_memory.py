@@ -150,3 +150,8 @@ def test_counting_rows_of_a_complete_table_looks_at_the_deadline():
         with pytest.raises(TimeLimitError):
             _ = table.rows
     assert table.rows == 6
+
+
+def test_a_value_outside_its_domain_is_named_with_its_row_and_variable():
+    with pytest.raises(ModelError, match=r"row 1 \(the first is 0\): 5 lies outside the domain of b, which is 0 to 2"):
+        Table.from_rows({"a": 2, "b": 3}, [(0, 0), (1, 5)], [3, 4])
