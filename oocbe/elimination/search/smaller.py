@@ -151,7 +151,7 @@ def smaller(problem: Problem, options: SolveOptions, rows: RowRounds | None = No
     from oocbe.pruning.row_tables import LISTED_SHARE
 
     reduction = (rows or RowRounds(target, options, Deadline())).reduction
-    if reduction is None:
+    if reduction is None or reduction.tables.linear:
         return None
     reduction = eliminated_whole(reduction, options)
     found = reduction.tables
