@@ -95,11 +95,11 @@ class Tables:
         binding = [c for c in problem.linear_constraints if c.can_bind]
         given: list[Constraint | LinearConstraint] = [*problem.constraints, *binding]
         for c in given:
-            own = math.prod(sizes[v] for v in c.scope) if keeps_linear else 0
+            size = math.prod(sizes[v] for v in c.scope) if keeps_linear else 0
             if isinstance(c, LinearConstraint):
-                row = c if own > LARGEST_LINEAR else None
+                row = c if size > LARGEST_LINEAR else None
             else:
-                row = _clause(c, sizes) if own > LARGEST_CLAUSE else None
+                row = _clause(c, sizes) if size > LARGEST_CLAUSE else None
             if row is None:
                 hard.append(c)
             else:
