@@ -280,3 +280,16 @@ def test_values_that_take_nothing_are_free_in_packing():
         LinearConstraint((0, 1, 2, 3), (np.array([3, 0]),) * 4, 6),
     )
     assert not is_packing(replace(of([0, 0, 0, 0]), linear_constraints=choices))
+
+
+def test_a_large_root_gets_few_rounds_in_one_compiled_call(monkeypatch):
+    rounds = []
+    own = depth_search.restore
+    monkeypatch.setattr(depth_search, "restore", lambda *given: rounds.append(given[-2]) or own(*given))
+    for work in (depth_search.ROOT_WORK, 1):
+        monkeypatch.setattr(depth_search, "ROOT_WORK", work)
+        problem = knapsack(10, 3)
+        known, _ = searched(problem, is_reduced=False)
+        assert known.value == optimum(problem)
+        assert rounds[0] == (1 if work == 1 else depth_search.ROOT_ROUNDS)
+        rounds.clear()
