@@ -483,6 +483,87 @@ def knapsack(random: Generator, items: int, degree: float) -> Problem:
     return replace(problem, linear_constraints=(limit,))
 
 
+def _rows_of_values(count: int, values: int, takes: np.ndarray, capacities: list[int], begin: int) -> list[Any]:
+    """A capacity for each of some values, of which each variable from ``begin`` on takes so much: (values, count)."""
+    own = [[np.where(np.arange(values) == a, takes[a, v], 0) for v in range(count)] for a in range(values)]
+    scope = tuple(range(begin, begin + count))
+    return [LinearConstraint(scope, tuple(own[a]), capacities[a]) for a in range(values)]
+
+
+def capacitated(random: Generator, warehouses: int, stores: int, slack: float) -> Problem:
+    """Warehouses to open that each supply so much at most, and from which each store is supplied, by distance."""
+    places, shops = random.random((warehouses, 2)), random.random((stores, 2))
+    distance = np.rint(1000 * np.linalg.norm(shops[:, None] - places[None], axis=2)).astype(np.int64)
+    functions = [_costs((w,), [0, cost]) for w, cost in enumerate(random.integers(800, 1500, warehouses).tolist())]
+    functions += [_costs((warehouses + s,), distance[s]) for s in range(stores)]
+    closed = [Constraint((w, warehouses + s), [[0, w]]) for s in range(stores) for w in range(warehouses)]
+    demand = random.integers(5, 25, stores)
+    takes = np.tile(demand, (warehouses, 1))
+    rows = _rows_of_values(stores, warehouses, takes, [int(slack * demand.sum() / warehouses)] * warehouses, warehouses)
+    sizes = [2] * warehouses + [warehouses] * stores
+    return replace(_problem(sizes, functions, closed, "capacitated"), linear_constraints=tuple(rows))
+
+
+def agents(random: Generator, count: int, tasks: int) -> Problem:
+    """A generalised assignment: tasks to agents, each of whom has so much time, and takes her own for each task."""
+    functions = [_costs((task,), random.integers(10, 50, count)) for task in range(tasks)]
+    takes = random.integers(5, 25, (count, tasks))
+    rows = _rows_of_values(tasks, count, takes, [int(0.8 * own.sum() / count) for own in takes], 0)
+    return replace(_problem([count] * tasks, functions, [], "agents"), linear_constraints=tuple(rows))
+
+
+def bins(random: Generator, items: int, count: int) -> Problem:
+    """Items into bins, each at a cost, some pairs at a cost in one bin."""
+    weights = random.integers(10, 40, items)
+    functions = [_costs((item,), random.integers(0, 30, count)) for item in range(items)]
+    together = np.eye(count, dtype=np.int64)
+    pairs = [pair for pair in combinations(range(items), 2) if random.random() < 4 / items]
+    functions += [_costs(pair, int(random.integers(5, 40)) * together) for pair in pairs]
+    capacities = [int(1.15 * weights.sum() / count)] * count
+    rows = _rows_of_values(items, count, np.tile(weights, (count, 1)), capacities, 0)
+    return replace(_problem([count] * items, functions, [], "bins"), linear_constraints=tuple(rows))
+
+
+def coverage(random: Generator, sensors: int, targets: int, budget: int) -> Problem:
+    """So many sensors of a number that can be placed: each target that none of its own sees costs."""
+    functions: dict[tuple[int, ...], Function] = {}
+    for _ in range(targets):
+        scope = tuple(sorted(random.choice(sensors, size=int(random.integers(2, 6)), replace=False).tolist()))
+        functions[scope] = Function(scope, [[0] * len(scope)], [int(random.integers(5, 50))], 0)
+    row = LinearConstraint(tuple(range(sensors)), (np.array([0, 1]),) * sensors, budget)
+    return replace(_problem([2] * sensors, [*functions.values()], [], "coverage"), linear_constraints=(row,))
+
+
+def knapsacks(random: Generator, items: int, count: int, degree: float) -> Problem:
+    """Which items to take under several limits; some pairs are worth less together."""
+    problem = knapsack(random, items, degree)
+    rows = [*problem.linear_constraints]
+    for _ in range(count - 1):
+        weights = random.integers(5, 50, items)
+        own = tuple(np.array([0, w]) for w in weights)
+        rows.append(LinearConstraint(tuple(range(items)), own, int(weights.sum() // 3)))
+    return replace(problem, linear_constraints=tuple(rows))
+
+
+def shifts(random: Generator, nurses: int, days: int) -> Problem:
+    """Shifts of nurses, three a day or none: wishes, what follows on what at a cost, and enough of them in each."""
+    functions, rows = [], []
+    next_day, lonely = np.zeros((4, 4), dtype=np.int64), np.zeros((4, 4, 4), dtype=np.int64)
+    next_day[3, 1] = next_day[3, 2] = 200
+    next_day[2, 1] = 30
+    lonely[0, 1:, 0], lonely[1:, 0, 1:] = 40, 20
+    for nurse in range(nurses):
+        days_of = range(nurse * days, (nurse + 1) * days)
+        functions += [_costs((v,), random.integers(0, 20, 4)) for v in days_of]
+        functions += [_costs((v, v + 1), next_day) for v in days_of[:-1]]
+        functions += [_costs((v, v + 1, v + 2), lonely) for v in days_of[:-2]]
+    for day, shift in product(range(days), range(1, 4)):
+        own = -(np.arange(4) == shift).astype(np.int64)
+        scope = tuple(range(day, nurses * days, days))
+        rows.append(LinearConstraint(scope, (own,) * nurses, -max(1, nurses // 5)))
+    return replace(_problem([4] * (nurses * days), functions, [], "shifts"), linear_constraints=tuple(rows))
+
+
 def design(random: Generator, residues: int, rotamers: int) -> Problem:
     """A protein to be designed: every pair of residues interacts, of many amino acids and rotamers each."""
     sizes = random.integers(rotamers // 2, rotamers + 1, residues).tolist()
@@ -534,6 +615,12 @@ FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
     "jobs": (jobs, ((6, 20), (8, 30), (10, 40))),
     "cover": (cover, ((60, 80, 5), (100, 150, 5), (150, 250, 6))),
     "knapsack": (knapsack, ((30, 4.0), (60, 4.0), (100, 6.0))),
+    "capacitated": (capacitated, ((6, 20, 2.0), (10, 30, 2.5))),
+    "agents": (agents, ((4, 16), (5, 24))),
+    "bins": (bins, ((16, 4), (24, 5))),
+    "coverage": (coverage, ((40, 80, 8),)),
+    "knapsacks": (knapsacks, ((40, 2, 4.0), (50, 5, 4.0))),
+    "shifts": (shifts, ((8, 7), (10, 10))),
     "design": (design, ((8, 40), (12, 40), (15, 60))),
 }
 """Of each family what makes it, and its sizes; a size's seeds are 0, 1, …"""

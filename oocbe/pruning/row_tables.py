@@ -35,6 +35,9 @@ PAIR_COST = 1 / 16
 LARGEST_LINEAR = 1 << 9
 """Cells of the largest linear constraint that is written out where others may stay as they are."""
 
+LARGEST_CLAUSE = 1 << 10
+"""The same of constraints that forbid one tuple, which rows that are merged need written out."""
+
 LARGEST_COEFFICIENTS = 1 << 32
 """What the largest coefficients of a linear constraint that stays as it is add up to, at most."""
 
@@ -83,13 +86,24 @@ class Tables:
     def of(cls, problem: Problem, keeps_linear: bool = False) -> Self | None:
         """The tables of a problem; None where some are too large, or sums of costs leave the range of their dtype.
 
-        keeps_linear : whether large linear constraints may stay as they are.
+        keeps_linear : whether large linear constraints may stay as they are; large constraints that forbid one tuple
+            become such.
         """
         sizes, is_integral = problem.sizes, problem.is_integral
-        hard: list[Constraint | LinearConstraint] = [*problem.constraints]
+        hard: list[Constraint | LinearConstraint] = []
+        kept: list[LinearConstraint] = []
         binding = [c for c in problem.linear_constraints if c.can_bind]
-        kept = [c for c in binding if keeps_linear and math.prod(sizes[v] for v in c.scope) > LARGEST_LINEAR]
-        hard += [c for c in binding if c not in kept]
+        given: list[Constraint | LinearConstraint] = [*problem.constraints, *binding]
+        for c in given:
+            size = math.prod(sizes[v] for v in c.scope) if keeps_linear else 0
+            if isinstance(c, LinearConstraint):
+                row = c if size > LARGEST_LINEAR else None
+            else:
+                row = _clause(c, sizes) if size > LARGEST_CLAUSE else None
+            if row is None:
+                hard.append(c)
+            else:
+                kept.append(row)
         linear = tuple(_from_zero(c) for c in kept)
         if any(c.greatest > LARGEST_COEFFICIENTS for c in linear):
             return None
@@ -256,6 +270,17 @@ class Layout:
             starts_of(lengths)[:-1],
             np.array([number[part.scope] for part in tables.parts], dtype=np.int64),
         )
+
+
+def _clause(constraint: Constraint, sizes: Sequence[int]) -> LinearConstraint | None:
+    """A constraint that forbids one tuple as a linear one: not all of the tuple's values. None of any other."""
+    if constraint.allowed or len(constraint.tuples) != 1:
+        return None
+    own = tuple(
+        (np.arange(sizes[v]) == a).astype(np.int64)
+        for v, a in zip(constraint.scope, constraint.tuples[0].tolist(), strict=True)
+    )
+    return LinearConstraint(constraint.scope, own, len(own) - 1)
 
 
 def _from_zero(constraint: LinearConstraint) -> LinearConstraint:

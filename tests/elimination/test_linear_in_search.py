@@ -36,6 +36,7 @@ NO_GAP = SolveOptions().gap
 def _kept_from_four_cells(monkeypatch):
     """Small constraints are kept as they are, too, as brute force has an end; no assignment is known at first."""
     monkeypatch.setattr(row_tables, "LARGEST_LINEAR", 4)
+    monkeypatch.setattr(row_tables, "LARGEST_CLAUSE", 4)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
 
 
@@ -182,6 +183,42 @@ def knapsack(items: int, seed: int) -> Problem:
     return Problem(variables, tuple(functions), linear_constraints=(limit,))
 
 
+def test_constraints_that_forbid_one_tuple_are_kept_as_linear_ones():
+    nodes = 0
+    for seed in range(examples(10)):
+        random = np.random.default_rng(seed)
+        sizes = random.integers(2, 4, size=8).tolist()
+        functions = [Function.from_array((v,), random.integers(0, 30, size)) for v, size in enumerate(sizes)]
+        functions += [Function((v, v + 1), [[1, 1]], [int(random.integers(1, 20))], 0) for v in range(7)]
+        constraints = []
+        for _ in range(30):
+            scope = tuple(random.choice(8, size=int(random.integers(3, 6)), replace=False).tolist())
+            constraints.append(Constraint(scope, [[int(random.integers(sizes[v])) for v in scope]]))
+        constraints.append(Constraint((0, 1, 2), [[0, 0, 0], [1, 1, 1]]))  # another one is written out
+        problem = Problem(
+            tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes)), tuple(functions), tuple(constraints)
+        )
+        known, made = searched(problem, is_reduced=False)
+        assert known.value == optimum(problem)
+        assert len(made._tables.linear) == 30
+        assert all(part.permitted.all() or part.scope == (0, 1, 2) for part in made._tables.parts)
+        assert Tables.of(problem).linear == ()
+        nodes += made.nodes
+    assert nodes > 20
+
+
+def test_a_problem_with_a_wide_constraint_is_solved_whole():
+    """Of which writing one out takes 2**18 cells."""
+    cover = Constraint(tuple(range(18)), [[0] * 18])
+    costs = tuple(Function.from_array((v,), [0, 20 + v]) for v in range(18))
+    pairs = tuple(Function((v, v + 3), [[0, 1]], [9], 0) for v in range(15))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(18)), (*costs, *pairs), (cover,))
+    result = oocbe.solve(problem)
+    # Any set taken costs its own and 9 where its own predecessor is not.
+    assert (result.status, result.value) == ("optimal", 20)
+    assert result.assignment[0] == 1
+
+
 def test_a_multiplier_raises_the_bound_of_the_root():
     problem = knapsack(14, 1)
     tables = Tables.of(problem, keeps_linear=True)
@@ -243,3 +280,16 @@ def test_values_that_take_nothing_are_free_in_packing():
         LinearConstraint((0, 1, 2, 3), (np.array([3, 0]),) * 4, 6),
     )
     assert not is_packing(replace(of([0, 0, 0, 0]), linear_constraints=choices))
+
+
+def test_a_large_root_gets_few_rounds_in_one_compiled_call(monkeypatch):
+    rounds = []
+    own = depth_search.restore
+    monkeypatch.setattr(depth_search, "restore", lambda *given: rounds.append(given[-2]) or own(*given))
+    for work in (depth_search.ROOT_WORK, 1):
+        monkeypatch.setattr(depth_search, "ROOT_WORK", work)
+        problem = knapsack(10, 3)
+        known, _ = searched(problem, is_reduced=False)
+        assert known.value == optimum(problem)
+        assert rounds[0] == (1 if work == 1 else depth_search.ROOT_ROUNDS)
+        rounds.clear()

@@ -67,6 +67,10 @@ PASSES, RADIUS = 2, 2
 ROOT_ROUNDS = 64
 """Of multipliers of linear constraints and passes at the root, at most."""
 
+ROOT_WORK, MULTIPLIER_WORK = 1 << 26, 8
+"""Coefficients and cells looked at in all of these, at most: some tenths of a second, as it is one compiled call; and
+how often a coefficient is looked at for a multiplier."""
+
 FIRST_NODES = 64
 """Made in the first compiled call; later ones by the pace, for :data:`CALL_SECONDS`."""
 
@@ -210,7 +214,9 @@ class DepthSearch:
             self._node = node = _node_of(ascent, self._weights())
         node.state[:], node.stale[:] = ascent.state, 1
         failures = node.failures.copy()
-        ascent.bound = self._restored_bound(ascent, ROOT_ROUNDS, self._base)
+        work = MULTIPLIER_WORK * len(self._linear.coefficient) + int(self._tables.pass_work)
+        rounds = max(1, min(ROOT_ROUNDS, ROOT_WORK // max(1, work)))
+        ascent.bound = self._restored_bound(ascent, rounds, self._base)
         node.failures[:] = failures  # those at the root are no conflicts of decisions
         ascent.state, self._stale = node.state.copy(), node.stale.copy()
         self._raise(ascent.in_costs(ascent.bound), "dual ascent")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -9,9 +11,10 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.outcome import result_of_bounds
-from oocbe.elimination.search.row_rounds import RowRounds
+from oocbe.elimination.search.row_rounds import PAYS_SECONDS, RowRounds
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import TimeLimitError
+from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
@@ -25,6 +28,13 @@ FEW_ROWS = 500_000.0
 
 SAMPLE_SECONDS = 0.3
 """Of the sample of rows from which a plan says what they are good for."""
+
+
+def is_wide(constraint: LinearConstraint, sizes: Sequence[int]) -> bool:
+    """Whether a linear constraint is over more than a table is written out for."""
+    from oocbe.pruning.row_tables import LARGEST_LINEAR
+
+    return constraint.can_bind and math.prod(sizes[v] for v in constraint.scope) > LARGEST_LINEAR
 
 
 def rows_to_come(problem: Problem, options: SolveOptions) -> str:
@@ -73,11 +83,13 @@ def result_by_rows(
     choice : the order of elimination. known : about the problem in min-sum, filled in.
     order_seconds : that the order took.
     """
-    if sum(choice.predicted_rows) <= FEW_ROWS:
+    # What linear constraints add to rows is in no prediction: a search that promises to end goes on.
+    is_foreseen = not any(is_wide(c, problem.sizes) for c in problem.linear_constraints)
+    if is_foreseen and sum(choice.predicted_rows) <= FEW_ROWS:
         return None
     rows.load()
     with suppress(TimeLimitError):
-        rows.first(known, lambda: None, EASY_SECONDS, 0.0)
+        rows.first(known, lambda: None, EASY_SECONDS, 0.0 if is_foreseen else PAYS_SECONDS)
     rows.make_room(0)
     return _closed_result(problem, rows, options, known, order_seconds)
 

@@ -8,7 +8,6 @@ as they are: linear programs bound them by their cliques of conflicts, which sum
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,9 +18,9 @@ from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import HEURISTICS
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.negate import negated
-from oocbe.elimination.search.row_results import FEW_ROWS
+from oocbe.elimination.search.row_results import FEW_ROWS, is_wide
 from oocbe.elimination.search.row_rounds import RowRounds
-from oocbe.model.parts import Constraint, Function, LinearConstraint
+from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.results.result import Result
@@ -108,19 +107,12 @@ def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) ->
     ------
     TimeLimitError : the deadline of the block that this runs in came.
     """
-    if len(problem.variables) >= MANY_VARIABLES or any(_is_wide(c, problem.sizes) for c in problem.linear_constraints):
+    if len(problem.variables) >= MANY_VARIABLES or any(is_wide(c, problem.sizes) for c in problem.linear_constraints):
         return False
     made = PrimalGraph(problem) if graph is None else graph()
     order = HEURISTICS["min-fill"](made, 0, FEW_ROWS * max(problem.sizes, default=1))
     rows = made.joined_cells(made.separators(order)) / made.sizes
     return float(rows.sum()) <= FEW_ROWS
-
-
-def _is_wide(constraint: LinearConstraint, sizes: Sequence[int]) -> bool:
-    """Whether a linear constraint is over more than a table is written out for."""
-    from oocbe.pruning.row_tables import LARGEST_LINEAR
-
-    return constraint.can_bind and math.prod(sizes[v] for v in constraint.scope) > LARGEST_LINEAR
 
 
 def smaller(problem: Problem, options: SolveOptions, rows: RowRounds | None = None) -> Smaller | None:
@@ -151,7 +143,7 @@ def smaller(problem: Problem, options: SolveOptions, rows: RowRounds | None = No
     from oocbe.pruning.row_tables import LISTED_SHARE
 
     reduction = (rows or RowRounds(target, options, Deadline())).reduction
-    if reduction is None:
+    if reduction is None or reduction.tables.linear:
         return None
     reduction = eliminated_whole(reduction, options)
     found = reduction.tables
