@@ -12,7 +12,7 @@ from oocbe.elimination.mini_buckets import mini_buckets_bound
 from oocbe.elimination.search import bounded, mini_bucket_rounds
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.mini_bucket_rounds import MiniBucketRounds
-from oocbe.errors import TimeLimitError
+from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap
@@ -58,7 +58,7 @@ def test_the_optimum_is_the_same(structure, least):
         for name in ("TIME_SHARE", "LONGEST_SHARE"):
             patch.setattr(mini_bucket_rounds, name, 1e9)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
-        patch.setattr(Tables, "of", lambda _: None)  # else rows end it first
+        patch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
         result = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0.01)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)
@@ -70,7 +70,7 @@ def test_the_optimum_is_the_same(structure, least):
 def test_their_time_is_told_apart(monkeypatch):
     problem = grid_network(5, 3, tightness=0.0, seed=1)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
-    monkeypatch.setattr(Tables, "of", lambda _: None)  # else rows end it first
+    monkeypatch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
     with monkeypatch.context() as patch:
         patch.setattr(mini_bucket_rounds, "TIME_SHARE", 0.0)
         assert "mini-buckets" not in oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0).seconds
@@ -81,20 +81,42 @@ def test_their_time_is_told_apart(monkeypatch):
     assert sum(spent for phase, spent in seconds.items() if phase != "total") <= seconds["total"]
 
 
-def test_a_pass_that_takes_too_long_is_the_last_one(monkeypatch):
+def test_a_pass_that_takes_too_long_is_tried_again_where_there_is_time_for_much_more(monkeypatch):
+    """A search of an hour is not to go without them since a pass was too long for its first seconds."""
     tried = []
 
     def with_z(bounding, z, deadline):
         tried.append((z, deadline.remaining))
+        clock.now += 50.0
         raise TimeLimitError("the time limit was reached")
 
     monkeypatch.setattr(mini_buckets_bound.Bounding, "with_z", with_z)
     clock, heard, known, made = rounds(monkeypatch, grid_network(4, 3, seed=1))
     clock.now = 100.0
     made.improve(known)
+    clock.now = 2249.0  # a fifth of it is less than 50 seconds and 8 times as much
     made.improve(known)
     assert [z for z, _ in tried] == [mini_bucket_rounds.LEAST_Z]
     assert 40 < tried[0][1] <= 50
+    clock.now = 2251.0
+    made.improve(known)
+    assert [z for z, _ in tried] == [mini_bucket_rounds.LEAST_Z] * 2
+    assert 390 < tried[1][1] <= 0.2 * 2251 - 50
+    assert heard == []
+
+
+def test_a_pass_without_room_is_the_last_one(monkeypatch):
+    tried = []
+
+    def with_z(bounding, z, deadline):
+        tried.append(z)
+        raise ResourceError("no memory for a table")
+
+    monkeypatch.setattr(mini_buckets_bound.Bounding, "with_z", with_z)
+    clock, heard, known, made = rounds(monkeypatch, grid_network(4, 3, seed=1))
+    for clock.now in (100.0, 1e6):
+        made.improve(known)
+    assert tried == [mini_bucket_rounds.LEAST_Z]
     assert heard == []
 
 

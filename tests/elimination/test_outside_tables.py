@@ -194,7 +194,7 @@ def test_the_optimum_is_the_same(structure):
         patch.setattr(bounded, "QUICK_CAP", 1)
         patch.setattr(table_bounds, "LEAST_DROPPED", 0.0)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
-        patch.setattr(Tables, "of", lambda _: None)  # else rows end it first
+        patch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
         result = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0.01)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)
@@ -208,7 +208,7 @@ def test_a_search_says_what_tables_did(monkeypatch):
     expected = oocbe.solve(problem).value
     monkeypatch.setattr(bounded, "QUICK_CAP", 32)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
-    monkeypatch.setattr(Tables, "of", lambda _: None)
+    monkeypatch.setattr(Tables, "of", lambda *_, **__: None)
     monkeypatch.setattr(bounded.AttemptsWithoutBounds, "try_where_due", lambda *_: False)
     monkeypatch.setattr(table_bounds, "BUILD_SECONDS", math.inf)  # however slow the machine, or cold its cache
     monkeypatch.setattr(table_bounds, "LEAST_DROPPED", 0.0)

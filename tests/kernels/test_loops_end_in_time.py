@@ -32,6 +32,10 @@ FLAG = "looks at the flag"
 PIECES = "a piece of so many rows or cells that run_all, which calls it, looks at the deadline often enough"
 
 NODE = "at most sixteen passes over the functions of one node, of at most 2^22 cells; the search of nodes is in calls"
+LINEAR = (
+    "the entries of the linear constraints at one node, a multiplier's few tries included; rounds of work are limited"
+)
+
 WITHIN_PIECE = "works on what the piece that calls it works on"
 
 A_ROW = "one row or one bit set: at most some thousands of steps"
@@ -178,6 +182,11 @@ LOOPS = {
     "join_reduce._accumulate_bucket": WITHIN_PIECE,
     "join_reduce._join_reduce": PIECES,
     "line_copy._copy_lines": "a part of a piece that goes to a device: some tens of megabytes",
+    "linear_bounds._relaxed": LINEAR,
+    "linear_bounds._multiplier": LINEAR,
+    "linear_bounds._exclude": LINEAR,
+    "linear_bounds._charge": LINEAR,
+    "linear_bounds.ascend_with_linear": LINEAR,
     "linear_probes.activities_of": ONE_PASS,
     "linear_probes.coefficients_of_uses": ONE_PASS,
     "linear_probes._spread": A_ROW,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.errors import OocbeError
+from oocbe.errors import OocbeError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
 from oocbe.system.compilation import working_time
@@ -24,13 +24,13 @@ TIME_SHARE = 0.2
 """Part of the time of the search so far that all passes together are to take."""
 
 LONGEST_SHARE = 0.5
-"""Part of that time after which a single pass is given up: larger ones are beyond reach."""
+"""Part of that time after which a single pass is given up; it is tried again where there is time for much more."""
 
 LEAST_Z, FIRST_COST = 3, 0.1
 """The first z, and seconds that its pass is expected to take, the search for an order included."""
 
 GROWTH = 8.0
-"""How much longer than the last pass the next one is expected to take."""
+"""How much longer than the last pass the next one is expected to take, or than one given up the same once more."""
 
 
 class MiniBucketRounds:
@@ -52,7 +52,7 @@ class MiniBucketRounds:
         self._options = replace(whole, order_seconds=0.0, incumbent_seconds=0.0, semiring=None)
         self._begin = working_time()
         self.seconds, self._next_cost = 0.0, FIRST_COST
-        self._z = LEAST_Z
+        self._z, self._is_again = LEAST_Z, False
         self._bounding: Bounding | None = None
         self._is_open = options.bounds == "auto"
 
@@ -66,19 +66,23 @@ class MiniBucketRounds:
             # Loaded here, as an easy solve ends before, and before a pass has its deadline.
             from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
 
+            share = TIME_SHARE * elapsed - self.seconds if self._is_again else LONGEST_SHARE * elapsed
             try:
-                with Deadline(min(self._deadline.remaining, LONGEST_SHARE * elapsed)) as deadline:
+                with Deadline(min(self._deadline.remaining, share)) as deadline:
                     if self._bounding is None:
                         self._bounding = Bounding(self._problem, self._options, "scope", False, None)
                     self._pass(self._bounding, known, deadline)
-            except OocbeError:  # no time or room for more, or a problem that mini-buckets cannot take
+                self._z, self._is_again = self._z + 1, False
+            except TimeLimitError:
+                self._is_again = True
+                self._deadline.check()
+            except OocbeError:  # no room for more, or a problem that mini-buckets cannot take
                 self._is_open = False
                 self._deadline.check()
             finally:
                 taken = working_time() - begin
                 self.seconds += taken
             self._next_cost = GROWTH * taken
-            self._z += 1
 
     def _pass(self, bounding: Bounding, known: Knowledge, deadline: Deadline) -> None:
         found = bounding.with_z(self._z, deadline)
