@@ -6,8 +6,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from oocbe.elimination.observer import Observer, PassingOn
-from oocbe.elimination.orders.order import search_orders
+from oocbe.elimination.orders.order import HEURISTICS, is_order_file
+from oocbe.elimination.orders.order_file import read_order
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.errors import OocbeError
 from oocbe.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
 from oocbe.system.compilation import Stopwatch
@@ -124,13 +128,22 @@ class History(PassingOn):
 
 
 def _planned_width(left: Problem, options: SolveOptions) -> int:
-    """Width of an order found at once, where the search never came to one; 0 where it cannot be told in a moment."""
+    """Width of an order found at once, where the search never came to one; 0 where it cannot be told in a moment.
+
+    Of the order that is wanted, or else of one greedy order: which of several has the fewest rows takes much longer.
+    """
     try:
-        with unlimited(), Deadline(PLAN_SECONDS) as deadline:
-            choices = search_orders(left, options.order, 0.0, options.seed, deadline=deadline)
+        with unlimited(), Deadline(PLAN_SECONDS):
+            graph = PrimalGraph(left)
+            if is_order_file(options.order):
+                order = np.array(read_order(left, options.order), dtype=np.int64)
+            else:
+                order = HEURISTICS["min-fill" if options.order == "auto" else options.order](
+                    graph, options.seed & 0x7FFFFFFF
+                )
+            return int(np.bitwise_count(graph.separators(order)).sum(axis=1, dtype=np.int64).max(initial=0))
     except OocbeError:  # too many variables for an order, for one: no reason to lose the answer
         return 0
-    return max((len(separator) for separator in choices[0].separators), default=0)
 
 
 class _Nobody(Observer):

@@ -260,13 +260,14 @@ class _Solving:
             # Elimination can do what a relaxation may not be able to write down; where it cannot, it says so itself.
             result = self._eliminate(self._orders(), working_time() - begin)
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
+        if likely := others.likely_order:
+            self.observer.order_chosen(likely, False)
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
         taken = {"rows": search.rows.seconds, "mini-buckets": search.mini_buckets.seconds}
         seconds.update({name: share for name, share in taken.items() if share > 0})
-        if others.result is not None:
-            result = others.result
+        if (result := others.result) is not None:
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
             seconds = {name: spent + result.seconds.get(name, 0.0) for name, spent in seconds.items()}
             return replace(result, notes=(*result.notes, note), seconds=seconds)

@@ -103,6 +103,12 @@ class AttemptsWithoutBounds:
         return min(seconds, max(LEAST_PATIENCE, _patience(expected)))
 
     @property
+    def likely_order(self) -> OrderChoice | None:
+        """The best order that was found so far; None where none was looked for, or all are out of reach."""
+        choices: list[OrderChoice] = self._choices or self.__dict__.get("_greedy_choices", [])
+        return choices[0] if choices else None
+
+    @property
     def patience(self) -> float:
         """Seconds for which bounds may go on before the next attempt is due."""
         return max(0.0, self._due - self._bounded_seconds) if self._is_open else math.inf
