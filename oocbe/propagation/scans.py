@@ -30,9 +30,9 @@ PIECE_ROWS = 1 << 20
 DEVICE_PIECE_ROWS = 1 << 24
 """Rows that are read from disk and brought to a device at a time: 134 MB a key word, enough for all who read."""
 
-HELD_PIECE_BYTES = 1 << 26
-"""Bytes of keys in main memory that are brought to a device at a time: a millisecond of the bus, which nothing is on
-before the first piece has been copied to pinned memory. A piece takes the thread that queues it half a millisecond."""
+HELD_PIECE_BYTES = 1 << 24
+"""Bytes of keys in main memory that are brought to a device at a time: a third of a millisecond of the bus, on which
+nothing is before the first piece has been copied to pinned memory."""
 
 
 @dataclass(frozen=True, eq=False)

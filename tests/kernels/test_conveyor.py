@@ -12,8 +12,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from oocbe.errors import InternalError
 from oocbe.kernels.cuda.transfer import columns as columns_module
-from oocbe.kernels.cuda.transfer.conveyor import Conveyor, _wait
+from oocbe.kernels.cuda.transfer import filling
+from oocbe.kernels.cuda.transfer.conveyor import Conveyor
 from oocbe.kernels.cuda.transfer.pinned import pinned_region
 from tests.helpers.lazy_device import take_the_place_of_cupy
 
@@ -133,6 +135,44 @@ def test_those_who_fill_do_not_run_away_from_the_bus(device, brings_back):
     assert device.most_pinned < 15 * 14 * ROWS
 
 
+@pytest.mark.parametrize("cores", [1, 2, 16])
+@pytest.mark.parametrize("host_bytes", [None, 1, 1 << 16])
+def test_a_ring_is_filled_by_threads_of_their_own(device, monkeypatch, cores, host_bytes):
+    """Pieces of odd lengths, none and one row among them, whose columns begin anywhere."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    sizes = [ROWS - 7 * number for number in range(PIECES)] + [0, 1, 8, 63, 64, 65, 5 * ROWS]
+    whole = [np.random.default_rng(seed).integers(0, 250, sum(sizes) + 1).astype(np.uint8) for seed in range(3)]
+    ends = np.cumsum([1, *sizes])
+    pieces = [[numbers[low:high] for numbers in whole] for low, high in pairwise(ends.tolist())]
+    seen = []
+
+    def compute(number, columns):
+        device.queue(conveyor.stream, lambda: seen.append([column.tolist() for column in columns]))
+
+    with Conveyor(pieces, host_bytes, brings_back=False) as conveyor:
+        conveyor.pieces(compute)
+    assert seen == [[column.tolist() for column in piece] for piece in pieces]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-fill")]
+
+
+@pytest.mark.parametrize("failing", [0, 4])
+def test_an_error_ends_the_threads_that_fill_a_ring(device, failing):
+    def compute(number, columns):
+        if number == failing:
+            raise KeyError("a piece")
+
+    with pytest.raises(KeyError, match="a piece"), Conveyor(made_pieces(False), brings_back=False) as conveyor:
+        conveyor.pieces(compute)
+    assert all(stream.is_idle for stream in device.streams)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-fill")]
+
+
+def test_a_thread_that_ends_early_is_no_wait_without_end(device, monkeypatch):
+    monkeypatch.setattr(filling, "fill_ring", lambda *_: 0)
+    with pytest.raises(InternalError, match="piece 0"), Conveyor(made_pieces(False), brings_back=False) as conveyor:
+        conveyor.pieces(lambda number, columns: None)
+
+
 def test_memory_pinned_before_counts(device):
     large = made_pieces(False, [100_000] * 3)
     with Conveyor(large) as conveyor:
@@ -242,7 +282,7 @@ def test_a_wait_that_ends_just_when_it_looks_up_gives_the_result():
                 raise TimeoutError
             return super().result()
 
-    assert _wait(Late()) == 7
+    assert filling.wait(Late()) == 7
 
 
 def test_one_large_piece_does_not_make_all_large(device):

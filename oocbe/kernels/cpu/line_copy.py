@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import jit
-from oocbe.kernels.cpu.native import LINE_BYTES, copy_line, finish_lines
+from oocbe.kernels.cpu.native import LINE_BYTES, copy_byte, copy_line, finish_lines, number_at, pause, set_number_at
+
+PAUSE_MICROSECONDS = 20
+"""A thread that waits for room in a ring sleeps for so long: of a ring's pieces, each takes twenty times that."""
 
 
 @jit
@@ -35,3 +38,41 @@ def copy_past_caches(target: NDArray[Any], source: NDArray[Any]) -> None:
     there[:head], there[tail:] = here[:head], here[tail:]
     if lines:
         _copy_lines(target.ctypes.data + head, source.ctypes.data + head, lines)
+
+
+@jit
+def fill_ring(copies: Any, ring: Any, state: Any, thread: Any) -> Any:
+    """Copy a thread's share of every piece into a ring of equal stretches of memory, until all are copied.
+
+    What other threads say is looked at while this one waits: the interpreter is needed by none of them.
+
+    Parameters
+    ----------
+    copies : int64 (pieces, columns, 3), address and bytes of each column, and its place in the piece's memory, a
+        multiple of a line. ring : int64 (3,), address of the first stretch, a multiple of a line; bytes of each; how
+        many there are. state : int64 (threads + 2, a line), of which the first number of each line counts: pieces that
+        each thread has copied, filled in; pieces whose memory is free again; and not zero where all is to end.
+    """
+    threads = len(state) - 2
+    line = state.itemsize * state.shape[1]
+    begin = state.ctypes.data
+    own, freed, stop = begin + thread * line, begin + threads * line, begin + (threads + 1) * line
+    for piece in range(len(copies)):
+        while number_at(freed) + ring[2] <= piece:
+            if number_at(stop) != 0:
+                return piece
+            pause(PAUSE_MICROSECONDS)
+        if number_at(stop) != 0:
+            return piece
+        for column in range(copies.shape[1]):
+            source, nbytes = copies[piece, column, 0], copies[piece, column, 1]
+            target = ring[0] + piece % ring[2] * ring[1] + copies[piece, column, 2]
+            lines = nbytes // LINE_BYTES
+            for at in range(lines * thread // threads, lines * (thread + 1) // threads):
+                copy_line(target + at * LINE_BYTES, source + at * LINE_BYTES)
+            if thread == threads - 1:
+                for at in range(lines * LINE_BYTES, nbytes):
+                    copy_byte(target + at, source + at)
+        finish_lines()
+        set_number_at(own, piece + 1)
+    return len(copies)

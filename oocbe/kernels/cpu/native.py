@@ -97,3 +97,53 @@ def finish_lines(typing_context: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_byte(typing_context: Any, target: Any, source: Any) -> Any:
+    """Copy a byte from one address to another."""
+    del typing_context
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del signature
+        there, here = (builder.inttoptr(address, ir.IntType(8).as_pointer()) for address in arguments)
+        builder.store(builder.load(here), there)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def number_at(typing_context: Any, address: Any) -> Any:
+    """The int64 at an address, as another thread has left it: it is read anew each time, before all that follows."""
+    del typing_context
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        here = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.load_atomic(here, ordering="acquire", align=8)
+
+    return types.int64(types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def set_number_at(typing_context: Any, address: Any, number: Any) -> Any:
+    """Write an int64 to an address for another thread, after all that was written before."""
+    del typing_context
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del signature
+        there = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        builder.store_atomic(arguments[1], there, ordering="release", align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.int64), generate
+
+
+_usleep = types.ExternalFunction("usleep", types.intc(types.uintc))
+
+
+@inline
+def pause(microseconds: Any) -> Any:
+    """Let others have this thread's processor for so long and a little more, while it waits for one of them."""
+    _usleep(types.uintc(microseconds))

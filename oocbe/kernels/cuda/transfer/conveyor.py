@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from itertools import accumulate, takewhile
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -24,7 +23,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.line_copy import copy_past_caches
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.kernels.cuda.switching import quick_switching
@@ -40,15 +38,16 @@ from oocbe.kernels.cuda.transfer.columns import (
     is_pinned,
     room_of,
 )
+from oocbe.kernels.cuda.transfer.filling import are_done, filling, largest_piece, wait_for_all
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
-from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, READER, STREAM, WRITER, span, waiting
+from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, STREAM, WRITER, span, waiting
 
 MOST_THREADS = 16
 """Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""
 
-MOST_FILLERS = 15
-"""Threads that fill pinned memory where nothing comes back: past the caches twelve copy 58 GB/s beside a bus of 53,
-but here they wait for one another half of the time (benchmarks/RESULTS.md)."""
+RING_FILLERS = 8
+"""Threads that fill pinned memory with arrays where nothing comes back: more of them take the memory's bandwidth from
+the bus (benchmarks/RESULTS.md)."""
 
 DISK_READERS = 20
 """Threads that read columns from disk: they wait for it, not for a core."""
@@ -60,30 +59,11 @@ of pinned memory serves all."""
 SLOTS = 2
 """Pieces under way at a time: one is copied while the other is computed."""
 
-LOOK_UP_SECONDS = 0.2
-"""A waiting thread looks up this often, so that signals get through."""
-
-FILLERS_A_PIECE = 8
-"""Threads that fill one piece: the first piece is there the sooner, and the next ones are filled meanwhile."""
-
-LEAST_PART_BYTES = 4 << 20
-"""A column in memory is filled in parts of at least so many bytes."""
-
-MOST_COPYING = SLOTS + 2
-"""Pieces on the bus, or waiting for it, at most: threads that fill faster than it would take ever more memory."""
-
 SHARE_BEHIND = 0.5
 """Share of the pinned memory allowed for results on their way."""
 
 RING_BYTES = 4 << 20
 """Pinned memory for results is taken in multiples of so many bytes, so that pieces of it are used again."""
-
-
-class _Filled(NamedTuple):
-    """A piece's columns in pinned memory, and what fills them on other threads."""
-
-    columns: Sequence[Any]
-    parts: Sequence[Future[None]]
 
 
 class _Loaded(NamedTuple):
@@ -113,35 +93,31 @@ class Conveyor:
         self.stream = module.cuda.Stream(non_blocking=True)
         # The thread that queues everything has a core of its own.
         threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
-        fillers = max(1, threads * 2 // 5) if brings_back else min(threads, MOST_FILLERS)
+        fillers = max(1, threads * 2 // 5) if brings_back else min(threads, RING_FILLERS)
         emptiers = max(1, threads - fillers)
         if pieces and not all(isinstance(column, np.ndarray) for column in pieces[0]):
             fillers = DISK_READERS
         elif all(map(is_pinned, pieces[0] if pieces else ())):
             fillers, emptiers = 1, max(1, threads - 1)
-        self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
-        size = max((sum(map(room_of, columns)) for columns in pieces), default=0)
+        size = largest_piece(pieces)
         with self.stream:
             self._slots = [module.empty(size, dtype=np.uint8) for _ in range(min(SLOTS, len(pieces)))]
         self.stream.synchronize()
         self._free_slot: list[Any] = [None] * SLOTS
-        self._filling: deque[Future[_Filled]] = deque()
         self._spare: list[NDArray[np.uint8]] = []
         self._emptying: deque[tuple[list[Future[None]], NDArray[np.uint8]]] = deque()
-        self._ahead = -(-fillers // FILLERS_A_PIECE) + 1
         self._behind = 2 * emptiers * CHUNK_BYTES
         self._host_bytes = host_bytes
         if host_bytes is not None:
             pinned_memory().keep_within(host_bytes)
             self._behind = min(self._behind, int(host_bytes * SHARE_BEHIND))
-            # A piece's pinned memory is free when the next one's copy is over.
-            self._ahead = max(1, min(self._ahead, int(host_bytes * (1 - SHARE_BEHIND)) // max(1, size) - SLOTS))
         self._behind_now = 0
-        self._next_to_fill = self._next_to_load = 0
+        self._next_to_load = 0
         self._leaving: deque[tuple[Any, Any]] = deque()
-        self._copying: deque[tuple[Any, Any]] = deque()  # pinned memory that goes back to its pool after the event
         self._loaded: deque[_Loaded] = deque()
+        room = None if host_bytes is None else int(host_bytes * (1 - SHARE_BEHIND))
+        self._filling = filling(pieces, fillers, room, brings_back)  # last, as its threads may be at work at once
 
     def __enter__(self) -> Self:
         self.stream.__enter__()
@@ -153,17 +129,17 @@ class Conveyor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with ExitStack() as ends:  # all of them, in reverse, also where an interrupt comes in between
-            for held in (self._copying, self._leaving):
-                ends.callback(held.clear)
+            ends.callback(self._filling.let_go)
+            ends.callback(self._leaving.clear)
             ends.callback(self.stream.__exit__, kind, error, trace)
             for stream in (self._out, self.stream, self._in):
                 ends.callback(stream.synchronize)
             ends.callback(self._writers.shutdown, wait=True)
-            ends.callback(self._readers.shutdown, wait=True, cancel_futures=True)
+            ends.callback(self._filling.close)
             ends.callback(self._switching.__exit__, None, None, None)
         if error is None:
             while self._emptying:
-                _wait_for_all(self._emptying.popleft()[0])
+                wait_for_all(self._emptying.popleft()[0])
 
     def pieces(self, compute: Callable[[int, list[Any]], None]) -> None:
         """Call ``compute`` with each piece's number and its columns on the device, for the stream of the kernels.
@@ -171,9 +147,9 @@ class Conveyor:
         The columns are the piece's until ``compute`` has queued its last kernel.
         """
         for number in range(len(self._pieces)):
-            self._fill_ahead(number)
+            self._filling.ahead_of(number)
             self._load(number)
-            if number + 1 < len(self._pieces) and self._is_filled():
+            if number + 1 < len(self._pieces) and self._filling.is_next_filled():
                 self._load(number + 1)
             loaded = self._loaded.popleft()
             self.stream.wait_event(loaded.event)
@@ -269,41 +245,7 @@ class Conveyor:
         """Until all results so far are where they belong."""
         self.wait_for_results()
         for futures, _ in self._emptying:
-            _wait_for_all(futures)
-
-    def _fill_ahead(self, number: int) -> None:
-        while self._copying and self._copying[0][0].done:
-            self._copying.popleft()
-        if len(self._copying) > MOST_COPYING:
-            with waiting(CALLER, "wait for the bus"):
-                self._copying[0][0].synchronize()  # and only then let go of its memory
-                self._copying.popleft()
-        while self._next_to_fill < min(len(self._pieces), number + self._ahead):
-            columns = self._pieces[self._next_to_fill]
-            if all(map(is_pinned, columns)):
-                self._filling.append(_known(_Filled(columns, ())))
-            else:
-                self._filling.append(self._readers.submit(self._fill, columns))
-            self._next_to_fill += 1
-
-    def _fill(self, columns: Sequence[Column]) -> _Filled:
-        """Have the columns put into pinned memory, in parts, by threads of their own."""
-        filled = carved(pinned_memory().take(sum(map(room_of, columns))), columns)
-        calls: list[tuple[int, Callable[[], None]]] = []
-        for target, column in zip(filled, columns, strict=True):
-            if isinstance(column, np.ndarray):
-                step = max(LEAST_PART_BYTES, -(-column.nbytes // FILLERS_A_PIECE)) // column.itemsize
-                parts = [slice(low, low + step) for low in range(0, len(column), step)]
-                calls += [(target[p].nbytes, partial(copy_past_caches, target[p], column[p])) for p in parts]
-            else:
-                calls += column.reads_into(target)
-        shares = [calls[first::FILLERS_A_PIECE] for first in range(FILLERS_A_PIECE)]
-        return _Filled(filled, [self._readers.submit(_run_all, share) for share in shares if share])
-
-    def _is_filled(self) -> bool:
-        """Whether the next piece to be loaded is in pinned memory."""
-        first = next(iter(self._filling), None)
-        return first is not None and first.done() and _are_done(first.result().parts)
+            wait_for_all(futures)
 
     def _load(self, number: int) -> None:
         """Start the copies of a piece, unless they were started before."""
@@ -311,8 +253,7 @@ class Conveyor:
             return
         self._next_to_load += 1
         with waiting(CALLER, "wait for pinned memory to be filled"):
-            filled, parts = _wait(self._filling.popleft())
-            _wait_for_all(parts)
+            filled = self._filling.take()
         slot = number % SLOTS
         if self._free_slot[slot] is not None:
             self._in.wait_event(self._free_slot[slot])
@@ -323,15 +264,14 @@ class Conveyor:
         event = cupy().cuda.Event(block=True, disable_timing=True)
         event.record(self._in)
         self._loaded.append(_Loaded(slot, columns, event))
-        if filled is not self._pieces[number]:
-            self._copying.append((event, filled))
+        self._filling.leaves(filled, event)
 
     def _take(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned memory for a chunk of a result; waits for the oldest ones when many are on their way."""
-        while self._emptying and (self._behind_now + nbytes > self._behind or _are_done(self._emptying[0][0])):
+        while self._emptying and (self._behind_now + nbytes > self._behind or are_done(self._emptying[0][0])):
             futures, pinned = self._emptying.popleft()
             with waiting(CALLER, "wait for pinned memory to be emptied"):
-                _wait_for_all(futures)
+                wait_for_all(futures)
             self._behind_now -= pinned.nbytes
             self._spare.append(pinned)
         fitting = [place for place, pinned in enumerate(self._spare) if pinned.nbytes >= nbytes]
@@ -349,37 +289,6 @@ def _empty(event: Any, sources: Sequence[NDArray[Any]], targets: Columns) -> Non
             np.copyto(target, source)
 
 
-def _run_all(calls: Sequence[tuple[int, Callable[[], None]]]) -> None:
-    with span(READER, "fill pinned memory", bytes=sum(nbytes for nbytes, _ in calls)):
-        for _, call in calls:
-            call()
-
-
 def _consume(event: Any, column: NDArray[Any], consume: Callable[[NDArray[Any]], None]) -> None:
     event.synchronize()
     consume(column)
-
-
-def _known(result: Any) -> Future[Any]:
-    """A future that needs no waiting for."""
-    future: Future[Any] = Future()
-    future.set_result(result)
-    return future
-
-
-def _are_done(futures: Sequence[Future[None]]) -> bool:
-    return all(future.done() for future in futures)
-
-
-def _wait_for_all(futures: Sequence[Future[None]]) -> None:
-    for future in futures:
-        _wait(future)
-
-
-def _wait(future: Future[Any]) -> Any:
-    while True:
-        try:
-            return future.result(timeout=LOOK_UP_SECONDS)
-        except TimeoutError:
-            if future.done():
-                return future.result()

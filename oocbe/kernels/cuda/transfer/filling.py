@@ -1,0 +1,294 @@
+"""How pieces get into pinned memory before they are brought to a device: by a pool of threads, or by threads in a ring.
+
+A pool takes columns of any kind, parts of which other threads read, check and decode. Where all columns are arrays in
+main memory, what is left to do is copying, at the pace of the bus and more: there, each call that lets go of the
+interpreter and waits to get it back is time in which nothing is copied. So threads that never need it go from piece to
+piece through a ring of pinned memory, each with a share of every piece.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import InternalError
+from oocbe.kernels.cpu.line_copy import copy_past_caches, fill_ring
+from oocbe.kernels.cpu.native import LINE_BYTES
+from oocbe.kernels.cuda.transfer.columns import Column, Columns, bytes_of, carved, is_pinned, room_of
+from oocbe.kernels.cuda.transfer.pinned import pinned_memory
+from oocbe.tracing.recorder import CALLER, READER, span, waiting
+
+LOOK_UP_SECONDS = 0.2
+"""A waiting thread looks up this often, so that signals get through."""
+
+FILLERS_A_PIECE = 8
+"""Threads of a pool that fill one piece: the first piece is there the sooner, and next ones are filled meanwhile."""
+
+LEAST_PART_BYTES = 4 << 20
+"""A column in memory is filled in parts of at least so many bytes."""
+
+MOST_COPYING = 4
+"""Pieces of a pool on the bus, or waiting for it, at most: threads that fill faster would take ever more memory."""
+
+RING_PIECES = 6
+"""Pieces that a ring has room for: filled, on the bus, or yet to be filled again."""
+
+RING_SLEEP = 2e-5
+"""Seconds between two looks at what a ring's threads have filled: a small part of a piece's time on the bus."""
+
+
+class Filling(Protocol):
+    """Brings pieces to pinned memory, in their order."""
+
+    def ahead_of(self, number: int) -> None:
+        """Have the pieces that follow one filled, as many as there is room for."""
+
+    def is_next_filled(self) -> bool:
+        """Whether :meth:`take` needs no waiting."""
+
+    def take(self) -> Sequence[Any]:
+        """The next piece's columns in pinned memory; waits for them."""
+
+    def leaves(self, filled: Sequence[Any], event: Any) -> None:
+        """The memory of a piece may be used again after an event."""
+
+    def let_go(self) -> None:
+        """Forget the memory of pieces: all copies are over."""
+
+    def close(self) -> None:
+        """Wait for all threads."""
+
+
+class _Filled(NamedTuple):
+    """A piece's columns in pinned memory, and what fills them on other threads."""
+
+    columns: Sequence[Any]
+    parts: Sequence[Future[None]]
+
+
+class PoolFilling:
+    """Pieces filled by a pool's threads; columns that lie in pinned memory already are taken as they are.
+
+    Parameters
+    ----------
+    pieces : columns of each. threads : of the pool. host_bytes : of pinned memory for pieces; None: as is of use.
+    """
+
+    def __init__(self, pieces: Sequence[Sequence[Column]], threads: int, host_bytes: int | None) -> None:
+        self._pieces = pieces
+        self._readers = ThreadPoolExecutor(threads, thread_name_prefix="oocbe-fill")
+        self._ahead = -(-threads // FILLERS_A_PIECE) + 1
+        if host_bytes is not None:
+            # A piece's pinned memory is free when the next one's copy is over.
+            self._ahead = max(1, min(self._ahead, host_bytes // max(1, largest_piece(pieces)) - 2))
+        self._filling: deque[Future[_Filled]] = deque()
+        self._copying: deque[tuple[Any, Any]] = deque()  # pinned memory that goes back to its pool after the event
+        self._next = 0
+        self._is_own = False
+
+    def ahead_of(self, number: int) -> None:
+        """As :meth:`Filling.ahead_of`."""
+        while self._copying and self._copying[0][0].done:
+            self._copying.popleft()
+        if len(self._copying) > MOST_COPYING:
+            with waiting(CALLER, "wait for the bus"):
+                self._copying[0][0].synchronize()  # and only then let go of its memory
+                self._copying.popleft()
+        while self._next < min(len(self._pieces), number + self._ahead):
+            columns = self._pieces[self._next]
+            if all(map(is_pinned, columns)):
+                self._filling.append(_known(_Filled(columns, ())))
+            else:
+                self._filling.append(self._readers.submit(self._fill, columns))
+            self._next += 1
+
+    def is_next_filled(self) -> bool:
+        """As :meth:`Filling.is_next_filled`."""
+        first = next(iter(self._filling), None)
+        return first is not None and first.done() and are_done(first.result().parts)
+
+    def take(self) -> Sequence[Any]:
+        """As :meth:`Filling.take`; an error of what fills them is raised."""
+        filled: _Filled = wait(self._filling.popleft())
+        wait_for_all(filled.parts)
+        self._is_own = bool(filled.parts)
+        return filled.columns
+
+    def leaves(self, filled: Sequence[Any], event: Any) -> None:
+        """As :meth:`Filling.leaves`."""
+        if self._is_own:  # and not pinned by somebody else
+            self._copying.append((event, filled))
+
+    def let_go(self) -> None:
+        """As :meth:`Filling.let_go`."""
+        self._copying.clear()
+
+    def close(self) -> None:
+        """As :meth:`Filling.close`."""
+        self._readers.shutdown(wait=True, cancel_futures=True)
+
+    def _fill(self, columns: Sequence[Column]) -> _Filled:
+        """Have the columns put into pinned memory, in parts, by threads of their own."""
+        filled = carved(pinned_memory().take(sum(map(room_of, columns))), columns)
+        calls: list[tuple[int, Callable[[], None]]] = []
+        for target, column in zip(filled, columns, strict=True):
+            if isinstance(column, np.ndarray):
+                step = max(LEAST_PART_BYTES, -(-column.nbytes // FILLERS_A_PIECE)) // column.itemsize
+                parts = [slice(low, low + step) for low in range(0, len(column), step)]
+                calls += [(target[p].nbytes, partial(copy_past_caches, target[p], column[p])) for p in parts]
+            else:
+                calls += column.reads_into(target)
+        shares = [calls[first::FILLERS_A_PIECE] for first in range(FILLERS_A_PIECE)]
+        return _Filled(filled, [self._readers.submit(_run_all, share) for share in shares if share])
+
+
+class RingFilling:
+    """Pieces of arrays, copied by threads that go round a ring of pinned memory without the interpreter.
+
+    Parameters
+    ----------
+    pieces : columns of each, as many of the same dtypes, contiguous. threads : that copy. host_bytes : of pinned memory
+        at most, but for two pieces; None: as much as is of use.
+    """
+
+    def __init__(self, pieces: Sequence[Columns], threads: int, host_bytes: int | None) -> None:
+        self._pieces = pieces
+        room = largest_piece(pieces)
+        places = min(RING_PIECES, len(pieces))
+        if host_bytes is not None:
+            places = max(2, min(places, host_bytes // max(1, room)))
+        memory = pinned_memory().take(room * places)
+        self._rooms = [memory[place * room : (place + 1) * room] for place in range(places)]
+        self._nbytes = sum(map(bytes_of, pieces))
+        copies = np.array([_copies(columns) for columns in pieces], dtype=np.int64)
+        # A line for what each thread has filled, one for what may be filled again, and one that says stop.
+        self._state = np.zeros((threads + 2, LINE_BYTES // 8), dtype=np.int64)
+        self._filled, self._ring = self._state[:threads, 0], self._state[threads:, 0]
+        self._copying: deque[Any] = deque()
+        self._next = 0
+        self._threads = [
+            threading.Thread(
+                target=self._fill,
+                args=(copies, np.array([memory.ctypes.data, room, places]), number),
+                name=f"oocbe-fill-{number}",
+                daemon=True,
+            )
+            for number in range(threads)
+        ]
+        self._is_begun = False
+
+    def ahead_of(self, number: int) -> None:
+        """As :meth:`Filling.ahead_of`."""
+        if not self._is_begun:  # by who ends them, and not before
+            self._is_begun = True
+            for thread in self._threads:
+                thread.start()
+        while self._copying and self._copying[0].done:
+            self._copying.popleft()
+            self._ring[0] += 1
+
+    def is_next_filled(self) -> bool:
+        """As :meth:`Filling.is_next_filled`."""
+        return bool(self._filled.min() > self._next)
+
+    def take(self) -> Sequence[Any]:
+        """As :meth:`Filling.take`; an error of what fills them is raised."""
+        while not self.is_next_filled():
+            self.ahead_of(self._next)
+            if self._next >= self._ring[0] + len(self._rooms):
+                with waiting(CALLER, "wait for the bus"):
+                    self._copying.popleft().synchronize()
+                    self._ring[0] += 1
+            elif any(not thread.is_alive() and self._filled[n] <= self._next for n, thread in enumerate(self._threads)):
+                raise InternalError(f"a thread that fills pinned memory ended before piece {self._next}")
+            else:
+                time.sleep(RING_SLEEP)
+        columns = carved(self._rooms[self._next % len(self._rooms)], self._pieces[self._next])
+        self._next += 1
+        return columns
+
+    def leaves(self, filled: Sequence[Any], event: Any) -> None:
+        """As :meth:`Filling.leaves`."""
+        self._copying.append(event)
+
+    def let_go(self) -> None:
+        """As :meth:`Filling.let_go`."""
+        self._copying.clear()
+        self._rooms.clear()
+
+    def close(self) -> None:
+        """As :meth:`Filling.close`."""
+        self._ring[1] = 1
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def _fill(self, copies: NDArray[np.int64], ring: NDArray[np.int64], number: int) -> None:
+        with span(READER, "fill pinned memory", bytes=self._nbytes // len(self._threads)):
+            fill_ring(copies, ring, self._state, number)
+
+
+def _copies(columns: Columns) -> list[tuple[int, int, int]]:
+    """Address and bytes of each column of a piece, and its place in the piece's memory, as :func:`carved` has it."""
+    ends = list(accumulate(map(room_of, columns), initial=0))
+    return [(column.ctypes.data, column.nbytes, place) for column, place in zip(columns, ends, strict=False)]
+
+
+def filling(pieces: Sequence[Sequence[Column]], threads: int, host_bytes: int | None, brings_back: bool) -> Filling:
+    """What fills pinned memory with some pieces.
+
+    brings_back : whether results come back, which other threads empty: these need the interpreter, and cores.
+    """
+    arrays = [[column for column in piece if isinstance(column, np.ndarray)] for piece in pieces]
+    is_copied = [*map(len, arrays)] == [*map(len, pieces)] and not any(is_pinned(c) for held in arrays for c in held)
+    if pieces and is_copied and not brings_back:
+        return RingFilling(arrays, threads, host_bytes)
+    return PoolFilling(pieces, threads, host_bytes)
+
+
+def largest_piece(pieces: Sequence[Sequence[Column]]) -> int:
+    """Bytes that the largest piece takes."""
+    return max((sum(map(room_of, columns)) for columns in pieces), default=0)
+
+
+def wait(future: Future[Any]) -> Any:
+    """A future's result; signals get through meanwhile."""
+    while True:
+        try:
+            return future.result(timeout=LOOK_UP_SECONDS)
+        except TimeoutError:
+            if future.done():
+                return future.result()
+
+
+def wait_for_all(futures: Sequence[Future[None]]) -> None:
+    """Until all are done; the first one's error is raised."""
+    for future in futures:
+        wait(future)
+
+
+def are_done(futures: Sequence[Future[None]]) -> bool:
+    """Whether none of them needs waiting for."""
+    return all(future.done() for future in futures)
+
+
+def _run_all(calls: Sequence[tuple[int, Callable[[], None]]]) -> None:
+    with span(READER, "fill pinned memory", bytes=sum(nbytes for nbytes, _ in calls)):
+        for _, call in calls:
+            call()
+
+
+def _known(result: Any) -> Future[Any]:
+    """A future that needs no waiting for."""
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future
