@@ -247,8 +247,9 @@ class Agent:
         assert self._prepared is not None
         assignment = {index: chosen[known.name] for index, known in enumerate(self._known) if index}
         best: tuple[int | float, int] | None = None
+        near = replace(self._bucket, messages=[m.near(assignment, 0) for m in self._bucket.messages])
         for value in range(self._known[0].size):
-            worth = value_of(self._prepared, self._bucket, assignment | {0: value})
+            worth = value_of(self._prepared, near, assignment | {0: value})
             if worth is not None and (best is None or self._prepared.semiring.is_better(worth, best[0])):
                 best = (worth, value)
         return None if best is None else best[1]

@@ -249,3 +249,20 @@ def test_messages_of_a_device_are_published_and_found_again(tmp_path, tables):
     assert result.value == oocbe.solve(problem, backend="cpu", bounds="none", order="linear", tables=tables).value
     again = oocbe.solve(problem, **settings, resume=True)
     assert (again.value, again.assignment) == (result.value, result.assignment)
+
+
+@pytest.mark.parametrize("variable", [3, 5, 8])
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_what_an_assignment_selects_of_a_complete_table_comes_by_one_way(monkeypatch, variable, dtype):
+    scope, sizes = (8, 3, 5), {3: 4, 5: 1, 8: 3}
+    random = np.random.default_rng(variable)
+    array = random.integers(0, 100, tuple(sizes[v] for v in reversed(scope))).astype(dtype)
+    names = tuple(f"x{v}" for v in reversed(scope))
+    table = CompleteTable.from_array(names, array, MIN_SUM, feasible=random.random(array.shape) < 0.7)
+    there = message.Message(scope, table.cells, table.nbytes, _table=table)
+    monkeypatch.setattr(message, "is_on_device", lambda asked: asked is table)
+    others = {v: int(random.integers(sizes[v])) for v in scope if v != variable}
+    near = there.near(others, variable)
+    assert near.is_in_memory and not near.is_on_device and near.nbytes == sizes[variable] * table.dtype.itemsize
+    for value in range(sizes[variable]):
+        assert near.value_at({**others, variable: value}) == there.value_at({**others, variable: value})
