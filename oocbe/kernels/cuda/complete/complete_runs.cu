@@ -7,6 +7,20 @@
 
 #define THREADS 256
 #define MOST_RUN (THREADS * CELLS)
+#define WARPS (THREADS / 32)
+
+// Where the cells of a count through some axes begin, the first axis fastest. Divisions take long: threads do them for
+// THREADS counts at a time, one each, and all read them from shared memory.
+__device__ __forceinline__ i64 place_of(u64 count, const i64 *sizes, const i64 *strides, int axes) {
+    i64 place = 0;
+    for (int axis = 0; axis < axes; axis++) {
+        u64 size = sizes[axis], digit;
+        if (count >> 32) digit = count % size, count /= size;
+        else digit = (u32)count % (u32)size, count = (u32)count / (u32)size;
+        place += (i64)digit * strides[axis];
+    }
+    return place;
+}
 
 // The plan, i64 entries: this head; where each kept cell of a run lies in it, and where in the result; where each
 // eliminated one lies; sizes of the outer kept axes, their strides in the table and in the result; sizes of the outer
@@ -22,41 +36,55 @@ struct ReduceHead {
 // out (slices, result): cells of the result, marginalised over the outer eliminated cells of each slice.
 extern "C" __global__ void __launch_bounds__(THREADS)
 reduce_runs(const VALUE *table, const i64 *plan, VALUE *out) {
-    __shared__ VALUE room[MOST_RUN];
-    __shared__ unsigned short kept_place[MOST_RUN], gone_place[MOST_RUN];
+    __shared__ VALUE room[MOST_RUN], of_warp[WARPS];
+    __shared__ unsigned short kept_place[MOST_RUN + 1]; // and gone_place behind it: their product is the run
+    __shared__ i64 from_ahead[THREADS], to_ahead[THREADS], gone_ahead[THREADS];
     const ReduceHead head = *(const ReduceHead *)plan;
     const i64 *kept_places = plan + sizeof(ReduceHead) / sizeof(i64), *out_places = kept_places + head.kept;
     const i64 *gone_places = out_places + head.kept, *kept_sizes = gone_places + head.gone;
     const i64 *kept_strides = kept_sizes + head.outer_kept, *out_strides = kept_strides + head.outer_kept;
     const i64 *gone_sizes = out_strides + head.outer_kept, *gone_strides = gone_sizes + head.outer_gone;
     const u32 run = (u32)head.run, kept = (u32)head.kept, gone = (u32)head.gone;
+    unsigned short *gone_place = kept_place + kept;
     for (u32 k = threadIdx.x; k < kept; k += THREADS) kept_place[k] = (unsigned short)kept_places[k];
     for (u32 e = threadIdx.x; e < gone; e += THREADS) gone_place[e] = (unsigned short)gone_places[e];
-    // Lanes that add up the eliminated cells of one kept cell together: as many as there are threads for.
-    u32 lanes = 1;
+    // Lanes that add up the eliminated cells of one kept cell together: as many as there are threads for, and warps
+    // that do where kept cells are fewer than warps.
+    u32 lanes = 1, warps = 1;
     while (lanes < 32 && 2 * lanes * kept <= THREADS && 2 * lanes <= gone) lanes *= 2;
-    const u32 lane = threadIdx.x % lanes;
-    for (i64 item = blockIdx.x; item < head.kept_runs * head.slices; item += gridDim.x) {
-        i64 slice = item / head.kept_runs, rest = item % head.kept_runs;
-        const VALUE *from = table;
-        VALUE *to = out + slice * head.result;
-        for (int axis = 0; axis < head.outer_kept; axis++) {
-            i64 digit = rest % kept_sizes[axis];
-            rest /= kept_sizes[axis];
-            from += digit * kept_strides[axis];
-            to += digit * out_strides[axis];
+    if (lanes == 32)
+        while (2 * warps * kept <= WARPS && 64 * warps <= gone) warps *= 2;
+    const u32 sharers = lanes * warps, lane = threadIdx.x % sharers;
+    const i64 items = head.kept_runs * head.slices;
+    i64 number = 0;
+    u32 held = 0xFFFFFFFF; // the first count that gone_ahead is about
+    for (i64 item = blockIdx.x; item < items; item += gridDim.x, number++) {
+        const u32 turn = (u32)(number % THREADS);
+        if (turn == 0) {
+            __syncthreads();
+            i64 ahead = item + (i64)threadIdx.x * gridDim.x;
+            if (ahead < items) {
+                from_ahead[threadIdx.x] = place_of(ahead % head.kept_runs, kept_sizes, kept_strides, (int)head.outer_kept);
+                to_ahead[threadIdx.x] = place_of(ahead % head.kept_runs, kept_sizes, out_strides, (int)head.outer_kept);
+            }
+            __syncthreads();
         }
+        const i64 slice = item / head.kept_runs;
+        const VALUE *from = table + from_ahead[turn];
+        VALUE *to = out + slice * head.result + to_ahead[turn];
         const u32 first = (u32)(head.gone_runs * slice / head.slices);
         const u32 last = (u32)(head.gone_runs * (slice + 1) / head.slices);
         VALUE found[CELLS];
         for (u32 e = first; e < last; e++) {
-            const VALUE *here = from;
-            u32 left = e;
-            for (int axis = 0; axis < head.outer_gone; axis++) {
-                u32 size = (u32)gone_sizes[axis];
-                here += (i64)(left % size) * gone_strides[axis];
-                left /= size;
+            const u32 place = (e - first) % THREADS;
+            if (place == 0 && held != e) {
+                __syncthreads();
+                if (threadIdx.x < last - e)
+                    gone_ahead[threadIdx.x] = place_of(e + threadIdx.x, gone_sizes, gone_strides, (int)head.outer_gone);
+                __syncthreads();
+                held = e;
             }
+            const VALUE *here = from + gone_ahead[place];
             #pragma unroll
             for (int i = 0; i < CELLS; i++) {
                 u32 cell = threadIdx.x + i * THREADS;
@@ -73,16 +101,23 @@ reduce_runs(const VALUE *table, const i64 *plan, VALUE *out) {
             if (cell < run) room[cell] = found[i];
         }
         __syncthreads();
-        for (u32 base = 0; base < kept; base += THREADS / lanes) {
-            u32 k = base + threadIdx.x / lanes;
+        for (u32 base = 0; base < kept; base += THREADS / sharers) {
+            u32 k = base + threadIdx.x / sharers;
             VALUE value = room[0];
             if (k < kept) {
                 value = room[kept_place[k] + gone_place[lane]];
-                for (u32 e = lane + lanes; e < gone; e += lanes)
+                for (u32 e = lane + sharers; e < gone; e += sharers)
                     value = marginalise(value, room[kept_place[k] + gone_place[e]]);
             }
             for (u32 distance = lanes / 2; distance > 0; distance /= 2)
                 value = marginalise(value, __shfl_down_sync(ALL_LANES, value, distance, lanes));
+            if (warps > 1) { // all kept cells are at work at once then
+                if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
+                __syncthreads();
+                if (k < kept && lane == 0)
+                    for (u32 other = 1; other < warps; other++)
+                        value = marginalise(value, of_warp[threadIdx.x / 32 + other]);
+            }
             if (k < kept && lane == 0) to[head.is_next ? k : out_places[k]] = value;
         }
     }
@@ -97,31 +132,26 @@ struct ScatterHead {
 // table and out (runs * run,) lie alike; the other function is one value for many of their cells.
 extern "C" __global__ void __launch_bounds__(THREADS)
 scatter_runs(const VALUE *table, const VALUE *other, const i64 *plan, VALUE *out, VALUE infeasible, VALUE limit) {
+    __shared__ i64 by_ahead[THREADS];
     const ScatterHead head = *(const ScatterHead *)plan;
     const i64 *low_sizes = plan + sizeof(ScatterHead) / sizeof(i64), *low_strides = low_sizes + head.lows;
     const i64 *high_sizes = low_strides + head.lows, *high_strides = high_sizes + head.highs;
     const u32 run = (u32)head.run;
     i64 low[CELLS];
     #pragma unroll
-    for (int i = 0; i < CELLS; i++) {
-        u32 rest = threadIdx.x + i * THREADS;
-        low[i] = 0;
-        for (int axis = 0; axis < head.lows; axis++) {
-            u32 size = (u32)low_sizes[axis];
-            low[i] += (i64)(rest % size) * low_strides[axis];
-            rest /= size;
-        }
-    }
+    for (int i = 0; i < CELLS; i++)
+        low[i] = place_of(threadIdx.x + i * THREADS, low_sizes, low_strides, (int)head.lows);
+    u32 turn = 0;
     for (i64 place = blockIdx.x; place < head.runs; place += gridDim.x) {
-        const VALUE *from = table + place * head.run, *by = other;
-        VALUE *to = out + place * head.run;
-        u64 rest = place;
-        for (int axis = 0; axis < head.highs; axis++) {
-            u64 size = high_sizes[axis], digit;
-            if (rest >> 32) digit = rest % size, rest /= size;
-            else digit = (u32)rest % (u32)size, rest = (u32)rest / (u32)size;
-            by += digit * high_strides[axis];
+        if (turn == 0) {
+            __syncthreads();
+            i64 ahead = place + (i64)threadIdx.x * gridDim.x;
+            if (ahead < head.runs) by_ahead[threadIdx.x] = place_of(ahead, high_sizes, high_strides, (int)head.highs);
+            __syncthreads();
         }
+        const VALUE *from = table + place * head.run, *by = other + by_ahead[turn];
+        VALUE *to = out + place * head.run;
+        turn = (turn + 1) % THREADS;
         VALUE value[CELLS];
         #pragma unroll
         for (int i = 0; i < CELLS; i++)
@@ -130,5 +160,44 @@ scatter_runs(const VALUE *table, const VALUE *other, const i64 *plan, VALUE *out
         for (int i = 0; i < CELLS; i++)
             if (threadIdx.x + i * THREADS < run)
                 to[threadIdx.x + i * THREADS] = clamped(combine(value[i], __ldg(by + low[i])), infeasible, limit);
+    }
+}
+
+// The same where runs do not begin at lines of the second cache, with an other function of less than 2^32 cells: a block
+// takes MOST_RUN neighbouring cells at a time wherever runs begin, so that what it reads and writes is aligned.
+extern "C" __global__ void __launch_bounds__(THREADS)
+scatter_cells(const VALUE *table, const VALUE *other, const i64 *plan, VALUE *out, VALUE infeasible, VALUE limit) {
+    __shared__ u32 low_place[MOST_RUN], by_place[MOST_RUN + 1]; // of a run's cells; of the runs that a block has cells of
+    __shared__ u32 begins;
+    const ScatterHead head = *(const ScatterHead *)plan;
+    const i64 *low_sizes = plan + sizeof(ScatterHead) / sizeof(i64), *low_strides = low_sizes + head.lows;
+    const i64 *high_sizes = low_strides + head.lows, *high_strides = high_sizes + head.highs;
+    const u32 run = (u32)head.run;
+    const i64 total = head.runs * head.run;
+    for (u32 k = threadIdx.x; k < run; k += THREADS)
+        low_place[k] = (u32)place_of(k, low_sizes, low_strides, (int)head.lows);
+    for (i64 base = (i64)blockIdx.x * MOST_RUN; base < total; base += (i64)gridDim.x * MOST_RUN) {
+        const VALUE *from = table + base;
+        VALUE *to = out + base;
+        const u32 count = total - base < MOST_RUN ? (u32)(total - base) : MOST_RUN;
+        VALUE value[CELLS];
+        #pragma unroll
+        for (int i = 0; i < CELLS; i++)
+            if (threadIdx.x + i * THREADS < count) value[i] = __ldg(from + threadIdx.x + i * THREADS);
+        __syncthreads(); // nobody reads places of the cells before any more
+        for (u32 k = threadIdx.x; k <= (MOST_RUN - 1) / run + 1; k += THREADS) {
+            i64 first = base / head.run, number = first + k;
+            if (number < head.runs) by_place[k] = (u32)place_of(number, high_sizes, high_strides, (int)head.highs);
+            if (k == 0) begins = (u32)(base - first * head.run);
+        }
+        __syncthreads();
+        u32 place = begins + threadIdx.x, which = 0;
+        #pragma unroll
+        for (int i = 0; i < CELLS; i++, place += THREADS) {
+            while (place >= run) place -= run, which++;
+            if (threadIdx.x + i * THREADS < count)
+                to[threadIdx.x + i * THREADS] =
+                    clamped(combine(value[i], __ldg(other + by_place[which] + low_place[place])), infeasible, limit);
+        }
     }
 }
