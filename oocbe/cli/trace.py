@@ -67,6 +67,8 @@ def written_to(path: Path | None, about: str) -> Iterator[None]:
 
 
 def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:
+    from oocbe.tracing.recorder import WORKER
+
     ended = "" if found.is_whole else "the process was killed: the trace ends with the last block that it wrote"
     if found.error is not None:
         ended = f"ended by {found.error}"
@@ -74,6 +76,7 @@ def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:
     if found.dropped and found.dropped_from is not None:
         dropped = f"{found.dropped:,}, from {seconds(found.dropped_from)} on; figures are of the time before"
     working = [(count, spent) for count, spent in enumerate(summary.at_once) if spent > 0]
+    alone = " (of this process, without its workers)" if any(lane.name == WORKER for lane in summary.lanes) else ""
     at_once = ", ".join(f"{count}: {spent / summary.seconds:.0%}" for count, spent in working if summary.seconds)
     return [
         ("run", found.about.get("about")),
@@ -83,7 +86,7 @@ def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:
         ("bound by", summary.bound_by),
         (
             "processor",
-            None if summary.cores_busy is None else f"{summary.cores_busy:.1f} of {summary.cores} cores at work",
+            None if summary.cores_busy is None else f"{summary.cores_busy:.1f} of {summary.cores} cores at work{alone}",
         ),
         ("overlapped", f"{summary.overlapped:.0%} of the time in which anything worked"),
         ("lanes at once", at_once),

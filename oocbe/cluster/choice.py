@@ -44,7 +44,7 @@ def working_with(
 
     Raises
     ------
-    UsageError : both workers of this host and a cluster are asked for, or more GPUs than there are.
+    UsageError : both workers of this host and a cluster are asked for, or more GPUs than there are, or can be used.
     UnsupportedError : Dask is not installed. ClusterError : the scheduler does not answer.
     """
     if client is not None:
@@ -79,8 +79,11 @@ def local_workers(text: str, memory: int | None) -> LocalWorkers:
                 + of_job
             )
         return LocalWorkers(count, memory=memory)
-    from oocbe.kernels.cuda.device import cupy
+    from oocbe.kernels.cuda.device import cupy, why_unavailable
 
+    reason = why_unavailable()
+    if reason is not None:
+        raise UsageError(f"workers: {text} are asked for, and no GPU can be used: {reason}; ask for cpus:N without one")
     there = int(cupy().cuda.runtime.getDeviceCount())
     if count > there:
         raise UsageError(f"workers: gpus:{count} are asked for, and this host has {there}")

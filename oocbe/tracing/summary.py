@@ -57,8 +57,9 @@ class TraceSummary:
     ----------
     seconds : of the run.
     lanes : those that the run used, in the order in which rows go through them.
-    at_once : seconds in which 0, 1, 2, … of the resources (:data:`oocbe.tracing.recorder.RESOURCES`) worked.
-    busiest : the resource that worked longest, or None where none did.
+    at_once : seconds in which 0, 1, 2, … of the resources (:data:`oocbe.tracing.recorder.RESOURCES`) worked; the
+        workers count as one more.
+    busiest : the resource that worked longest, the workers among them; None where none did.
     cores : that the process could use. cores_busy : that it used on average, or None where the trace does not tell.
     """
 
@@ -81,17 +82,18 @@ class TraceSummary:
         if self.busiest is None:
             return "nothing that moves rows is in this trace"
         lane = self.busiest
+        called = "workers" if lane.name == WORKER else lane.name
         what = ", ".join(f"{w.name} {w.seconds / lane.row_seconds:.0%}" for w in lane.works[:3] if not w.is_wait)
         if lane.share >= BOUNDING_SHARE:
-            return f"the {lane.name} bound it, busy {lane.share:.0%} of the time ({what})"
+            return f"the {called} bound it, busy {lane.share:.0%} of the time ({what})"
         if self.cores_busy is not None and self.cores_busy >= BOUNDING_SHARE * self.cores:
             return (
-                f"the processor bound it, {self.cores_busy:.1f} of {self.cores} cores at work; the {lane.name}, busy "
+                f"the processor bound it, {self.cores_busy:.1f} of {self.cores} cores at work; the {called}, busy "
                 f"{lane.share:.0%} of the time, took most ({what})"
             )
         idle = self.at_once[0] / self.seconds if self.seconds else 0.0
         return (
-            f"no lane bound it: the {lane.name}, the busiest, worked {lane.share:.0%} of the time ({what}); "
+            f"no lane bound it: the {called}, the busiest, worked {lane.share:.0%} of the time ({what}); "
             f"{'lanes waited for one another' if idle < 0.25 else f'none worked in {idle:.0%} of the time'}"
         )
 
@@ -107,7 +109,7 @@ def summarise(trace: Trace) -> TraceSummary:
         if mine:
             busy[name] = _busy(name, mine, limit)
             lanes.append(_lane(name, mine, busy[name], end))
-    resources = [lane for lane in lanes if lane.name in RESOURCES and lane.busy]
+    resources = [lane for lane in lanes if lane.name in (*RESOURCES, WORKER) and lane.busy]
     busiest = max(resources, key=lambda lane: lane.busy, default=None)
     at_once = _at_once([busy[lane.name] for lane in resources], limit)
     cores_busy = trace.cpu_seconds / trace.seconds if trace.cpu_seconds is not None and trace.seconds else None
@@ -137,9 +139,12 @@ def difference(intervals: Intervals, others: Intervals) -> Intervals:
 
 
 def kind_of(name: str) -> str:
-    """What kind of work a span's name tells of: numbered ones (bucket 7) are all of one kind (buckets)."""
+    """What kind of work a span's name tells of: numbered ones (bucket 7) are all of one kind (buckets).
+
+    A variable's name may be a number, too (bucket of 7): this is no kind, but one bucket of several.
+    """
     head, _, number = name.rpartition(" ")
-    return f"{head}s" if number.isdecimal() and head else name
+    return f"{head}s" if number.isdecimal() and head and not head.endswith(" of") else name
 
 
 def union_of(intervals: Iterable[tuple[int, int]]) -> Intervals:

@@ -23,6 +23,7 @@ from oocbe.cluster.local import LocalWorkers
 from oocbe.cluster.workers import LostWorkError, current, using
 from oocbe.errors import ClusterError, UnsupportedError, UsageError
 from oocbe.kernels import backend_for
+from oocbe.kernels.cuda import device
 from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuned
 from oocbe.streaming.budget import Budget
@@ -264,6 +265,14 @@ def test_clusters_that_do_not_answer_or_must_not_be_asked(monkeypatch):
 def test_workers_that_make_no_sense(text):
     with pytest.raises(UsageError, match="is none of 2, cpus:4, gpus and gpus:2"):
         SolveOptions.from_mapping({"workers": text})
+
+
+def test_gpus_where_none_can_be_used(monkeypatch):
+    """The option is named, and what to ask for instead."""
+    monkeypatch.setattr(device, "why_unavailable", lambda: "this machine has no CUDA device")
+    message = "workers: gpus are asked for, and no GPU can be used: this machine has no CUDA device; ask for cpus:N"
+    with pytest.raises(UsageError, match=message):
+        oocbe.count("examples/daily.spot", workers="gpus", order_seconds=0)
 
 
 def test_workers_of_this_host(monkeypatch):

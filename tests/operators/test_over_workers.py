@@ -50,7 +50,7 @@ def few_rows_are_many(monkeypatch):
 
 def cutting(**more):
     lengths = {"first_segments": 3, "least_segment_seconds": 1e3, "most_segment_seconds": 1e3}
-    return tuned(segment_rows=1, **lengths, **more)
+    return tuned(segment_rows=1, **lengths | more)
 
 
 def table(scope, rows, seed, semiring=MIN_SUM, dtype=np.int64, in_order=False, skew=1):
@@ -96,13 +96,14 @@ def test_segments_are_many_and_tables_of_any_kind_are_taken(workers, tmp_path):
     expected = join_maximise(t1, t2, "b")
     stored = StoredTable.save(tmp_path / "t1", t1, chunk_rows=64)
     workers.named = []
-    with using(workers):
+    # A part of what is left each, however long any takes, and whether or not a first one was done here.
+    with using(workers), cutting(least_segment_seconds=0):
         found = join_maximise(stored, PackedTable.pack(t2, chunk_rows=100), "b", output=tmp_path / "found")
         again = join_maximise(stored, t2, "b", output=tmp_path / "again")
     same_rows(found, expected)
     same_rows(again, expected)
-    assert found.is_sorted and len(list((tmp_path / "found").glob("part-*"))) > 3
-    assert len(workers.named) > 6
+    assert found.is_sorted and len(list((tmp_path / "found").glob("part-*"))) > 6
+    assert len(workers.named) > 12
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "found", "t1"]
 
 

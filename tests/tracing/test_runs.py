@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
+from oocbe.cluster.workers import InThreads, using
+from oocbe.settings.tuning import tuned
 from oocbe.synth.tables import SyntheticTable
-from oocbe.tracing.recorder import CALLER, ELIMINATION, KERNELS, READER, STREAM, WRITER
+from oocbe.tracing.recorder import CALLER, ELIMINATION, KERNELS, READER, STREAM, WORKER, WRITER
 from oocbe.tracing.trace_file import read_trace
 
 DAILY = "examples/daily.spot"
@@ -55,6 +57,20 @@ def test_an_operator_out_of_core(tables, tmp_path, streams):
     # Streams of pieces, and beside them those that partition the rows of one piece.
     assert len({s.row for s in trace.spans if s.lane == STREAM}) <= 2 * streams
     assert all(0 <= s.begin <= s.end <= trace.seconds * 1e9 for s in trace.spans)
+
+
+def test_workers_are_told_of(tables, tmp_path):
+    """Each has a row of its own, and what is said of the processor is said of the process that asks."""
+    path = tmp_path / "t.json"
+    with InThreads(2) as workers, using(workers), tuned(segment_rows=1000), oocbe.trace(path):
+        oocbe.join_maximise(*tables, "e", output=tmp_path / "out")
+    segments = [span for span in read_trace(path).spans if span.lane == WORKER]
+    assert len({span.details["worker"] for span in segments}) == len({span.row for span in segments}) > 1
+    shown = call("trace", path)
+    assert "cores at work (of this process, without its workers)" in " ".join(shown.stdout.split())
+    with oocbe.trace(path):
+        oocbe.join_maximise(*tables, "e", output=tmp_path / "alone")
+    assert "without its workers" not in call("trace", path).stdout
 
 
 def test_a_solve_has_its_buckets(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oocbe.tracing.recorder import CALLER, KERNELS, READER, RESOURCES, STREAM, WRITER, Span
+from oocbe.tracing.recorder import CALLER, KERNELS, READER, RESOURCES, STREAM, WORKER, WRITER, Span
 from oocbe.tracing.summary import difference, kind_of, summarise, union_of
 from oocbe.tracing.trace_file import Trace
 
@@ -81,11 +81,12 @@ def test_work_is_summed_by_kind():
     (work,) = lane.works
     assert (work.name, work.count, work.bytes, lane.rows) == ("pieces", 10, 100, 3)
     assert work.seconds == pytest.approx(20e-9)
-    assert [kind_of(name) for name in ("bucket 12", "12", "read file", "x 1 2")] == [
+    assert [kind_of(name) for name in ("bucket 12", "12", "read file", "x 1 2", "p, bucket of 7")] == [
         "buckets",
         "12",
         "read file",
         "x 1s",
+        "p, bucket of 7",
     ]
 
 
@@ -95,6 +96,8 @@ def test_work_is_summed_by_kind():
         ({READER: 36, KERNELS: 10}, 0.1, "the reader bound it, busy 90%"),
         ({READER: 20, KERNELS: 25}, 1.9, r"the processor bound it, 1\.9 of 2 cores at work; the kernels, busy 62%"),
         ({READER: 20, KERNELS: 24}, 0.3, "no lane bound it: the kernels, the busiest, worked 60%.*none worked in 40%"),
+        ({KERNELS: 4, WORKER: 36}, 0.1, r"the workers bound it, busy 90% of the time \(work 100%\)"),
+        ({KERNELS: 4, WORKER: 20}, 0.1, "no lane bound it: the workers, the busiest, worked 50%.*none worked in 50%"),
         ({CALLER: 40}, 0.3, "nothing that moves rows"),
     ],
 )
