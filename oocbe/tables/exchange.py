@@ -161,7 +161,12 @@ class InMemory(Exchanged):
         domains: Domains | None = None,
         semiring: Semiring = MAX_SUM,
     ) -> Self:
-        """Make a table of a data frame of pandas, without pyarrow; see :meth:`from_arrow`. The index is left out."""
+        """Make a table of a data frame of pandas, without pyarrow; see :meth:`from_arrow`. The index is left out.
+
+        Raises
+        ------
+        UsageError : it is no data frame of pandas. ModelError : as for :meth:`from_arrow`.
+        """
         from oocbe.tables.frames import frame_rows, pandas_column
 
         if not hasattr(frame, "set_axis"):
