@@ -225,7 +225,13 @@ def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnVal
 
 
 def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None) -> Problem:
-    """The problem, read where a path is given; where only propagation makes its domains finite, what that leaves."""
+    """The problem, read where a path is given; where only propagation makes its domains finite, what that leaves.
+
+    Raises
+    ------
+    UsageError : it is neither a problem nor a path, or evidence that the problem does not know. What :func:`oocbe.read`
+        raises.
+    """
     if isinstance(problem, str | Path):
         return read_finite(problem, None, evidence)
     from oocbe.model.problem import Problem

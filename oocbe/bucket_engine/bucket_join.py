@@ -235,16 +235,17 @@ def _priced(
     """What bounds count for the tables' rows: the least of each table, all of them, and what they are multiplied by.
 
     That is the ``values`` of all tables, times the bounds' scale, or where rows carry consumptions, the scaled values
-    and their price. Nothing is looked for where nothing is pruned.
+    and their price, in the bounds' dtype whether there is a price or not: the loop is compiled once for both, which
+    takes ten seconds. Nothing is looked for where nothing is pruned.
     """
     kind, scale = program.bounds.entries.dtype, program.bounds.scale
+    consumption = program.consumption
     if not program.prunes:
-        return np.zeros(len(tables), dtype=kind), values, scale
+        return np.zeros(len(tables), dtype=kind), np.zeros(1, kind) if program.consumes else values, scale
     priced: list[NDArray[Any]] = [t.values for t in tables]
     rows = values
-    consumption = program.consumption
     price = consumption.price
-    if price.any():
+    if program.consumes:
         priced = [p.astype(kind) * scale for p in priced]
         for part, t in zip(priced, tables, strict=True):
             for s, m, rate in zip(consumption.shift.tolist(), consumption.mask.tolist(), price, strict=True):

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 PARQUET = ".parquet"
 """Suffix of a Parquet file; a folder of such files is told by what is in it."""
 
+FILES = ("arrow", "csv", "feather", "json", "pq", "tsv", "xlsx")
+"""Suffixes by which others mean a file of rows: a folder of that name would surprise them."""
+
 
 def is_table(name: str) -> bool:
     """Whether a path, or a URL, is a stored table or Parquet, not a problem."""
@@ -102,7 +105,7 @@ def convert_table(file: str, out: str, to: str | None, settings: Settings) -> No
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
     forms = ("parquet", PACKED, ZSTD)
-    form = to if to is not None else "parquet" if out.lower().endswith(PARQUET) else PACKED
+    form = to if to is not None else _form_of(out)
     if form not in forms:
         raise UsageError(f"--to: tables are written as {', '.join(forms)}, not {form!r}")
     if settings.semiring is not None and settings.semiring not in SEMIRINGS:
@@ -119,6 +122,22 @@ def convert_table(file: str, out: str, to: str | None, settings: Settings) -> No
         with closing(ScratchFolder(default_parent())) as scratch:
             table = _written(file, scratch.path / "table", form, settings).upload(out)
     note(f"wrote {out}: {table!r}")
+
+
+def _form_of(out: str) -> str:
+    """The form that a name asks for; UsageError where it is that of a file that tables are not written as."""
+    from oocbe.errors import UsageError
+    from oocbe.io.registry import formats
+    from oocbe.tables.chunk_files import PACKED
+
+    suffix = Path(out).suffix.lower()
+    if suffix == PARQUET:
+        return "parquet"
+    if suffix.lstrip(".") in {*formats(), *FILES}:
+        raise UsageError(
+            f"{out}: tables are written as Parquet ({PARQUET}), or as a folder; to call a folder so, add --to {PACKED}"
+        )
+    return PACKED
 
 
 def _written(file: str, out: Path, form: str, settings: Settings) -> StoredTable:

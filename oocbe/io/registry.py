@@ -169,7 +169,7 @@ def as_problem(model: Model) -> Problem:
 def read_model(path: str | Path, format: str | None = None, max_bytes: int | None = None) -> Model:
     """What a file holds, as it is written: for propagation, which needs neither finite domains nor all rows.
 
-    Parameters and what is raised as for :func:`read`.
+    Parameters and what is raised are those of :func:`read`.
     """
     check_there(path)
     what = told_file(without_compression(path)) if format is None else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -81,8 +81,9 @@ def constant(value: int) -> Expression:
     return Expression(CONSTANT, value)
 
 
+@lru_cache(maxsize=1 << 16)
 def variable(index: int) -> Expression:
-    """A variable."""
+    """A variable; lists name the same ones over and over, and an expression never changes."""
     return Expression(VARIABLE, index)
 
 

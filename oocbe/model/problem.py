@@ -114,6 +114,11 @@ class Problem(Shown):
         Parameters
         ----------
         assignment : a value index a variable, or variable name to value, by label or number, as ``Result.labels``.
+
+        Raises
+        ------
+        ModelError : too few or too many indices, or one outside its variable's domain. UsageError : a name or a value
+            that there is not, or a variable without a value.
         """
         if isinstance(assignment, Mapping):
             assignment = assignment_of(self, assignment)

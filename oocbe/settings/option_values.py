@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,18 +82,20 @@ TABLES = ("auto", "incomplete", "complete")
 """Values of ``tables``."""
 
 
+def _one_of(known: Sequence[str], name: str, value: object) -> str:
+    if isinstance(value, str) and value.strip() in known:
+        return value.strip()
+    raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
+
+
 def parse_tables(name: str, value: object) -> str:
     """One of :data:`TABLES`."""
-    if isinstance(value, str) and value.strip() in TABLES:
-        return value.strip()
-    raise UsageError(f"{name}: {value!r} is not one of {', '.join(TABLES)}")
+    return _one_of(TABLES, name, value)
 
 
 def parse_bounds(name: str, value: object) -> str:
     """One of :data:`BOUNDS`."""
-    if isinstance(value, str) and value.strip() in BOUNDS:
-        return value.strip()
-    raise UsageError(f"{name}: {value!r} is not one of {', '.join(BOUNDS)}")
+    return _one_of(BOUNDS, name, value)
 
 
 @dataclass(frozen=True)
@@ -235,9 +238,7 @@ def parse_path(name: str, value: object) -> Path | None:
 
 def parse_backend(name: str, value: object) -> str:
     """One of :data:`BACKENDS`."""
-    if isinstance(value, str) and value.strip() in BACKENDS:
-        return value.strip()
-    raise UsageError(f"{name}: {value!r} is not one of {', '.join(BACKENDS)}")
+    return _one_of(BACKENDS, name, value)
 
 
 def parse_semiring(name: str, value: object) -> Semiring | None:

@@ -7,6 +7,7 @@ numbering for both, which :func:`oocbe.common_domains` finds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -27,6 +28,9 @@ Domains: TypeAlias = Mapping[str, Domain]
 
 Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[Any]]
 """Keys uint64 (words, rows) and values (rows,) of some rows."""
+
+_NAMELESS_INDEX = re.compile(r"__index_level_\d+__")
+"""What pyarrow calls the index of a frame of pandas that has no name: what is left of row numbers, and no variable."""
 
 LARGEST_LABELS = 1 << 28
 """Labels are held in memory, some hundred bytes each; nobody means to have more of them."""
@@ -165,13 +169,14 @@ def check_values(what: str, rows: NDArray[np.integer], layout: Layout) -> None:
 
 
 def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, what: str) -> list[str]:
-    """The variables' columns: those asked for, or all but that of the values.
+    """The variables' columns: those asked for, or all but that of the values and an index without a name.
 
     Raises
     ------
     ModelError : a column that is not there, with those that are, or a name twice.
     """
-    wanted = [name for name in names if name != values] if scope is None else list(scope)
+    keys = (name for name in names if name != values and not _NAMELESS_INDEX.fullmatch(name))
+    wanted = list(keys if scope is None else scope)
     for name in (values, *wanted):
         if names.count(name) != 1:
             found = "twice" if name in names else "not"

@@ -117,7 +117,8 @@ class InMemory(Exchanged):
         ----------
         data : a table of pyarrow, a data frame, a relation of DuckDB.
         values : name of the column of values, of integers (of 64 bits at most) or floats.
-        scope : columns that are variables, the least significant first; None: all others in their order.
+        scope : columns that are variables, the least significant first; None: all others in their order, but for the
+            index of a frame of pandas that has no name (``__index_level_0__``).
         domains : values of each variable: how many, or their labels. Those that are not named are found. Tables that
             are to be joined need the same (:func:`oocbe.common_domains`).
         semiring : what joining and marginalising mean.
@@ -160,7 +161,12 @@ class InMemory(Exchanged):
         domains: Domains | None = None,
         semiring: Semiring = MAX_SUM,
     ) -> Self:
-        """Make a table of a data frame of pandas, without pyarrow; see :meth:`from_arrow`. The index is left out."""
+        """Make a table of a data frame of pandas, without pyarrow; see :meth:`from_arrow`. The index is left out.
+
+        Raises
+        ------
+        UsageError : it is no data frame of pandas. ModelError : as for :meth:`from_arrow`.
+        """
         from oocbe.tables.frames import frame_rows, pandas_column
 
         if not hasattr(frame, "set_axis"):

@@ -96,7 +96,7 @@ class FolderWriter:
     @property
     def _bytes_taken(self) -> int:
         """Bytes of the budget that were taken for what was written so far, but the manifest."""
-        return sum(record.size for record in self._manifest.files.values())
+        return self._manifest.files_bytes
 
     def _finish(self) -> None:
         """Write what is left and publish; called when the block ends."""

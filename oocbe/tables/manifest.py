@@ -90,6 +90,11 @@ class Manifest:
     parts: list[PartRecord] = field(default_factory=list)
     _inside: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)  # folders looked at
 
+    @property
+    def files_bytes(self) -> int:
+        """Bytes of all files that it names."""
+        return sum(record.size for record in self.files.values())
+
     def render(self) -> bytes:
         """The one spelling of this manifest."""
         content: dict[str, object] = {

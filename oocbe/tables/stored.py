@@ -201,7 +201,7 @@ class StoredTable(InStores, OnDisk):
     @property
     def stored_bytes(self) -> int:
         """Bytes of all files but the manifest."""
-        return sum(record.size for record in self._manifest.files.values())
+        return self._manifest.files_bytes
 
     @property
     def chunk_count(self) -> int:

@@ -173,6 +173,8 @@ def test_convert_takes_tables_from_parquet_to_a_stored_table_and_back(tmp_path: 
         "'value' is not there": [paths[0], new],
         "Parquet already": [paths[0], f"{new}.parquet"],
         "--to": [paths[1], new, "--to", "ods"],
+        "x.csv: tables are written as Parquet": [paths[1], f"{new}.csv"],
+        "x.wcsp: tables are written as Parquet": [paths[0], f"{new}.wcsp"],
     }
     for said, arguments in wrong.items():
         done = run(app, ["convert", *arguments])

@@ -97,7 +97,8 @@ def test_a_signal_ends_all_processes(tmp_path, interrupts_heard, number):
         while len(children := children_of(process)) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert len(children) >= 2
-        time.sleep(3)
+        while len(list(scratch.iterdir())) < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
         process.send_signal(number)
         process.wait(60)
         assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)

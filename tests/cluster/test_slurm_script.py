@@ -89,15 +89,14 @@ def jobs(tmp_path):
     return Jobs(tmp_path)
 
 
-@pytest.mark.parametrize("whom", ["the script", "all processes"])
-def test_a_job_that_is_ended_goes_on_when_it_is_submitted_again(jobs, whom):
+def test_a_job_that_is_ended_goes_on_when_it_is_submitted_again(jobs):
     """SLURM signals the script alone before the time is up, and all processes where the job is cancelled."""
     problem = str(jobs.folder / "hard.spot")
     assert CliRunner().invoke(app, ["synth", "spot5", problem, "-n", "140", "--window", "90"]).exit_code == 0
     command = ["oocbe", "solve", problem, "--verbose", "--order", "min-degree", "--order-seconds", "0"]
     command += ["--bounds", "none"]
     notes = ["begins there, from the start", "messages were found in"]
-    for note in notes:
+    for note, whom in zip(notes, ("the script", "all processes"), strict=True):
         job = jobs.submit(*command)
         seen = ""
         for line in job.stderr:

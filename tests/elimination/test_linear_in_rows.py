@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
+from oocbe.bucket_engine import bucket_join
 from oocbe.bucket_engine import consumption as consumption_module
 from oocbe.bucket_engine.consumption import Consumption, consumption_of
 from oocbe.elimination.buckets.forward import Forward
@@ -275,6 +276,26 @@ def knapsack(seed: int) -> Problem:
         tuple(Constraint((v, v + 1), [[1, 1]]) for v in range(6) if random.integers(2)),
         (LinearConstraint(tuple(range(7)), use, int(random.integers(20, 50))),),
     )
+
+
+def test_one_loop_is_compiled_for_rows_with_and_without_a_price(monkeypatch):
+    """There were two for messages of 32 bits, of ten seconds each: only prices were in the dtype of the bounds."""
+    seen = set()
+    flatten = bucket_join._flatten
+
+    def noted(program, tables, dtype):
+        flat = flatten(program, tables, dtype)
+        seen.add((program.prunes, bool(program.consumption.price.any()), flat.priced.dtype))
+        return flat
+
+    monkeypatch.setattr(bucket_join, "_flatten", noted)
+    problem = knapsack(0)
+    best = optimum(problem)
+    for pruner in (None, *(RowPruner(problem, ExactSource(problem, seed, best + 1), best + 1) for seed in range(4))):
+        value, _ = eliminate(problem, list(range(7)), pruner=pruner)
+        assert value == best
+    assert {(prunes, is_priced) for prunes, is_priced, _ in seen} == {(False, False), (True, False), (True, True)}
+    assert {dtype for *_, dtype in seen} == {np.dtype(np.int64)}
 
 
 def check_prices(problem: Problem, source, random) -> bool:

@@ -11,6 +11,7 @@ from oocbe.junction_trees.relevance import components, relevant
 from oocbe.junction_trees.relevant import answer, complete_tree, groups
 from oocbe.junction_trees.relevant.factors import factors_of_case, written_out
 from oocbe.junction_trees.tree import JunctionTree
+from tests.helpers.effort import examples
 from tests.helpers.small_networks import enumerated, random_network, random_product, summed
 from tests.junction_trees.test_small_trees import CLOSE, random_evidence
 
@@ -62,7 +63,7 @@ def test_everything_equals_enumeration(seed, in_logarithms, waiting, monkeypatch
         np.testing.assert_allclose(joint, summed(weights, some), **CLOSE)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_each_part_of_the_evidence_counts_once(seed, monkeypatch):
     """Whatever is asked beside it: groups for targets have parts of the evidence, too, or the same part twice."""
     random = np.random.default_rng(50 + seed)

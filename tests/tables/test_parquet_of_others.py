@@ -125,6 +125,21 @@ def test_what_renaming_and_nulls_cannot_be_is_refused(tmp_path):
         oocbe.StoredTable.from_parquet(file, tmp_path / "t", "v")
 
 
+def test_an_index_without_a_name_is_no_variable(tmp_path):
+    """Frames of pandas of which rows were left out have one; it became a key, and joins kept a row of each."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"day": [0, 1, 1, 5], "v": [1, 2, 2, 3]}).drop_duplicates()
+    file = tmp_path / "f.parquet"
+    frame.to_parquet(file)
+    assert parquet.read_schema(file).names == ["day", "v", "__index_level_0__"]
+    assert oocbe.common_domains(file, frame, values="v") == {"day": 6}
+    for table in (oocbe.Table.from_arrow(frame, "v"), oocbe.StoredTable.from_parquet(file, tmp_path / "t", "v")):
+        assert table.scope == ("day",)
+    assert oocbe.Table.from_parquet(file, "v", scope=["__index_level_0__"]).rows == 3  # where it is asked for
+    frame.set_index("day").to_parquet(file)
+    assert oocbe.Table.from_parquet(file, "v").scope == ("day",)
+
+
 def test_outputs_are_replaced_where_that_is_asked_for(tmp_path):
     """Tables, their parts and Parquet, read from under the very name too; nothing else is, and nothing is left."""
     table = oocbe.Table.from_rows({"x": 9, "y": 2}, [[1, 0], [2, 0], [2, 1]], [5, 6, 7])
