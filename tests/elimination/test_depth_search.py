@@ -12,8 +12,9 @@ import pytest
 import oocbe
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import SUPPLY_ROWS, easy_orders, needs_no_bounds
-from oocbe.elimination.search import depth_search, row_rounds
+from oocbe.elimination.search import depth_search, depth_worker, row_rounds
 from oocbe.elimination.search.depth_search import DepthSearch
+from oocbe.elimination.search.depth_worker import Worker
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.elimination.search.row_rounds import RowRounds
@@ -25,15 +26,13 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.packing import is_supply
 from oocbe.pruning.row_ascent import RowAscent
-from oocbe.pruning.row_reduction import Reduction, reduced
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import random_network
 from oocbe.system.deadline import Deadline
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
+from tests.helpers.depth_searches import NO_GAP, search, whole
 from tests.helpers.effort import examples
-
-NO_GAP = SolveOptions().gap
 
 
 def parity_checks(variables: int, checks: int, seed: int) -> Problem:
@@ -51,36 +50,10 @@ def parity_checks(variables: int, checks: int, seed: int) -> Problem:
     )
 
 
-def whole(problem: Problem) -> Reduction:
-    """A problem as it is: reduction would leave little of one as small as these."""
-    tables = Tables.of(problem)
-    assert tables is not None
-    return Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
-
-
-def search(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[Knowledge, DepthSearch]:
-    """Run a search to its end; every bound and value that it reports on the way is checked."""
-    best = optimum(problem)
-    reduction = whole(problem)
-    if is_reduced:
-        reduction = reduced(reduction.tables)
-    tolerance = 4 * reduction.tables.rounding
-    ceiling = math.inf if problem.upper_bound is None else problem.upper_bound
-
-    def check(lower, value, why, assignment):
-        assert value is None or value >= best - tolerance, (problem.name, why, value, best)
-        assert lower is None or lower <= min(best, ceiling) + tolerance or best == math.inf, (problem.name, why, lower)
-
-    known = Knowledge(problem, NO_GAP, check)
-    made = DepthSearch(reduction, known, memory)
-    made.work(math.inf, Deadline())
-    return known, made
-
-
 @pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
 @pytest.mark.parametrize(("pause", "is_reduced"), [(1, False), (3, True), (10**6, False)])
 def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
-    monkeypatch.setattr(depth_search, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)  # no assignment to begin with
     nodes = 0
     for seed in range(examples(100)):
@@ -100,33 +73,34 @@ def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_parity_checks(seed, monkeypatch):
-    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 2)
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 2)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     problem = parity_checks(12, 8, seed)
     known, made = search(problem)
     assert known.is_closed
     assert known.value == pytest.approx(optimum(problem), abs=1e-9)
     assert made.nodes > 2
-    ahead = [0.5 ** len(entry[3]) for entry in made._heap]  # where bounds have met the value before the end
-    assert made._ahead == pytest.approx(sum(ahead), abs=1e-9)
+    open_nodes = made._shared.open
+    ahead = [0.5**node.path.length for node in open_nodes.heap]  # where bounds have met the value before the end
+    assert [node.part for node in open_nodes.heap] == ahead
+    assert open_nodes._ahead == pytest.approx(sum(ahead), abs=1e-9)
 
 
 def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
-    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     counted = []
-    put_back = DepthSearch._put_back
+    put_back = Worker._put_back
 
-    def noted(made):
-        search_ = made._search
-        counted.append(int(search_.counts[depth_search.ENDS]))
-        put_back(made)
-        entries = sorted(made._heap)
-        assert all(one[:2] <= two[:2] for one, two in pairwise(entries))
-        assert all(-entry[1] == np.count_nonzero(entry[3][:, DECISION]) for entry in entries)
-        assert len({entry[2] for entry in entries}) == len(entries)  # paths are never compared
+    def noted(worker):
+        counted.append(int(worker.search.counts[depth_worker.ENDS]))
+        put_back(worker)
+        nodes = sorted(worker.shared.open.heap)
+        assert all(one[:2] <= two[:2] for one, two in pairwise(nodes))
+        assert all(-node.depth == np.count_nonzero(node.path.decisions[:, DECISION]) for node in nodes)
+        assert len({node.number for node in nodes}) == len(nodes)  # paths are never compared
 
-    monkeypatch.setattr(DepthSearch, "_put_back", noted)
+    monkeypatch.setattr(Worker, "_put_back", noted)
     for seed in range(20):
         known, _ = search(parity_checks(12, 8, seed))
         assert known.is_closed
@@ -134,10 +108,10 @@ def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
 
 
 def test_without_room_for_open_nodes_it_goes_on_where_it_is(monkeypatch):
-    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 1)
-    monkeypatch.setattr(depth_search, "MOST_OPEN", 0)
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_worker, "MOST_OPEN", 0)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(DepthSearch, "_put_back", lambda made: pytest.fail("put back"))
+    monkeypatch.setattr(Worker, "_put_back", lambda worker: pytest.fail("put back"))
     for seed in range(20):
         problem = parity_checks(12, 5, seed)
         known, _ = search(problem)
@@ -185,9 +159,9 @@ def test_functions_over_any_number_of_variables(arity, monkeypatch):
 def test_halves_of_large_domains(pause, monkeypatch):
     """Decisions about halves, one within the other, their opposites, and paths of both that are put back."""
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(depth_search, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
     decisions, nodes = set(), 0
-    own = depth_search.restore
+    own = depth_worker.restore
 
     def noted(*arguments):
         path = arguments[-1]
@@ -196,7 +170,7 @@ def test_halves_of_large_domains(pause, monkeypatch):
         assert (path[:, AFTER] < path[:, BEFORE]).all()
         return own(*arguments)
 
-    monkeypatch.setattr(depth_search, "restore", noted)
+    monkeypatch.setattr(depth_worker, "restore", noted)
     for seed in range(20):
         random = np.random.default_rng(seed)
         sizes = random.integers(MOST_TRIED - 2, MOST_TRIED + 8, size=4).tolist()
@@ -216,21 +190,19 @@ def test_halves_of_large_domains(pause, monkeypatch):
 
 
 def test_little_room_for_what_nodes_change_is_enough(monkeypatch):
-    monkeypatch.setattr(depth_search, "FIRST_ROOM", 1)
+    monkeypatch.setattr(depth_worker, "FIRST_ROOM", 1)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     problem = random_network(9, 4, 0.9, tightness=0.0, seed=3)
     known, made = search(problem)
-    room = len(made._node.kept)
+    node = made._workers[0].node
     assert known.is_closed
-    assert room > len(made._node.state)  # it has grown
+    assert len(node.kept) > len(node.state)  # it has grown
     put_back = []
-    monkeypatch.setattr(
-        DepthSearch, "_put_back", lambda made, own=DepthSearch._put_back: own(put_back.append(1) or made)
-    )
-    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 10**9)
-    known, made = search(problem, depth_search._kept_bytes(made._node) * len(made._node.state) // room)
+    monkeypatch.setattr(Worker, "_put_back", lambda worker, own=Worker._put_back: own(put_back.append(1) or worker))
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 10**9)
+    known, made = search(problem, depth_worker.kept_bytes(node) * len(node.state) // len(node.kept))
     assert known.is_closed
-    assert len(made._node.kept) == len(made._node.state)
+    assert len(made._workers[0].node.kept) == len(made._workers[0].node.state)
     assert put_back
     assert made.nodes > 9
     known, made = search(problem, 1)
@@ -257,18 +229,20 @@ def left_of_functions(network, state):
 
 def check_node(made):
     """What follows from the state of the node at work, and what it costs in all."""
-    network, node, search = made._ascent.network, made._node, made._search
+    worker = made._workers[0]
+    root, node, search = made._shared.root, worker.node, worker.search
+    network = root.network
     state = node.state
     values = state[: network.value_start[-1]]
     assert values.min() >= 0
     assert values.max() <= REMOVED
-    assert (values[made._ascent.state[: len(values)] == REMOVED] == REMOVED).all()
+    assert (values[root.state[: len(values)] == REMOVED] == REMOVED).all()
     left = [np.flatnonzero(state[low:high] != REMOVED) for low, high in pairwise(network.value_start.tolist())]
     assert node.left.tolist() == [len(values) for values in left]
     is_open = node.left > 1
     tied = np.zeros_like(node.tied)
     assignment = np.array([values[0] for values in left])
-    bound = int(search.bounds[search.counts[depth_search.DEPTH]])
+    bound = int(search.bounds[search.counts[depth_worker.DEPTH]])
     cost = bound + sum(int(state[low + a]) for low, a in zip(network.value_start, assignment, strict=False))
     for f, (uses, table, live) in enumerate(left_of_functions(network, state)):
         scope = network.variable[list(uses)]
@@ -282,7 +256,7 @@ def check_node(made):
         assert table[live].min() >= 0
         cost += int(table[tuple(assignment[scope])])
     assert node.tied.tolist() == tied.tolist()
-    fresh = RowAscent(made._tables, made._ascent.threshold)
+    fresh = RowAscent(made._tables, root.threshold)
     expected = sum(int(fresh.state[low + a]) for low, a in zip(network.value_start, assignment, strict=False))
     for uses, table, _ in left_of_functions(network, np.zeros_like(state)):
         expected += int(table[tuple(assignment[network.variable[list(uses)]])])
@@ -302,10 +276,10 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
         made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 20)
         while not made.is_over:
             made.work(0.0, Deadline())
-            if made._is_at_node and not made._is_refuted:
+            if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
                 check_node(made)
                 nodes += 1
-                gone += int((made._ascent.state == REMOVED).sum())
+                gone += int((made._shared.root.state == REMOVED).sum())
     assert nodes > 20
     assert gone > 20
 
@@ -313,8 +287,8 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
 def test_loading_runs_the_loop_of_the_search(monkeypatch):
     """Its first nodes would take as long as loading it, else, and the pace says what more are worth."""
     calls = []
-    own = depth_search.search_depth_first
-    monkeypatch.setattr(depth_search, "search_depth_first", lambda *given: calls.append(1) or own(*given))
+    own = depth_worker.search_depth_first
+    monkeypatch.setattr(depth_worker, "search_depth_first", lambda *given: calls.append(1) or own(*given))
     depth_search.load_loops()
     assert calls
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination.search import depth_search
+from oocbe.elimination.search import depth_search, depth_worker
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_rounds import RowRounds
@@ -92,7 +92,7 @@ def searched(problem: Problem, is_reduced: bool) -> tuple[Knowledge, DepthSearch
 
 @pytest.mark.parametrize(("pause", "is_reduced"), [(1, False), (3, True), (10**6, False)])
 def test_the_optimum_under_linear_constraints(pause, is_reduced, monkeypatch):
-    monkeypatch.setattr(depth_search, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
     nodes = kept = infeasible = 0
     for seed in range(examples(200)):
         problem = limited(seed)
@@ -114,13 +114,14 @@ def test_the_optimum_under_linear_constraints(pause, is_reduced, monkeypatch):
 
 def check_assignments(made: DepthSearch, lows: list[list[int]]) -> None:
     """That no permitted assignment of the values left costs more by the node's state than by the functions."""
-    network, node, search = made._ascent.network, made._node, made._search
+    worker = made._workers[0]
+    network, node, search = made._shared.root.network, worker.node, worker.search
     linear = laid_out(made._tables)
     for values in np.ndindex(*map(len, lows)):
         assignment = [low[a] for low, a in zip(lows, values, strict=True)]
         if not all(c.permits(assignment) for c in made._tables.linear):
             continue
-        cost = int(search.bounds[search.counts[depth_search.DEPTH]])
+        cost = int(search.bounds[search.counts[depth_worker.DEPTH]])
         cost += sum(int(node.state[network.value_start[v] + a]) for v, a in enumerate(assignment))
         for f in range(len(network.function_start) - 1):
             uses = range(network.function_start[f], network.function_start[f + 1])
@@ -130,7 +131,7 @@ def check_assignments(made: DepthSearch, lows: list[list[int]]) -> None:
             table = table.reshape(sizes[::-1]).T if len(sizes) == 2 else table.reshape(sizes)
             cost += int(table[tuple(own)])
             cost -= sum(int(node.state[network.message_start[use] + a]) for use, a in zip(uses, own, strict=True))
-        fresh = RowAscent(made._tables, made._ascent.threshold)
+        fresh = RowAscent(made._tables, made._shared.root.threshold)
         true = sum(int(fresh.state[network.value_start[v] + a]) for v, a in enumerate(assignment))
         for f in range(len(network.function_start) - 1):
             uses = range(network.function_start[f], network.function_start[f + 1])
@@ -158,15 +159,15 @@ def test_at_every_node_multipliers_make_nothing_dearer(monkeypatch):
         made = DepthSearch(whole, Knowledge(problem, NO_GAP, lambda *_: None), 1 << 20)
         while not made.is_over:
             made.work(0.0, Deadline())
-            if made._is_at_node and not made._is_refuted:
-                start = made._ascent.network.value_start
+            if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
+                start = made._shared.root.network.value_start
                 lows = [
-                    np.flatnonzero(made._node.state[start[v] : start[v + 1]] != REMOVED).tolist()
+                    np.flatnonzero(made._workers[0].node.state[start[v] : start[v + 1]] != REMOVED).tolist()
                     for v in range(len(start) - 1)
                 ]
                 check_assignments(made, lows)
                 nodes += 1
-                charged += bool((made._node.state[laid_out(tables).place] > 0).any())
+                charged += bool((made._workers[0].node.state[laid_out(tables).place] > 0).any())
     assert nodes > 20
     assert charged > 5
 
@@ -230,7 +231,7 @@ def test_a_multiplier_raises_the_bound_of_the_root():
         known.offer(optimum(problem), best_assignment(problem), "brute force")
         made = DepthSearch(whole, known, 1 << 30)
         made._root()
-        bounds.append(made._ascent.bound)
+        bounds.append(made._shared.root.bound)
     assert bounds[0] > 1.3 * bounds[1]
 
 

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from oocbe.elimination.search import depth_search
+from oocbe.elimination.search import depth_search, depth_worker
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_search import ascend_root
@@ -89,7 +89,7 @@ def test_assignments_are_the_same_at_the_same_cost():
 
 @pytest.mark.parametrize("pause", [1, 10**6])
 def test_the_search_finds_the_optimum(pause, monkeypatch):
-    monkeypatch.setattr(depth_search, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     wide = 0
     for seed in range(examples(200)):

@@ -93,6 +93,15 @@ def thread_count() -> int:
     return int(text)
 
 
+def threads_at_hand() -> int:
+    """How many calls :func:`run_all` would have side by side now: one within the pool, its share beside others."""
+    if getattr(_inside, "worker", False):
+        return 1
+    threads = thread_count()
+    sharing: Sharing | None = getattr(_inside, "sharing", None)
+    return threads if sharing is None else sharing.share(threads)
+
+
 def row_ranges(rows: int, piece_rows: int | None = None, pieces_a_thread: int = 1) -> list[tuple[int, int]]:
     """Cut ``range(rows)`` into half-open ranges: of ``piece_rows`` rows where given, else near-equal ones.
 
@@ -143,16 +152,14 @@ def run_all(
     TimeLimitError : that deadline came before all calls had begun.
     """
     work = list(calls)
-    threads = thread_count()
-    sharing: Sharing | None = getattr(_inside, "sharing", None)
-    most = threads if sharing is None else sharing.share(threads)
+    most = threads_at_hand()
     is_small = interrupt is None and (len(work) <= 1 or most == 1)
     deadline = current()
     if is_small or getattr(_inside, "worker", False):
         return [_called(function, arguments, deadline) for arguments in work]
     batch = _Batch(partial(_called, function, deadline=deadline), work)
     try:
-        pool = _shared_pool(threads)
+        pool = _shared_pool(thread_count())
         # One future a thread and not one a call, which costs 30 microseconds: a sort has 256 calls for its buckets.
         futures = [pool.submit(batch.work) for _ in range(min(most, len(work)))]
         wait_for(partial(_all_done, futures), TimeoutError)

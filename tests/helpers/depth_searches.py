@@ -1,0 +1,47 @@
+"""Depth-first searches of small problems to their end, all that they report compared with the truth."""
+
+from __future__ import annotations
+
+import math
+
+from oocbe.elimination.search.depth_search import DepthSearch
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.model.problem import Problem
+from oocbe.pruning.row_reduction import Reduction, reduced
+from oocbe.pruning.row_tables import Tables
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+from tests.helpers.bound_problems import optimum
+
+NO_GAP = SolveOptions().gap
+
+
+def whole(problem: Problem) -> Reduction:
+    """A problem as it is: reduction would leave little of a small one."""
+    tables = Tables.of(problem)
+    assert tables is not None
+    return Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
+
+
+def begun(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[Knowledge, DepthSearch]:
+    """A search whose reports are checked; it has not begun yet."""
+    best = optimum(problem)
+    reduction = whole(problem)
+    if is_reduced:
+        reduction = reduced(reduction.tables)
+    tolerance = 4 * reduction.tables.rounding
+    ceiling = math.inf if problem.upper_bound is None else problem.upper_bound
+
+    def check(lower, value, why, assignment):
+        assert value is None or value >= best - tolerance, (problem.name, why, value, best)
+        assert lower is None or lower <= min(best, ceiling) + tolerance or best == math.inf, (problem.name, why, lower)
+
+    known = Knowledge(problem, NO_GAP, check)
+    return known, DepthSearch(reduction, known, memory)
+
+
+def search(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[Knowledge, DepthSearch]:
+    """Run a search to its end."""
+    known, made = begun(problem, memory, is_reduced)
+    made.work(math.inf, Deadline())
+    return known, made
