@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.model.problem import Problem
@@ -45,3 +47,15 @@ def search(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) ->
     known, made = begun(problem, memory, is_reduced)
     made.work(math.inf, Deadline())
     return known, made
+
+
+def check_solved(problem: Problem, known: Knowledge, made: DepthSearch) -> None:
+    """Assert that a search has come to its end, with the optimum."""
+    best = optimum(problem)
+    assert made.is_over
+    assert known.is_closed, problem.name
+    if best == math.inf:
+        assert known.value is None
+    else:
+        assert known.value == pytest.approx(best, rel=1e-9, abs=1e-9)
+        assert known.value == best or not problem.is_integral
