@@ -65,6 +65,11 @@ class CliqueReduction(Reduction):
         """The assignment of all variables that costs what one of those left does."""
         return super().complete(assignment[: len(self.variables)])
 
+    def restricted(self, assignment: Sequence[int]) -> tuple[int, ...]:
+        """What an assignment of all variables gives to those left; -1 where its value is gone, and for cliques."""
+        found = super().restricted(assignment)
+        return (*found, *[-1] * (len(self.tables.problem.sizes) - len(found)))
+
 
 def with_clique_variables(reduction: Reduction) -> Reduction:
     """What is left of a problem with variables of cliques, where these say much; else as it is.

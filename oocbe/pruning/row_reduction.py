@@ -55,6 +55,9 @@ class Step(Protocol):
     def undo(self, values: list[int]) -> None:
         """Turn an assignment of what the step left, with a place for every variable, into one of what it found."""
 
+    def do(self, values: list[int]) -> None:
+        """Turn an assignment of what the step found into one of what it left; -1 where a value is gone."""
+
 
 @dataclass(frozen=True)
 class Elimination:
@@ -69,6 +72,9 @@ class Elimination:
         """Give the variable its best value."""
         values[self.variable] = int(self.choice[tuple(values[u] for u in self.scope)])
 
+    def do(self, values: list[int]) -> None:
+        """The other variables stay as they are."""
+
 
 @dataclass(frozen=True)
 class Removal:
@@ -80,6 +86,12 @@ class Removal:
     def undo(self, values: list[int]) -> None:
         """Number the variable's value as before."""
         values[self.variable] = int(self.kept[values[self.variable]])
+
+    def do(self, values: list[int]) -> None:
+        """Number the variable's value anew, where it is kept."""
+        place = int(np.searchsorted(self.kept, values[self.variable]))
+        is_kept = place < len(self.kept) and self.kept[place] == values[self.variable]
+        values[self.variable] = place if is_kept else -1
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,13 @@ class Reduction:
         for step in reversed(self.steps):
             step.undo(values)
         return tuple(values)
+
+    def restricted(self, assignment: Sequence[int]) -> tuple[int, ...]:
+        """What an assignment of all variables gives to those left; -1 where its value is gone."""
+        values = list(assignment)
+        for step in self.steps:
+            step.do(values)
+        return tuple(values[v] for v in self.variables)
 
 
 def reduced(tables: Tables) -> Reduction:

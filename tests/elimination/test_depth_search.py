@@ -12,7 +12,7 @@ import pytest
 import oocbe
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import SUPPLY_ROWS, easy_orders, needs_no_bounds
-from oocbe.elimination.search import depth_search, depth_worker, row_rounds
+from oocbe.elimination.search import depth_search, depth_tree, depth_worker, row_rounds
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.depth_worker import Worker
 from oocbe.elimination.search.knowledge import Knowledge
@@ -20,7 +20,18 @@ from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.row_search import RowSearch
 from oocbe.errors import TimeLimitError
-from oocbe.kernels.cpu.pruning.depth_first import AFTER, BEFORE, BEYOND, DECISION, IS, IS_NOT, MOST_TRIED, UP_TO
+from oocbe.kernels.cpu.pruning.depth_first import (
+    AFTER,
+    BEFORE,
+    BEYOND,
+    DECISION,
+    DEPTH,
+    ENDS,
+    IS,
+    IS_NOT,
+    MOST_TRIED,
+    UP_TO,
+)
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -86,7 +97,7 @@ def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
     put_back = Worker._put_back
 
     def noted(worker):
-        counted.append(int(worker.search.counts[depth_worker.ENDS]))
+        counted.append(int(worker.search.counts[ENDS]))
         put_back(worker)
         nodes = sorted(worker.shared.open.heap)
         assert all(one[:2] <= two[:2] for one, two in pairwise(nodes))
@@ -154,7 +165,7 @@ def test_halves_of_large_domains(pause, monkeypatch):
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
     decisions, nodes = set(), 0
-    own = depth_worker.restore
+    own = depth_tree.restore
 
     def noted(*arguments):
         path = arguments[-1]
@@ -163,7 +174,7 @@ def test_halves_of_large_domains(pause, monkeypatch):
         assert (path[:, AFTER] < path[:, BEFORE]).all()
         return own(*arguments)
 
-    monkeypatch.setattr(depth_worker, "restore", noted)
+    monkeypatch.setattr(depth_tree, "restore", noted)
     for seed in range(20):
         random = np.random.default_rng(seed)
         sizes = random.integers(MOST_TRIED - 2, MOST_TRIED + 8, size=4).tolist()
@@ -183,7 +194,7 @@ def test_halves_of_large_domains(pause, monkeypatch):
 
 
 def test_little_room_for_what_nodes_change_is_enough(monkeypatch):
-    monkeypatch.setattr(depth_worker, "FIRST_ROOM", 1)
+    monkeypatch.setattr(depth_tree, "FIRST_ROOM", 1)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     problem = random_network(9, 4, 0.9, tightness=0.0, seed=3)
     known, made = search(problem)
@@ -193,7 +204,7 @@ def test_little_room_for_what_nodes_change_is_enough(monkeypatch):
     put_back = []
     monkeypatch.setattr(Worker, "_put_back", lambda worker, own=Worker._put_back: own(put_back.append(1) or worker))
     monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 10**9)
-    known, made = search(problem, depth_worker.kept_bytes(node) * len(node.state) // len(node.kept))
+    known, made = search(problem, depth_tree.kept_bytes(node) * len(node.state) // len(node.kept))
     assert known.is_closed
     assert len(made._workers[0].node.kept) == len(made._workers[0].node.state)
     assert put_back
@@ -223,7 +234,7 @@ def left_of_functions(network, state):
 def check_node(made):
     """What follows from the state of the node at work, and what it costs in all."""
     worker = made._workers[0]
-    root, node, search = made._shared.root, worker.node, worker.search
+    root, node, search = made._shared.root.ascent, worker.node, worker.search
     network = root.network
     state = node.state
     values = state[: network.value_start[-1]]
@@ -235,7 +246,7 @@ def check_node(made):
     is_open = node.left > 1
     tied = np.zeros_like(node.tied)
     assignment = np.array([values[0] for values in left])
-    bound = int(search.bounds[search.counts[depth_worker.DEPTH]])
+    bound = int(search.bounds[search.counts[DEPTH]])
     cost = bound + sum(int(state[low + a]) for low, a in zip(network.value_start, assignment, strict=False))
     for f, (uses, table, live) in enumerate(left_of_functions(network, state)):
         scope = network.variable[list(uses)]
@@ -272,7 +283,7 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
             if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
                 check_node(made)
                 nodes += 1
-                gone += int((made._shared.root.state == REMOVED).sum())
+                gone += int((made._shared.root.ascent.state == REMOVED).sum())
     assert nodes > 20
     assert gone > 20
 
@@ -280,8 +291,8 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
 def test_loading_runs_the_loop_of_the_search(monkeypatch):
     """Its first nodes would take as long as loading it, else, and the pace says what more are worth."""
     calls = []
-    own = depth_worker.search_depth_first
-    monkeypatch.setattr(depth_worker, "search_depth_first", lambda *given: calls.append(1) or own(*given))
+    own = depth_tree.search_depth_first
+    monkeypatch.setattr(depth_tree, "search_depth_first", lambda *given: calls.append(1) or own(*given))
     depth_search.load_loops()
     assert calls
 

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from oocbe.elimination.search import depth_search, depth_worker
+from oocbe.elimination.search import depth_search, depth_tree, depth_worker
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.depth_worker import Worker
 from oocbe.elimination.search.knowledge import Knowledge
@@ -222,16 +222,16 @@ def test_the_deadline_ends_all_and_it_can_go_on_later(monkeypatch):
 def test_workers_share_the_memory(monkeypatch):
     problem = costs(9, 4, 3)
     monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 2)
-    monkeypatch.setattr(depth_worker, "FIRST_ROOM", 1)
+    monkeypatch.setattr(depth_tree, "FIRST_ROOM", 1)
     _, made = search(problem)
     assert len(made._workers) == THREADS
-    assert made._shared.kept_bytes == sum(depth_worker.kept_bytes(worker.node) for worker in made._workers)
-    each = depth_worker.first_bytes(made._blank)
+    assert made._shared.kept_bytes == sum(depth_tree.kept_bytes(worker.node) for worker in made._workers)
+    each = depth_tree.first_bytes(made._blank)
     for most in (1, 2, 3):
         known, made = search(problem, most * each + each // 2)
         assert known.is_closed
         assert len(made._workers) == most
-        assert sum(depth_worker.kept_bytes(worker.node) for worker in made._workers) <= most * each
+        assert sum(depth_tree.kept_bytes(worker.node) for worker in made._workers) <= most * each
 
 
 def test_within_the_pool_a_search_has_one_thread():

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination.search import depth_search, depth_worker
+from oocbe.elimination.search import depth_search, depth_tree, depth_worker
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.smaller import is_easy
+from oocbe.kernels.cpu.pruning.depth_first import DEPTH
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -115,13 +116,13 @@ def test_the_optimum_under_linear_constraints(pause, is_reduced, monkeypatch):
 def check_assignments(made: DepthSearch, lows: list[list[int]]) -> None:
     """That no permitted assignment of the values left costs more by the node's state than by the functions."""
     worker = made._workers[0]
-    network, node, search = made._shared.root.network, worker.node, worker.search
+    network, node, search = made._shared.root.ascent.network, worker.node, worker.search
     linear = laid_out(made._tables)
     for values in np.ndindex(*map(len, lows)):
         assignment = [low[a] for low, a in zip(lows, values, strict=True)]
         if not all(c.permits(assignment) for c in made._tables.linear):
             continue
-        cost = int(search.bounds[search.counts[depth_worker.DEPTH]])
+        cost = int(search.bounds[search.counts[DEPTH]])
         cost += sum(int(node.state[network.value_start[v] + a]) for v, a in enumerate(assignment))
         for f in range(len(network.function_start) - 1):
             uses = range(network.function_start[f], network.function_start[f + 1])
@@ -131,7 +132,7 @@ def check_assignments(made: DepthSearch, lows: list[list[int]]) -> None:
             table = table.reshape(sizes[::-1]).T if len(sizes) == 2 else table.reshape(sizes)
             cost += int(table[tuple(own)])
             cost -= sum(int(node.state[network.message_start[use] + a]) for use, a in zip(uses, own, strict=True))
-        fresh = RowAscent(made._tables, made._shared.root.threshold)
+        fresh = RowAscent(made._tables, made._shared.root.ascent.threshold)
         true = sum(int(fresh.state[network.value_start[v] + a]) for v, a in enumerate(assignment))
         for f in range(len(network.function_start) - 1):
             uses = range(network.function_start[f], network.function_start[f + 1])
@@ -160,7 +161,7 @@ def test_at_every_node_multipliers_make_nothing_dearer(monkeypatch):
         while not made.is_over:
             made.work(0.0, Deadline())
             if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
-                start = made._shared.root.network.value_start
+                start = made._shared.root.ascent.network.value_start
                 lows = [
                     np.flatnonzero(made._workers[0].node.state[start[v] : start[v + 1]] != REMOVED).tolist()
                     for v in range(len(start) - 1)
@@ -231,7 +232,7 @@ def test_a_multiplier_raises_the_bound_of_the_root():
         known.offer(optimum(problem), best_assignment(problem), "brute force")
         made = DepthSearch(whole, known, 1 << 30)
         made._root()
-        bounds.append(made._shared.root.bound)
+        bounds.append(made._shared.root.ascent.bound)
     assert bounds[0] > 1.3 * bounds[1]
 
 
@@ -285,12 +286,12 @@ def test_values_that_take_nothing_are_free_in_packing():
 
 def test_a_large_root_gets_few_rounds_in_one_compiled_call(monkeypatch):
     rounds = []
-    own = depth_search.restore
-    monkeypatch.setattr(depth_search, "restore", lambda *given: rounds.append(given[-2]) or own(*given))
-    for work in (depth_search.ROOT_WORK, 1):
-        monkeypatch.setattr(depth_search, "ROOT_WORK", work)
+    own = depth_tree.restore
+    monkeypatch.setattr(depth_tree, "restore", lambda *given: rounds.append(given[-2]) or own(*given))
+    for work in (depth_tree.ROOT_WORK, 1):
+        monkeypatch.setattr(depth_tree, "ROOT_WORK", work)
         problem = knapsack(10, 3)
         known, _ = searched(problem, is_reduced=False)
         assert known.value == optimum(problem)
-        assert rounds[0] == (1 if work == 1 else depth_search.ROOT_ROUNDS)
+        assert rounds[0] == (1 if work == 1 else depth_tree.ROOT_ROUNDS)
         rounds.clear()

@@ -15,6 +15,9 @@ paths have ended, its open nodes go to a heap, and the one with the least bound 
 with tree decomposition for weighted CSP*). Ends of paths are counted, not nodes, as assignments are at the ends. The
 least bound of all open nodes bounds the optimum.
 
+Where no end is in sight, a part of the time goes to neighbourhoods of the best assignment
+(:mod:`oocbe.elimination.search.neighbourhoods`), which come to better ones long before the search of the whole does.
+
 What is on the heap any thread can search: after a tenth of a second all of them do
 (:mod:`oocbe.elimination.search.depth_worker`), for a moment at a time, and the nodes that they have at work count as
 open ones do (:mod:`oocbe.elimination.search.open_nodes`). A node is no more than its decisions, which are valid below
@@ -30,41 +33,23 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.search.depth_worker import (
-    BESIDE_SECONDS,
-    CALL_SECONDS,
-    FIRST_NODES,
-    PASSES,
-    RADIUS,
-    Shared,
-    Worker,
-    blank_node,
-    first_bytes,
-)
+from oocbe.elimination.search.depth_tree import ascended, blank_node, first_bytes, root_of
+from oocbe.elimination.search.depth_worker import BESIDE_SECONDS, CALL_SECONDS, FIRST_NODES, Shared, Worker
 from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.elimination.search.open_nodes import ROOT
-from oocbe.elimination.search.row_search import ascend_root
+from oocbe.elimination.search.neighbourhoods import Neighbourhood, Neighbourhoods
 from oocbe.errors import OocbeError, TimeLimitError
-from oocbe.kernels.cpu.pruning.depth_first import WEIGHT_BITS, restore
+from oocbe.kernels.cpu.pruning.depth_first import WEIGHT_BITS
 from oocbe.kernels.cpu.pruning.node_state import Node
 from oocbe.kernels.cpu.threads import run_all, threads_at_hand
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.incumbent import find_incumbent
 from oocbe.pruning.linear_parts import laid_out
-from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_reduction import Reduction
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap
 from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline
-
-ROOT_ROUNDS = 64
-"""Of multipliers of linear constraints and passes at the root, at most."""
-
-ROOT_WORK, MULTIPLIER_WORK = 1 << 26, 8
-"""Coefficients and cells looked at in all of these, at most: some tenths of a second, as it is one compiled call; and
-how often a coefficient is looked at for a multiplier."""
 
 LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
 """Of a search for an assignment where none is known: the more is ruled out at the root."""
@@ -75,6 +60,17 @@ ALONE_SECONDS = 0.1
 ROUND_SECONDS = 0.05
 """At most, of several threads, after which all have come back: signals and limits are looked at, and what they found is
 told."""
+
+
+FAR_SECONDS = 4.0
+"""A search that is expected to go on for so long at least has neighbourhoods beside it, after :data:`ALONE_SECONDS`."""
+
+PAYING_SHARE, LEAST_SHARE, PATIENCE_SECONDS = 1.0, 0.25, 2.0
+"""Of the seconds of the search of the whole, all its threads together, for neighbourhoods: while what they have taken
+is at most twice what they had when they last found a better assignment, and so many seconds more; and then."""
+
+MOST_OF_THREADS = 4
+"""One of so many threads searches neighbourhoods, one at least."""
 
 
 class DepthSearch:
@@ -100,6 +96,8 @@ class DepthSearch:
         self._blank: Node | None = None
         self._shared: Shared | None = None
         self._workers: list[Worker] = []
+        self._neighbourhoods: Neighbourhoods | None = None
+        self._whole_seconds, self._alone_seconds = 0.0, 0.0
 
     def work(self, seconds: float, deadline: Deadline) -> None:
         """Go on for so many seconds, a compiled call at least; no thread is at work any more when it returns or raises.
@@ -135,13 +133,19 @@ class DepthSearch:
         """Seconds from the root to the end, reckoned from the part of the tree that is behind it, each value of a
         variable being as much as another; infinite before the first part."""
         behind = 0.0 if self._shared is None else self._shared.open.behind
-        return (self.seconds - self._begin_seconds) / behind if behind > 0.0 else math.inf
+        taken = self.seconds - self._begin_seconds - self._alone_seconds
+        return taken / behind if behind > 0.0 else math.inf
 
     @property
     def sentence(self) -> str:
         """What it did, for a result."""
         by = f" by {len(self._workers)} threads" if len(self._workers) > 1 else ""
-        return f"depth-first search: {self.nodes:,} nodes in {self.seconds:.3g} s{by}, over {self._reduction.sentence}"
+        near = self._neighbourhoods
+        beside = f", {near.tried:,} neighbourhoods in {near.seconds:.3g} s of a thread" if near and near.tried else ""
+        return (
+            f"depth-first search: {self.nodes:,} nodes in {self.seconds:.3g} s{by}{beside}, "
+            f"over {self._reduction.sentence}"
+        )
 
     def _step(self, seconds: float, deadline: Deadline) -> None:
         """One compiled call, or what comes between two, or a round of several threads."""
@@ -152,7 +156,7 @@ class DepthSearch:
         if shared is None:
             self._begin()
             return
-        shared.upper = min(shared.upper, known.upper_bound)
+        self._take_in()
         if shared.open.is_empty:
             known.raise_lower(known.upper_bound, "depth-first search")
             self.is_over = True
@@ -160,15 +164,29 @@ class DepthSearch:
         threads = self._threads()
         for worker in self._workers[threads:]:
             worker.put_back()
+        near = self._near(threads)
         if threads > 1:
-            self._work_side_by_side(threads, min(seconds, ROUND_SECONDS), deadline)
+            self._work_side_by_side(threads, near, min(seconds, ROUND_SECONDS), deadline)
+        elif near:
+            self._alone_seconds += self._run([], near, min(seconds, CALL_SECONDS), deadline)
         elif self._workers[0].is_at_node:
+            begin = working_time()
             self._workers[0].search_on(CALL_SECONDS)
+            self._whole_seconds += working_time() - begin
             self._tell()
         else:
             self._tell_least()
             self._root_below()
             self._workers[0].take()
+
+    def _take_in(self) -> None:
+        """Take in what was found elsewhere."""
+        known, shared = self._known, self._shared
+        assert shared is not None
+        if known.upper_bound < shared.upper:
+            shared.upper = known.upper_bound
+            if known.value == known.upper_bound and known.assignment is not None:
+                shared.wanted[:] = self._reduction.restricted(known.assignment)
 
     def _threads(self) -> int:
         """How many go on now; those that are more than before are made."""
@@ -181,18 +199,44 @@ class DepthSearch:
             workers.append(Worker(shared, len(workers), blank, workers[0].pace, workers[0].node.failures))
         return min(threads, len(workers))
 
-    def _work_side_by_side(self, threads: int, seconds: float, deadline: Deadline) -> None:
+    def _near(self, threads: int) -> list[Neighbourhood]:
+        """The searches of neighbourhoods that go on now."""
+        shared, known = self._shared, self._known
+        assert shared is not None
+        taken = self.seconds + working_time() - self._work_begin - self._begin_seconds
+        if taken < ALONE_SECONDS or self.expected - taken < FAR_SECONDS or (shared.wanted < 0).all():
+            return []
+        near = self._neighbourhoods
+        if near is None:
+            near = self._neighbourhoods = Neighbourhoods(shared, self._weights())
+        is_paying = near.seconds <= 2 * near.improved_at + PATIENCE_SECONDS
+        if near.seconds > (PAYING_SHARE if is_paying else LEAST_SHARE) * self._whole_seconds:
+            return []
+        lower = self._tables.least if known.lower is None else known.lower
+        return near.prepared(max(1, threads // MOST_OF_THREADS), lower, self._workers[0].pace)
+
+    def _work_side_by_side(self, threads: int, near: list[Neighbourhood], seconds: float, deadline: Deadline) -> None:
         """Have several threads go on for so many seconds, and tell what they found and what is proven then."""
+        self._root_below()
+        workers = self._workers[: threads - len(near)]
+        self._whole_seconds += len(workers) * self._run(workers, near, max(seconds, BESIDE_SECONDS), deadline)
+        self._tell_least()
+
+    def _run(self, workers: list[Worker], near: list[Neighbourhood], seconds: float, deadline: Deadline) -> float:
+        """Have a thread for each go on for so many seconds, and tell what they found; returns the seconds taken."""
         shared = self._shared
         assert shared is not None
-        self._root_below()
-        until = working_time() + max(seconds, BESIDE_SECONDS)  # a call at least
         shared.is_stopped = False
+        begin = working_time()
+        work = [(one, begin + seconds, deadline) for one in (*workers, *near)]
         try:
-            run_all(Worker.work, [(worker, until, deadline) for worker in self._workers[:threads]], self._stop)
+            run_all(lambda one, *given: one.work(*given), work, self._stop)
         finally:
+            taken = working_time() - begin
+            if near and self._neighbourhoods is not None:
+                self._neighbourhoods.took(len(near) * taken)
             self._tell()
-        self._tell_least()
+        return taken
 
     def _stop(self) -> None:
         """Have all threads return soon."""
@@ -240,27 +284,19 @@ class DepthSearch:
         """Have nodes begin from an ascent below the best assignment; those at work stay as they are."""
         shared = self._shared
         assert shared is not None
-        if shared.open.least < shared.upper < shared.root.threshold:
+        if shared.open.least < shared.upper < shared.root.ascent.threshold:
             self._root()
 
     def _root(self) -> None:
         """An ascent below the incumbent, as far as passes over all variables bring it."""
         known = self._known
-        ascent = RowAscent(self._tables, known.upper_bound)
-        for _ in ascend_root(ascent):
-            pass
+        ascent = ascended(self._tables, known.upper_bound)
         if self._blank is None:
             self._blank = blank_node(ascent, self._weights())
-        node = self._blank
-        node.state[:], node.stale[:] = ascent.state, 1
-        work = MULTIPLIER_WORK * len(self._linear.coefficient) + int(self._tables.pass_work)
-        rounds = max(1, min(ROOT_ROUNDS, ROOT_WORK // max(1, work)))
-        beside = (self._linear, node, ascent.bound, ascent.need, PASSES, RADIUS, rounds)
-        ascent.bound = int(restore(ascent.network, *beside, ROOT.decisions))
-        ascent.state = node.state.copy()
+        root = root_of(ascent, self._linear, self._blank)
         if self._shared is None:
-            self._shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, ascent)
-        self._shared.root, self._shared.stale = ascent, node.stale.copy()
+            self._shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, root)
+        self._shared.root = root
         self._raise(ascent.in_costs(ascent.bound), "dual ascent")
 
     def _weights(self) -> NDArray[np.int64]:

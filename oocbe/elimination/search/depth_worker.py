@@ -7,14 +7,13 @@ it go on, once no other is at work.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from threading import Condition
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.search.depth_tree import Root, Tree, kept_bytes
 from oocbe.elimination.search.open_nodes import OpenNodes, Path
 from oocbe.kernels.cpu.pruning.depth_first import (
     AFTER,
@@ -25,23 +24,14 @@ from oocbe.kernels.cpu.pruning.depth_first import (
     EXHAUSTED,
     FULL,
     IS_NOT,
-    LAST,
     LEAF,
-    NODES,
-    Search,
     opposite,
-    restore,
-    search_depth_first,
 )
-from oocbe.kernels.cpu.pruning.linear_bounds import MOST_ROUNDS, Linear
-from oocbe.kernels.cpu.pruning.node_state import Node, near_uses
-from oocbe.pruning.row_ascent import RowAscent
+from oocbe.kernels.cpu.pruning.linear_bounds import Linear
+from oocbe.kernels.cpu.pruning.node_state import Node
 from oocbe.pruning.row_tables import Tables
 from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline
-
-PASSES, RADIUS = 2, 2
-"""Passes for each node, and how many functions away from a variable that loses values others are passed over."""
 
 FIRST_NODES = 64
 """Made in the first compiled call; later ones by the pace, for so many seconds."""
@@ -62,15 +52,6 @@ MOST_RESTORED, LEAST_RESTORED = 0.1, 0.05
 MOST_OPEN = 1 << 18
 """Open nodes at a time: beyond them the search goes on where it is."""
 
-FIRST_ROOM = 4
-"""Times what one node can change at most can be kept at first; twice as much each time that it is too little."""
-
-KEPT_ARRAYS = ("kept", "parts", "flips")
-"""Of a node: what grows."""
-
-READ_ONLY = ("near", "weight")
-"""Of a node: what no loop writes to, so that all workers have the same."""
-
 
 class Shared:
     """What all workers of one search share.
@@ -82,20 +63,18 @@ class Shared:
     Attributes
     ----------
     changed : the lock under which all that follows is changed while several workers are at work; told of open nodes.
-    open : the open nodes. root : an ascent at the root, with the state and the bound from which nodes are made.
-    stale : uint8 (uses,), what is stale in that state.
+    open : the open nodes. root : that of the whole tree, below ``upper``.
     upper : only assignments with a value below it are of interest. found : the last one that lowered it, and its value;
         None once it is told. wanted : int64 (variables,), the values of the last one that was found; -1: none was.
     nodes, restored : made, and made again. pause : ends of paths until another node goes on.
     kept_bytes : that all workers keep. waiting : workers that have no node. is_stopped : whether all are to return.
     """
 
-    def __init__(self, tables: Tables, linear: Linear, memory: int, upper: int | float, root: RowAscent) -> None:
+    def __init__(self, tables: Tables, linear: Linear, memory: int, upper: int | float, root: Root) -> None:
         self.tables, self.linear, self.memory = tables, linear, memory
         self.changed = Condition()
         self.open = OpenNodes()
         self.root = root
-        self.stale: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
         self.upper = upper
         self.found: tuple[int | float, tuple[int, ...]] | None = None
         self.wanted = np.full(len(tables.problem.sizes), -1, dtype=np.int64)
@@ -103,8 +82,25 @@ class Shared:
         self.pause = FIRST_PAUSE
         self.is_stopped = False
 
+    def take_room(self, size: int) -> bool:
+        """Count so many bytes as kept by one more tree, where memory is left for them; returns whether it is."""
+        with self.changed:
+            if self.kept_bytes + size > self.memory:
+                return False
+            self.kept_bytes += size
+        return True
 
-class Worker:
+    def find(self, value: int | float, assignment: NDArray[np.int64]) -> bool:
+        """Take an assignment, int64 (variables,), where it is better than what is known; returns whether it is."""
+        with self.changed:
+            if value >= self.upper:
+                return False
+            self.upper, self.found = value, (value, tuple(assignment.tolist()))
+            self.wanted[:] = assignment
+        return True
+
+
+class Worker(Tree):
     """One thread's part of a search.
 
     Parameters
@@ -114,27 +110,17 @@ class Worker:
 
     Attributes
     ----------
-    node, search, pace : its own. is_at_node : whether it has a node at work.
+    shared : as above. is_at_node : whether it has a node at work.
     is_refuted : whether the deepest node there is done with.
     """
 
     def __init__(
         self, shared: Shared, number: int, blank: Node, pace: float, failures: NDArray[np.float64] | None = None
     ) -> None:
-        self.shared, self._number, self.pace = shared, number, pace
-        self.node = with_room(blank)
-        self.node.failures[:] = 0.0 if failures is None else failures
-        sizes = shared.tables.problem.sizes
-        decisions = sum(sizes) + len(sizes) + 1  # at most, as each removes a value
-        self.search = Search(
-            bounds=np.zeros(decisions, dtype=np.int64),
-            trail=np.zeros((decisions, AFTER + 1), dtype=np.int64),
-            mark=np.zeros((decisions, 3), dtype=np.int64),
-            wanted=shared.wanted.copy(),
-            counts=np.array([0, 0, -1, 0], dtype=np.int64),
-        )
+        super().__init__(shared.tables, shared.linear, shared.root, blank, pace, failures)
+        self.shared, self._number = shared, number
+        self.search.wanted[:] = shared.wanted
         shared.kept_bytes += kept_bytes(self.node)
-        self._ascent = shared.root
         self._left = 0
         self.is_at_node = self.is_refuted = False
 
@@ -166,56 +152,39 @@ class Worker:
 
     def take(self) -> bool:
         """Take the open node with the least bound, and make its state again; returns whether there was one."""
-        shared, node, search = self.shared, self.node, self.search
+        shared = self.shared
         with shared.changed:
             if not shared.open.heap:
                 return False
             taken = shared.open.take(self._number)
-            self._ascent, stale = shared.root, shared.stale
-            upper, self._left = shared.upper, shared.pause
-            search.wanted[:] = shared.wanted
+            root, upper, self._left = shared.root, shared.upper, shared.pause
+            self.search.wanted[:] = shared.wanted
         # Below another root than the one that the node was found under: its decisions are all that counts of it.
-        ascent = self._ascent
-        need = ascent.need_below(upper)
         path = taken.path.decisions
-        bound = need
-        if taken.low < upper and ascent.bound < need:
-            node.state[:], node.stale[:] = ascent.state, stale
-            beside = (shared.linear, node, ascent.bound, need, PASSES, RADIUS, MOST_ROUNDS)
-            bound = int(restore(ascent.network, *beside, path))
+        if taken.low < upper and root.ascent.bound < root.ascent.need_below(upper):
             with shared.changed:
                 shared.restored += 1 + len(path) // 4
-        if bound >= need:
+        self.is_at_node, self.is_refuted = taken.low < upper and self.begin(root, path, upper), False
+        if not self.is_at_node:
             self._settle()
-            return True
-        search.bounds[0], search.mark[0] = bound, (len(path), 0, 0)
-        search.trail[: len(path)] = path
-        search.counts[DEPTH], search.counts[LAST] = 0, -1
-        self.is_at_node, self.is_refuted = True, False
         return True
 
     def search_on(self, seconds: float) -> None:
         """Search on from the node at work, in one compiled call of so many seconds at most."""
-        shared, search = self.shared, self.search
-        need = self._ascent.need_below(shared.upper)
-        begin, before, ends = working_time(), int(search.counts[NODES]), int(search.counts[ENDS])
-        most = max(1, int(seconds / self.pace))
-        beside = (need, PASSES, RADIUS, most, self._left, self.is_refuted)
-        status = search_depth_first(self._ascent.network, shared.linear, self.node, search, *beside)
-        made = int(search.counts[NODES]) - before
+        shared, counts = self.shared, self.search.counts
+        ends = int(counts[ENDS])
+        status, made = self.go_on(shared.upper, seconds, self._left, self.is_refuted)
         with shared.changed:
             shared.nodes += made
-        self._left -= int(search.counts[ENDS]) - ends
-        if made:
-            self.pace = (working_time() - begin) / made
+        self._left -= int(counts[ENDS]) - ends
         self.is_refuted = False
         if status == EXHAUSTED:
             self._settle()
         elif status == LEAF:
             self._leaf()
             self.is_refuted = True
-        elif status == FULL and self._has_grown():
-            pass
+        elif status == FULL and shared.take_room(kept_bytes(self.node)):
+            self.grow()
         elif status == FULL or (self._left <= 0 and len(shared.open.heap) < MOST_OPEN):
             self._put_back()
         elif self._left <= 0:
@@ -228,27 +197,11 @@ class Worker:
             self.shared.open.settle(self._number)
             self.shared.changed.notify_all()
 
-    def _has_grown(self) -> bool:
-        """Take twice as much room for what nodes change, where there is memory for it."""
-        shared, more = self.shared, kept_bytes(self.node)
-        with shared.changed:
-            if shared.kept_bytes + more > shared.memory:
-                return False
-            shared.kept_bytes += more
-        self.node = self.node._replace(**{name: _twice(getattr(self.node, name)) for name in KEPT_ARRAYS})
-        return True
-
     def _leaf(self) -> None:
         """Take the assignment at the node at work, where it is better than what is known."""
-        shared = self.shared
-        values = np.zeros((1, len(self.search.wanted)), dtype=np.int64)
-        self._ascent.assign(self.node.state[None], np.arange(values.shape[1]), values)
-        assignment = tuple(values[0].tolist())
-        value = shared.tables.evaluate(assignment)
-        with shared.changed:
-            if value is not None and value < shared.upper and math.isfinite(value):
-                shared.upper, shared.found = value, (value, assignment)
-                shared.wanted[:] = self.search.wanted[:] = values[0]
+        value, assignment = self.leaf()
+        if value is not None and self.shared.find(value, assignment):
+            self.search.wanted[:] = assignment
 
     def put_back(self) -> None:
         """Put all open nodes of the tree at work on the heap, where there are any."""
@@ -275,7 +228,7 @@ class Worker:
         parts = np.cumprod(np.append(1.0, trail[:, AFTER] / trail[:, BEFORE])).tolist()
         decided = np.cumsum(np.append(0, trail[:, DECISION] != IS_NOT)).tolist()
         for place, length in enumerate(marks):
-            low = self._ascent.in_costs(int(search.bounds[place]))
+            low = self.root.ascent.in_costs(int(search.bounds[place]))
             if low >= self.shared.upper:
                 continue
             if place == depth:
@@ -285,59 +238,3 @@ class Worker:
                 part = parts[length] * float((last[BEFORE] - last[AFTER]) / last[BEFORE])
                 positive = int(opposite(last[DECISION]) != IS_NOT)
                 yield low, -decided[length] - positive, part, Path(trail, length + 1, True)
-
-
-def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
-    """A node without room for what is kept. weight : int64 (functions,)."""
-    network = ascent.network
-    variables, functions, uses = len(network.value_start) - 1, len(network.function_start) - 1, len(network.function)
-    sizes = np.diff(network.value_start)
-    return Node(
-        near=near_uses(network, np.int32(ascent.need)),
-        state=ascent.state.copy(),
-        stale=np.ones(uses, dtype=np.uint8),
-        left=np.ones(variables, dtype=np.int64),
-        open_of=np.zeros(functions, dtype=np.int64),
-        tied=np.zeros(variables, dtype=np.int64),
-        weight=weight,
-        reach=np.zeros(variables, dtype=np.uint8),
-        failures=np.zeros(variables),
-        least=np.zeros(sizes.max(initial=1), dtype=np.int32),
-        share=np.zeros(sizes.max(initial=1), dtype=np.int32),
-        digits=np.zeros((3, np.diff(network.function_start).max(initial=1)), dtype=np.int64),
-        ahead=np.zeros(np.diff(network.use_start).max(initial=1), dtype=np.bool_),
-        saved_values=np.zeros(variables, dtype=np.int64),
-        saved_message=np.zeros(uses, dtype=np.int64),
-        saved_stale=np.zeros(uses, dtype=np.int64),
-        saved_number=np.zeros(len(ascent.tables.linear), dtype=np.int64),
-        kept=np.empty(0, dtype=np.int32),
-        parts=np.empty((0, 3), dtype=np.int64),
-        flips=np.empty(0, dtype=np.int64),
-        counts=np.zeros(5, dtype=np.int64),
-    )
-
-
-def with_room(blank: Node) -> Node:
-    """A node with arrays of its own, and room for any row."""
-    copies = {name: getattr(blank, name).copy() for name in Node._fields if name not in READ_ONLY}
-    parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
-    rooms = {"kept": (len(blank.state),), "parts": (parts, 3), "flips": (len(blank.stale),)}
-    for name, (length, *others) in rooms.items():
-        copies[name] = np.empty((FIRST_ROOM * length, *others), dtype=copies[name].dtype)
-    return blank._replace(**copies)
-
-
-def first_bytes(blank: Node) -> int:
-    """What a node keeps at first."""
-    parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
-    return FIRST_ROOM * (4 * len(blank.state) + 24 * parts + 8 * len(blank.stale))
-
-
-def kept_bytes(node: Node) -> int:
-    """Bytes for what nodes before it were."""
-    return sum(int(getattr(node, name).nbytes) for name in KEPT_ARRAYS)
-
-
-def _twice(array: NDArray[Any]) -> NDArray[Any]:
-    """An array with as much room again."""
-    return np.concatenate([array, np.empty_like(array)])
