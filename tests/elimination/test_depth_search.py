@@ -336,6 +336,7 @@ def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expec
     monkeypatch.setattr(RowSearch, "__setattr__", keep)
     monkeypatch.setattr(DepthSearch, "expected", depth_expects)
     rounds.order_seconds = math.inf  # no elimination
+    monkeypatch.setattr(row_rounds, "SUBPROBLEM_SECONDS", math.inf)
     for _ in range(200):
         rounds._work(known)
     assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, rel=0.1)

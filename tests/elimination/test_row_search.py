@@ -12,7 +12,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination import outlook, solve
-from oocbe.elimination.search import bounded, row_results, row_rounds, row_search, row_walk
+from oocbe.elimination.search import bounded, row_problem, row_results, row_rounds, row_search, row_walk
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.reduced_elimination import ReducedElimination
@@ -225,7 +225,7 @@ def latin_square(order: int, seed: int) -> Problem:
 
 
 def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
-    monkeypatch.setattr(row_rounds, "DENSE", 2.0)
+    monkeypatch.setattr(row_problem, "DENSE", 2.0)
     problem = latin_square(4, seed=1)
     rounds = RowRounds(problem, SolveOptions(), Deadline())
     known = Knowledge(problem, NO_GAP, lambda *_: None)

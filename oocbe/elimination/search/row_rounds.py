@@ -7,6 +7,9 @@ whether rows should be searched breadth first, which merges them (:mod:`oocbe.el
 first, which orders variables anew in each (:mod:`oocbe.elimination.search.depth_search`): they take turns, and the
 latter begins, as it closes easy problems sooner.
 
+Where no end is in sight, subproblems are solved beside both, for the bound
+(:mod:`oocbe.elimination.search.subproblems`).
+
 Rows that are merged know nothing of linear constraints over many variables: with these, rows are searched depth first
 only. Problems of packing are for linear programs, which bound them by cliques of conflicts: these go first there, and
 rows are searched depth first where they have not settled it. Where such a problem is a graph of values, stable sets of
@@ -17,12 +20,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.row_problem import RowProblem
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
     from oocbe.elimination.search.depth_search import DepthSearch
     from oocbe.elimination.search.reduced_elimination import ReducedElimination
     from oocbe.elimination.search.row_search import RowSearch
-    from oocbe.elimination.search.stable_set_search import StableSetSearch, ValueGraph
+    from oocbe.elimination.search.stable_set_search import StableSetSearch
+    from oocbe.elimination.search.subproblems import SubproblemSearch
     from oocbe.pruning.row_reduction import Reduction
-    from oocbe.pruning.row_tables import Tables
 
 FIRST_SECONDS = 2.0
 """At most, before anything else."""
@@ -47,10 +49,6 @@ more. CELAR6-SUB2's narrow walk, whose rows get few passes, expects 2,100 s, and
 BEHIND, LEAST_SHARE = 0.5, 0.125
 """Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
 this part of what everything else takes."""
-
-DENSE = 0.15
-"""Part of all pairs of variables in a hard constraint from which on a problem of packing is searched as others are, as
-each choice forbids most of the rest. Problems of photographs have an eighth at most."""
 
 LEAST_PATIENCE = 0.5
 """Seconds at least that everything else has at a time."""
@@ -77,6 +75,12 @@ that expectation is wrong, as it is with hard constraints at times, an attempt t
 DEPTH_SECONDS = 8.0
 """A search depth first that expects so much more at most, or no more than all has taken so far, is expected to end
 soon, and has so long beside what walks have."""
+
+SUBPROBLEM_SECONDS = 1.0
+"""Of the search depth first before subproblems begin, where it is not expected to end soon then."""
+
+LEADING_SHARE, SUBPROBLEM_SHARE = 4.0, 0.25
+"""Subproblems take so many times what the two searches do: where their bound is the best one known, and where not."""
 
 DEPTH_FACTOR = 2.0
 """While both are open, they have so many times what everything else has taken: bounds at the root that have not closed
@@ -109,19 +113,20 @@ class RowRounds:
     def __init__(
         self, problem: Problem, options: SolveOptions, deadline: Deadline, reduction: Reduction | None = None
     ) -> None:
-        self._problem, self._options, self._deadline = problem, options, deadline
-        self._given = reduction
+        self._options, self._deadline = options, deadline
+        self._form = RowProblem(problem, reduction)
         self.order_seconds = 0.0
         self._begin_time = working_time()
         self._search: RowSearch | None = None
         self._depth: DepthSearch | StableSetSearch | None = None
         self._elimination: ReducedElimination | None = None
+        self._subproblems: SubproblemSearch | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
 
     @property
     def seconds(self) -> float:
         """That rows have taken, and elimination of what is left before them."""
-        parts = (self._search, self._depth, self._elimination)
+        parts = (self._search, self._depth, self._elimination, self._subproblems)
         return sum(part.seconds for part in parts if part is not None)
 
     def make_room(self, memory: int, share: float = HELD_SHARE) -> int:
@@ -143,11 +148,11 @@ class RowRounds:
         """
         if not self._is_open:
             return
-        if self._graph is not None:
+        if self._form.graph is not None:
             from oocbe.elimination.search import stable_set_search
 
             stable_set_search.load_loops()
-        if self._graph is None and self._goes_first and (self._given or self._tables) is not None:
+        if self._form.graph is None and self._form.goes_first and self._form.is_laid_out:
             from oocbe.elimination.search import depth_search
             from oocbe.pruning.row_ascent import load_loops
 
@@ -162,7 +167,7 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open and self._goes_first and not known.is_near_enough:
+        while self._is_open and self._form.goes_first and not known.is_near_enough:
             depth = self._depth
             if depth is not None and (depth.is_over or (depth.seconds >= HEAD_START and not self._is_depth_near)):
                 return
@@ -178,13 +183,16 @@ class RowRounds:
             statistics.largest_rows = max(statistics.largest_rows, self._search.largest)
         if self._depth is not None:
             statistics.total_rows += self._depth.nodes
+        if self._subproblems is not None:
+            statistics.total_rows += self._subproblems.nodes
 
     @property
     def sentence(self) -> str:
         """What rows and their bounds did; empty where there were none."""
         breadth = "" if self._search is None or not self._search.rows else self._search.sentence
         depth = "" if self._depth is None or not self._depth.nodes else self._depth.sentence
-        return "; ".join(filter(None, (breadth, depth)))
+        own = "" if self._subproblems is None or not self._subproblems.nodes else self._subproblems.sentence
+        return "; ".join(filter(None, (breadth, depth, own)))
 
     @property
     def outlook(self) -> str:
@@ -222,7 +230,7 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open and not self._is_packing and self._graph is None and not known.is_near_enough:
+        while self._is_open and not self._form.is_packing and self._form.graph is None and not known.is_near_enough:
             walks, depth = self._search, self._depth
             if depth is not None:
                 is_more = self._is_depth_promising and depth.seconds < seconds + min(more, DEPTH_SECONDS)
@@ -259,7 +267,7 @@ class RowRounds:
     @property
     def patience(self) -> float:
         """Seconds that everything else may take before rows go on."""
-        if not self._is_open or self._is_packing or self._depth_is_over:
+        if not self._is_open or self._form.is_packing or self._depth_is_over:
             return math.inf
         return max(LEAST_PATIENCE, self.seconds / DEPTH_FACTOR)
 
@@ -294,7 +302,8 @@ class RowRounds:
 
     def _is_behind(self, known: Knowledge) -> bool:
         """Whether others have proven much more than rows have."""
-        bounds = [part.lower for part in (self._search, self._depth) if part is not None and part.lower is not None]
+        parts = (self._search, self._depth, self._subproblems)
+        bounds = [part.lower for part in parts if part is not None and part.lower is not None]
         if not bounds or known.lower is None:
             return False
         own = max(bounds)
@@ -314,12 +323,26 @@ class RowRounds:
             elimination.run(known, self.make_room(message_memory(self._options)), self._deadline)
             if known.is_near_enough:
                 return
+        if self._is_turn_of_subproblems(known):
+            assert self._subproblems is not None
+            self._subproblems.work(SLICE_SECONDS, self._deadline)
+            return
         is_turn = breadth is None or depth.seconds <= HEAD_START + self._depth_share * breadth.seconds
         if not depth.is_over and (is_near or is_turn):
             depth.work(SLICE_SECONDS, self._deadline)
         elif breadth is not None:
             breadth.work(SLICE_SECONDS, self._deadline)
         self._is_open = not (depth.is_over and (breadth is None or breadth.is_over))
+
+    def _is_turn_of_subproblems(self, known: Knowledge) -> bool:
+        """Whether subproblems go on now: not where a search is expected to end soon."""
+        own, depth = self._subproblems, self._depth
+        if own is None or own.is_over or depth is None or depth.is_over or depth.seconds < SUBPROBLEM_SECONDS:
+            return False
+        if self._is_depth_promising:
+            return False
+        is_leading = own.lower is not None and known.lower is not None and own.lower >= known.lower
+        return own.seconds <= (LEADING_SHARE if is_leading else SUBPROBLEM_SHARE) * (self.seconds - own.seconds)
 
     @property
     def _depth_share(self) -> float:
@@ -333,68 +356,30 @@ class RowRounds:
 
     def _begin(self, known: Knowledge) -> bool:
         """Make the searches; False where the problem is none for them."""
-        if self._graph is not None:
+        if self._form.graph is not None:
             from oocbe.elimination.search.stable_set_search import StableSetSearch
 
-            self._depth = StableSetSearch(self._graph, known)
+            self._depth = StableSetSearch(self._form.graph, known)
             return True
-        reduction = self.reduction
+        reduction = self._form.reduction
         if reduction is None:
             return False
         # An easy solve ends before these are needed.
         from oocbe.elimination.search.depth_search import DepthSearch
         from oocbe.elimination.search.reduced_elimination import ReducedElimination
         from oocbe.elimination.search.row_search import RowSearch
+        from oocbe.elimination.search.subproblems import SubproblemSearch
         from oocbe.pruning.clique_variables import with_clique_variables
 
         memory = int(WORK_SHARE * message_memory(self._options))
-        if not self._is_packing and not reduction.tables.linear:
+        if not self._form.is_packing and not reduction.tables.linear:
             self._search = RowSearch(reduction, known, memory, self._options.backend)
             self._elimination = ReducedElimination(reduction, self._options)
+            self._subproblems = SubproblemSearch(reduction.tables, known, int(DEPTH_MEMORY / 2 * memory))
         self._depth = DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory))
         return True
 
-    @cached_property
+    @property
     def reduction(self) -> Reduction | None:
         """What costs nothing to remove, and what is left; None where the problem can't be written out."""
-        from oocbe.pruning.row_reduction import reduced
-
-        return self._given or (None if self._tables is None else reduced(self._tables))
-
-    @cached_property
-    def _tables(self) -> Tables | None:
-        from oocbe.pruning.row_tables import Tables
-
-        return Tables.of(self._problem, keeps_linear=not self._is_packing)
-
-    @cached_property
-    def _graph(self) -> ValueGraph | None:
-        """The problem as a graph of values; None where it is another one."""
-        from oocbe.elimination.search.stable_set_search import graph_of
-
-        return graph_of(self._problem, lambda: self._tables if self._given is None else self._given.tables)
-
-    @property
-    def _goes_first(self) -> bool:
-        """Whether a search depth first is worth a moment before all else: of packing where values are two each, as
-        when sets are taken to cover something. It closes a hundred sets in a tenth of a second, and cuts take seconds.
-        """
-        from oocbe.pruning.packing import is_supply
-
-        if not self._is_packing or self._graph is not None:
-            return True
-        return max(self._problem.sizes, default=0) <= 2 and not is_supply(self._problem)
-
-    @cached_property
-    def _is_packing(self) -> bool:
-        """Whether bounds of a linear program serve better than walks."""
-        from oocbe.pruning.packing import is_packing, is_supply
-
-        return is_supply(self._problem) or (is_packing(self._problem) and not _is_dense(self._problem))
-
-
-def _is_dense(problem: Problem) -> bool:
-    """Whether hard constraints tie each variable to a good part of the others, so that few choices are made in all."""
-    pairs = {pair for c in problem.constraints for pair in combinations(sorted(c.scope), 2)}
-    count = len(problem.variables)
-    return 2 * len(pairs) >= DENSE * count * (count - 1)
+        return self._form.reduction
