@@ -21,6 +21,7 @@ from .descriptions import ADDED, Description, is_refused_for_range, problem_of, 
 from .outcome import Tally
 from .pruned_tables import check_tables
 from .row_bound_checks import check_row_bounds
+from .search_checks import check_searches
 
 MOST_ASSIGNMENTS = 500
 """All completions of all rows are looked at, for every source and message."""
@@ -131,6 +132,7 @@ def _check(case: Description, tally: Tally) -> None:
         check_messages(source, limited, own, case, tally)
     check_with_tables(limited, counted, case, tally)
     check_row_bounds(problem, every, threshold, case, tally)
+    check_searches(limited, counted, case, tally)
     if threshold is not None:
         plain = [source for source in sources if source.assignment is None]
         check_tables(limited, plain[case["source"] % len(plain)], counted, case, tally)

@@ -1,0 +1,69 @@
+"""What searches prove and find: no bound above the best assignment, from subproblems or with neighbourhoods beside."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from .bound_checks import Assignments, at_most, counted
+from .descriptions import Description
+from .outcome import Tally
+
+if TYPE_CHECKING:
+    from oocbe.model.problem import Problem
+
+MOST_SLICES = 60
+"""Of a search: it has proven what small problems leave to prove by then, and may end."""
+
+
+def check_searches(problem: Problem, own: Assignments, case: Description, tally: Tally) -> None:
+    """Searches of what reduction leaves of a problem below its upper bound. own : the assignments that count."""
+    from oocbe.elimination.search import depth_search, subproblems
+    from oocbe.elimination.search.depth_search import DepthSearch
+    from oocbe.elimination.search.knowledge import Knowledge
+    from oocbe.elimination.search.subproblems import SubproblemSearch
+    from oocbe.pruning.row_reduction import reduced
+    from oocbe.pruning.row_tables import Tables
+    from oocbe.settings.option_values import Gap
+    from oocbe.system.deadline import Deadline
+
+    tables = Tables.of(problem)
+    if tables is None or not problem.sizes:
+        return
+    random = Random(f"{case['chance']} searches")
+    reduction = reduced(tables)
+    given = reduction if random.random() < 0.5 else None
+    below = problem.upper_bound
+    # Floats are valued exactly here, and added up there.
+    slack = 0 if tables.is_integral else counted(4 * tables.rounding, own.unit)
+
+    def told(lower: float | None, value: float | None, why: str, assignment: object) -> None:
+        if lower is None or (own.best is None and below is None):
+            return
+        limit = min(counted(x, own.unit) for x in (below,) if x is not None) if below is not None else math.inf
+        least = min(math.inf if own.best is None else own.best, limit)
+        tally.holds(f"{why}: a bound", at_most(lower, int(least) + slack, own.unit), least, lower)
+
+    bits = {"FIRST_BITS": random.uniform(1.0, 6.0), "MORE_BITS": random.uniform(0.5, 4.0)}
+    with mock.patch.multiple(subproblems, **bits, MOST_LINES=random.choice((1, 3))):
+        chosen = tables if given is None else given.tables
+        parts = SubproblemSearch(chosen, Knowledge(problem, Gap(), told), 1 << 24)
+        for _ in range(MOST_SLICES):
+            if parts.is_over:
+                break
+            parts.work(0.0, Deadline())
+    forced = {"ALONE_SECONDS": 0.0, "FAR_SECONDS": -math.inf, "LOOK_SECONDS": 0.0, "CALL_SECONDS": 1e-4}
+    with mock.patch.multiple(depth_search, **forced):
+        known = Knowledge(problem, Gap(), told)
+        made = DepthSearch(reduction, known, 1 << 24)
+        made.work(math.inf, Deadline())
+    if known.assignment is not None:
+        value = own.value_of(known.assignment)
+        tally.holds("a search with neighbourhoods: the optimum", value is not None, "one that counts", known.assignment)
+        if value is not None and own.best is not None:
+            tally.holds("a search with neighbourhoods: the optimum", value <= own.best + slack, own.best, value)
+    else:
+        is_none = own.best is None or bool(slack)
+        tally.holds("a search with neighbourhoods: none", is_none, own.best, None)
