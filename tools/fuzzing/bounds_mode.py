@@ -132,7 +132,7 @@ def _check(case: Description, tally: Tally) -> None:
         check_messages(source, limited, own, case, tally)
     check_with_tables(limited, counted, case, tally)
     check_row_bounds(problem, every, threshold, case, tally)
-    check_searches(limited, counted, case, tally)
+    check_searches(limited, every, counted, case, tally)
     if threshold is not None:
         plain = [source for source in sources if source.assignment is None]
         check_tables(limited, plain[case["source"] % len(plain)], counted, case, tally)

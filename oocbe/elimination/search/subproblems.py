@@ -273,7 +273,7 @@ class SubproblemSearch:
         return [*chosen]
 
     def _search_of(self, one: Subproblem) -> DepthSearch:
-        """A search for the optimum of a subproblem, below what is of interest for the whole."""
+        """A search for the optimum of a subproblem, below what with others is as much as the whole may cost."""
         tables, known = self._tables, self._known
         variables = sorted(one.variables)
         number = {v: place for place, v in enumerate(variables)}
@@ -285,9 +285,10 @@ class SubproblemSearch:
             constant=0,
             linear=(),
         )
+        others = [other.excess for other in self._beside(one)]
         self._all.append(one)
         self._widest = max(self._widest, len(variables))
-        ceiling = known.upper_bound - tables.least + one.least + 2 * ROUNDING * tables.rounding
+        ceiling = known.upper_bound - tables.least + one.least - sum(others) + 2 * ROUNDING * tables.rounding
         problem = replace(own.as_problem(), upper_bound=ceiling)
         written = Tables.of(problem)
         assert written is not None  # it is a part of what was written out
@@ -301,20 +302,28 @@ class SubproblemSearch:
     def _raise(self) -> None:
         """Report what subproblems without a function in common prove together."""
         tables = self._tables
-        best = sorted((one for one in self._all if one.excess > 0), key=lambda one: -one.excess)
         bound: int | float = tables.least
-        for first in best[:MOST_FIRST]:
-            taken: set[int] = set()
-            parts: list[int | float] = [tables.least]
-            for one in (first, *best):
-                if taken.isdisjoint(one.functions):
-                    taken |= one.functions
-                    parts.append(one.excess)
+        for first in self._best[:MOST_FIRST]:
+            parts = [tables.least, first.excess, *(one.excess for one in self._beside(first))]
             together = tables.grid.round_up(sum(parts)) if tables.is_integral else math.fsum(parts)
             bound = max(bound, together if tables.is_integral else together - ROUNDING * tables.rounding)
         if self.lower is None or bound > self.lower:
             self.lower = bound
             self._known.raise_lower(bound, f"subproblems of up to {self._widest} variables")
+
+    @property
+    def _best(self) -> list[Subproblem]:
+        """Those that add to the bound, the most first."""
+        return sorted((one for one in self._all if one.excess > 0), key=lambda one: -one.excess)
+
+    def _beside(self, first: Subproblem) -> list[Subproblem]:
+        """Subproblems without a function in common with one and with each other, the best first."""
+        taken, found = set(first.functions), []
+        for one in self._best:
+            if taken.isdisjoint(one.functions):
+                taken |= one.functions
+                found.append(one)
+        return found
 
     def _next_size(self, line: Line) -> None:
         """Have the best subproblems of a line grow; later lines, from whose functions they take, begin anew."""
