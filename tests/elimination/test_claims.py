@@ -25,6 +25,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.settings.option_values import Gap
+from oocbe.settings.options import SolveOptions
 from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0, "backend": "cpu", "incumbent_seconds": 0}
@@ -156,3 +157,21 @@ def test_rounding_is_no_contradiction_and_a_digit_is():
     with pytest.raises(InternalError, match="exceeds the capacity of 4"):
         check_claim(problem, 0.0, (1,), "another order")
     check_claim(problem, None, None, "nothing")
+
+
+def test_an_assignment_that_reaches_the_upper_bound_by_the_order_of_floats_does_not_count():
+    """The sum rounded once is below the bound that the problem's own sum, in its order, is equal to."""
+    costs = (688.8437030500962, -91903.12436384449, -0.281446068743747, 93.55999898403428)
+    functions = tuple(Function.from_array((0,), [cost, 1e6]) for cost in costs)
+    problem = Problem((Variable("a", 2),), functions)
+    own = problem.evaluate((0,))
+    below = math.fsum(costs)
+    assert below < own
+    limited = problem.below(own)
+    known = Knowledge(limited, SolveOptions().gap, lambda *_: None)
+    known.offer(below, (0,), "a search")
+    assert known.value is None
+    known = Knowledge(problem.below(own + 1), SolveOptions().gap, lambda *_: None)
+    known.offer(below, (0,), "a search")
+    assert known.value == below
+    assert oocbe.solve(limited).status == "infeasible"

@@ -19,7 +19,10 @@ MOST_SLICES = 60
 
 
 def check_searches(problem: Problem, every: Assignments, own: Assignments, case: Description, tally: Tally) -> None:
-    """Searches of what reduction leaves of a problem below its upper bound. every, own : feasible assignments, those that count."""
+    """Searches of what reduction leaves of a problem below its upper bound.
+
+    every, own : feasible assignments, and those that count.
+    """
     from oocbe.elimination.search import depth_search, subproblems
     from oocbe.elimination.search.depth_search import DepthSearch
     from oocbe.elimination.search.knowledge import Knowledge

@@ -58,6 +58,8 @@ class Knowledge:
         """
         if value < self.upper_bound and math.isfinite(value):
             check_claim(self.problem, value, assignment, why)
+            if self.problem.upper_bound is not None and self.problem.evaluate(assignment) is None:
+                return  # floats added up in the problem's own order reach its bound
             self.value, self.assignment = value, assignment
             self.report(self.lower, self.value, why, self.assignment)
 
