@@ -70,6 +70,7 @@ def answer(given: argparse.Namespace) -> Run:
         "value": str(result.value),
         "rows": result.total_rows,
         "largest": result.largest_message_rows,
+        "read": "" if result.read_by_workers is None else result.read_by_workers.sentence,
         "seconds": seconds,
         "cpu": _processor_seconds() - processor,
         "killed": len(killed),
@@ -123,6 +124,8 @@ def main() -> int:
     print(
         f"{given.workers} workers take {wall:.2f} times the wall and {cpu:.2f} times the processor time of one process"
     )
+    if shared["read"]:
+        print(shared["read"])
     is_same = all(shared[name] == alone[name] for name in ("value", "rows", "largest"))
     is_clean = not alone["left"] and not shared["left"]
     if not (is_same and is_clean):

@@ -291,6 +291,7 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         ("width", result.width),
         ("largest message", f"{result.largest_message_rows:,} rows"),
         ("all messages", f"{result.total_rows:,} rows"),
+        ("workers", None if result.read_by_workers is None else result.read_by_workers.sentence),
         ("time", times(result.seconds)),
         ("peak memory", format_bytes(result.peak_memory_bytes)),
         ("linear constraints", linear),

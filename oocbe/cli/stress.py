@@ -149,6 +149,7 @@ class _Run:
 
     def stored(self, trace: Path | None, about: str) -> tuple[dict[str, object], ResultCheck]:
         """From tables on disk to a table on disk, which is checked."""
+        from oocbe.cluster.workers import read_by_workers, read_since
         from oocbe.settings.machine import resident_memory
         from oocbe.synth.segments import write_table
 
@@ -160,11 +161,13 @@ class _Run:
         tables = [write_table(spec, folder / spec.own) for spec in self.used]
         note(f"made {', '.join(map(repr, tables))} in {time.perf_counter() - started:.1f} s")
         before = resident_memory()
-        written = time.perf_counter()
+        written, read_before = time.perf_counter(), read_by_workers()
         with written_to(trace, about):
             result = _apply(operator, tables, specs, folder / "result", self.settings)
         ended = time.perf_counter()
         note(f"made {result!r} in {ended - written:.1f} s")
+        if (read := read_since(read_before)) and read.sentence:
+            note(read.sentence)
         verdict = _check(operator, result, specs)
         report: dict[str, object] = {
             "operator": operator,
@@ -179,6 +182,8 @@ class _Run:
             "seconds": ended - written,
             "seconds_checking": time.perf_counter() - ended,
         }
+        if read is not None:
+            report |= {"rows_read_by_workers": read.rows, "rows_changed_owner": read.changed_owner}
         return report | self._pace(sum(table.rows for table in tables), ended - written, before), verdict
 
     def generated(self, trace: Path | None, about: str) -> tuple[dict[str, object], ResultCheck]:

@@ -67,6 +67,7 @@ def written_to(path: Path | None, about: str) -> Iterator[None]:
 
 
 def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:
+    from oocbe.results.rows_read import RowsRead
     from oocbe.tracing.recorder import WORKER
 
     ended = "" if found.is_whole else "the process was killed: the trace ends with the last block that it wrote"
@@ -90,6 +91,7 @@ def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:
         ),
         ("overlapped", f"{summary.overlapped:.0%} of the time in which anything worked"),
         ("lanes at once", at_once),
+        ("workers", RowsRead(summary.rows_read, summary.rows_changed_owner).sentence),
     ]
 
 
@@ -112,6 +114,8 @@ def _as_json(found: Trace, summary: TraceSummary) -> dict[str, object]:
         "busiest": None if summary.busiest is None else summary.busiest.name,
         "overlapped": summary.overlapped,
         "seconds_at_once": summary.at_once,
+        "rows_read_by_workers": summary.rows_read,
+        "rows_changed_owner": summary.rows_changed_owner,
         "lanes": [_lane_as_json(lane) for lane in summary.lanes],
     }
 

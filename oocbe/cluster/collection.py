@@ -47,6 +47,7 @@ def circumstances(
         chunk_rows=chunk_rows,
         disk=None if disk.limit is None else disk.allowed // sharing,
         is_scratch=disk.is_scratch,
+        cluster=workers.cluster,
     )
 
 
@@ -55,7 +56,7 @@ class PartCollector:
 
     Parameters
     ----------
-    writer : lists them. name : of the segments, in a trace. rows : row of each worker there.
+    writer : lists them. name : of the segments, in a trace. workers : who made them.
     added : is told the share of the work that is done, and the rows and parts that came of it.
 
     Attributes
@@ -67,10 +68,10 @@ class PartCollector:
         self,
         writer: PartsWriter,
         name: str,
-        rows: dict[str, int],
+        workers: Workers,
         added: Callable[[float, int, int], None] | None = None,
     ) -> None:
-        self._writer, self._name, self._rows, self._added = writer, name, rows, added
+        self._writer, self._name, self._workers, self._added = writer, name, workers, added
         self.least, self.greatest = inf, -inf
         self._done, self._count = 0.0, 0
 
@@ -80,7 +81,7 @@ class PartCollector:
         position : among the parts, where these are not in the order of their keys.
         """
         self._done += share
-        trace_segment(made, self._name, self._rows)
+        take_account(made, self._name, self._workers)
         if made.name is None:
             return
         record = self._writer.add(self._writer.folder / made.name, position)
@@ -91,6 +92,12 @@ class PartCollector:
             self._added(self._done, self._writer.rows, self._count)
 
 
+def take_account(made: MadePart, name: str, workers: Workers) -> None:
+    """Add what a segment has read to what workers have, and draw it in a trace."""
+    workers.read = workers.read.and_also(made.read)
+    trace_segment(made, name, workers.rows)
+
+
 def trace_segment(made: MadePart, name: str, rows: dict[str, int]) -> None:
     """Draw a segment in the row of its worker; hosts are taken to have the same time."""
     recorder = active()
@@ -99,6 +106,8 @@ def trace_segment(made: MadePart, name: str, rows: dict[str, int]) -> None:
     row = rows.setdefault(made.worker, len(rows))
     begin = time.perf_counter_ns() - (time.time_ns() - made.began)
     details: dict[str, Detail] = {"rows": made.rows, "pieces": made.pieces, "worker": made.worker}
+    if made.read.rows:
+        details |= {"rows_read": made.read.rows, "rows_changed_owner": made.read.changed_owner}
     recorder.add(WORKER, name, begin, begin + int(made.seconds * 1e9), row, details=details)
 
 

@@ -18,8 +18,10 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from oocbe.cluster.ownership import working_as
 from oocbe.cluster.workers import LostWorkError
 from oocbe.errors import ClusterError
+from oocbe.results.rows_read import RowsRead
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -43,12 +45,14 @@ _turn = threading.Lock()
 def called(data: bytes) -> Any:
     """In a worker: call the function that was sent, one at a time; all threads of the worker are for it."""
     with _turn:
-        if "OOCBE_THREADS" not in os.environ:
-            from distributed import get_worker
+        from distributed import get_worker
 
-            os.environ["OOCBE_THREADS"] = str(get_worker().state.nthreads)
+        worker = get_worker()
+        if "OOCBE_THREADS" not in os.environ:
+            os.environ["OOCBE_THREADS"] = str(worker.state.nthreads)
         work, told = pickle.loads(data)
-        return work(told)
+        with working_as(str(worker.name)):
+            return work(told)
 
 
 class DaskWorkers:
@@ -63,6 +67,8 @@ class DaskWorkers:
         self.memory = memory
         self.readied: set[object] = set()
         self.rows: dict[str, int] = {}
+        self.read = RowsRead()
+        self.cluster = token_hex(4)
         self._client = client
         self._count, self._seen, self._failure = 0, time.monotonic(), ""
         self._closing = threading.Event()
@@ -149,11 +155,14 @@ class DaskWorkers:
             self._failure = f"the scheduler at {self._address} is gone; go on with --resume where there is a --workdir"
             return
         try:
-            with_hosts = self._client.scheduler_info(n_workers=-1)["workers"]
+            found = self._client.scheduler_info(n_workers=-1)
         except Exception as error:
             if time.monotonic() - self._seen > PATIENCE_SECONDS:
                 self._failure = f"the scheduler at {self._address} does not answer ({error})"
             return
+        if "id" in found:  # of the scheduler: the same for everybody who asks these workers
+            self.cluster = str(found["id"]).replace(" ", "-")
+        with_hosts = found["workers"]
         self._hosts = Counter(str(worker.get("host", "")) for worker in with_hosts.values())
         self._count = len(with_hosts)
         if self._count:

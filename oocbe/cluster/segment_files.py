@@ -21,8 +21,10 @@ from pathlib import Path
 import numpy as np
 
 import oocbe
+from oocbe.cluster.ownership import own_reading, own_writer, reading
 from oocbe.cluster.workers import DiskShareError
 from oocbe.errors import ClusterError, DiskError
+from oocbe.results.rows_read import NOTHING_READ, RowsRead
 from oocbe.settings.machine import default_memory_limit
 from oocbe.system.deadline import Deadline
 from oocbe.tables.disk_budget import DiskBudget
@@ -65,6 +67,7 @@ class Circumstances:
     seconds : that are left; None: any number. chunk_rows : rows of a chunk of a part, at most.
     disk : bytes that the segment may write; None: any number. is_scratch : whether nobody needs the part once whoever
         asked for it has ended (:class:`oocbe.tables.disk_budget.DiskBudget`).
+    cluster : that the workers belong to (:class:`oocbe.cluster.workers.Workers`).
     """
 
     version: str
@@ -78,6 +81,7 @@ class Circumstances:
     chunk_rows: int
     disk: int | None
     is_scratch: bool
+    cluster: str
 
     @property
     def memory_limit(self) -> int:
@@ -94,6 +98,7 @@ class MadePart:
     name : of the part's folder; None where there are no rows. rows : of it. least, greatest : of its values.
     seconds : that it took. pieces : joined. worker : host, process and thread that did it.
     began : when, on the clock of the worker's host (:func:`time.time_ns`).
+    read : rows that it read of stored tables; none where the process that asks has done the segment itself.
     """
 
     name: str | None
@@ -104,13 +109,16 @@ class MadePart:
     pieces: int
     worker: str
     began: int
+    read: RowsRead = NOTHING_READ
 
     @classmethod
     def since(cls, begin: float, name: str | None, rows: int, extent: tuple[float, float], pieces: int = 0) -> MadePart:
         """What this thread has made since a moment (:func:`time.perf_counter`)."""
         seconds = time.perf_counter() - begin
         worker = f"{socket.gethostname()} {os.getpid()} {threading.get_ident()}"
-        return cls(name, rows, *extent, seconds, pieces, worker, time.time_ns() - int(seconds * 1e9))
+        own = own_reading()
+        read = NOTHING_READ if own is None else own.read
+        return cls(name, rows, *extent, seconds, pieces, worker, time.time_ns() - int(seconds * 1e9), read)
 
 
 NO_VALUES = float(np.inf), float(-np.inf)
@@ -118,7 +126,10 @@ NO_VALUES = float(np.inf), float(-np.inf)
 
 
 def opened(at: TableAt) -> StoredTable:
-    """A table that another process has written, opened once; ClusterError where it is not there."""
+    """A table that another process has written, opened once; ClusterError where it is not there.
+
+    What a worker reads of it counts (:mod:`oocbe.cluster.ownership`).
+    """
     key = (at.path, at.checksum)
     with _opening:
         found = _opened.pop(key, None)
@@ -131,7 +142,8 @@ def opened(at: TableAt) -> StoredTable:
         _opened[key] = found
         if len(_opened) > MOST_OPENED:
             _opened.popitem(last=False)
-        return found
+    own = own_reading()
+    return found if own is None else own.of(found)
 
 
 _opened: OrderedDict[tuple[Place, int], StoredTable] = OrderedDict()
@@ -140,7 +152,7 @@ _opening = threading.Lock()
 
 @contextmanager
 def at_work(how: Circumstances, part: Path) -> Iterator[Deadline]:
-    """The deadline of a segment, which comes as soon as nobody wants its part any more.
+    """The deadline of a segment, which comes as soon as nobody wants its part any more; what it reads is counted.
 
     Raises
     ------
@@ -154,7 +166,7 @@ def at_work(how: Circumstances, part: Path) -> Iterator[Deadline]:
     if not part.parent.is_dir():
         raise not_shared(part.parent)
     ended = threading.Event()
-    with Deadline(how.seconds) as deadline:
+    with Deadline(how.seconds) as deadline, reading(how.cluster):
         watcher = threading.Thread(target=_watch, args=(part.parent, deadline, ended), name="oocbe-wanted", daemon=True)
         watcher.start()
         try:
@@ -225,6 +237,7 @@ def written_part(
         budget = DiskShare(path.parent, how.disk, how.is_scratch)
         semiring, chunk_rows = first.semiring, how.chunk_rows
         with PartWriter(path, layout, dtype, semiring, chunk_rows, budget=budget, limbs=first.limbs) as writer:
+            writer.writer = own_writer()
             table: Table | None = first
             del first
             while table is not None:

@@ -12,11 +12,13 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from oocbe.cluster import dask_settings
 from oocbe.cluster.dask_workers import DaskWorkers
 from oocbe.errors import UnsupportedError
+from oocbe.results.rows_read import RowsRead
 from oocbe.tables.scratch import ScratchFolder
 
 if TYPE_CHECKING:
@@ -32,12 +34,15 @@ class StartedWorkers(ABC):
 
     Attributes
     ----------
-    memory : limit of a host in bytes; None: what follows from each machine. readied, rows : as for ``Workers``.
+    memory : limit of a host in bytes; None: what follows from each machine.
+    readied, rows, read, cluster : as for ``Workers``.
     """
 
     memory: int | None = None
     readied: set[object] = field(default_factory=set)
     rows: dict[str, int] = field(default_factory=dict)
+    read: RowsRead = field(default_factory=RowsRead)
+    cluster: str = field(default_factory=lambda: token_hex(4))
     _dask: DaskWorkers | None = field(default=None, init=False, repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 

@@ -7,9 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from secrets import token_hex
+from threading import current_thread
 from typing import Any, Protocol, TypeVar
 
+from oocbe.cluster.ownership import working_as
 from oocbe.errors import DiskError
+from oocbe.results.rows_read import RowsRead
 
 Told = TypeVar("Told")
 Result = TypeVar("Result")
@@ -31,11 +35,13 @@ class Workers(Protocol):
     memory : limit of a host in bytes; None: what follows from each machine.
     worker_share : of the memory limit of a host that each of them may take there. own_share : that this process may.
     readied : what has been compiled for them, by names of those who ask. rows : row of each in a trace.
+    read : rows that they have read of stored tables, and how many of these another of them had written.
     """
 
     memory: int | None
     readied: set[object]
     rows: dict[str, int]
+    read: RowsRead
 
     @property
     def worker_share(self) -> float:
@@ -48,6 +54,10 @@ class Workers(Protocol):
     @property
     def count(self) -> int:
         """How many are there now."""
+
+    @property
+    def cluster(self) -> str:
+        """Name of all of them together, without spaces: no others have it, nor those that another run starts."""
 
     def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
         """Have a function called by one of them, one at a time each.
@@ -69,6 +79,18 @@ _current: ContextVar[Workers | None] = ContextVar("oocbe-workers", default=None)
 def current() -> Workers | None:
     """The workers of the innermost block of :func:`using`; None where this process works alone."""
     return _current.get()
+
+
+def read_by_workers() -> RowsRead | None:
+    """What the current workers have read since they are there; None where this process works alone."""
+    workers = _current.get()
+    return None if workers is None else workers.read
+
+
+def read_since(before: RowsRead | None) -> RowsRead | None:
+    """What the current workers have read since :func:`read_by_workers` said so; None where this process works alone."""
+    now = read_by_workers()
+    return now if now is None or before is None else now.without(before)
 
 
 @contextmanager
@@ -94,6 +116,8 @@ class InThreads:
     memory: int | None = None
     readied: set[object] = field(default_factory=set)
     rows: dict[str, int] = field(default_factory=dict)
+    read: RowsRead = field(default_factory=RowsRead)
+    cluster: str = field(default_factory=lambda: token_hex(4))
     _pool: ThreadPoolExecutor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -119,10 +143,16 @@ class InThreads:
 
     def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
         """Have a function called on a thread; see :class:`Workers`."""
-        return self._pool.submit(work, told)
+        return self._pool.submit(_called, work, told)
 
     def check(self) -> None:
         """Threads are always there."""
+
+
+def _called(work: Callable[[Told], Result], told: Told) -> Result:
+    """On a thread: call the function, as the worker that this thread is."""
+    with working_as(current_thread().name):
+        return work(told)
 
 
 def cancel(futures: list[Future[Any]]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oocbe.cluster.workers import read_by_workers, read_since
 from oocbe.elimination.observer import Observer, PassingOn
 from oocbe.elimination.orders.order import HEURISTICS, is_order_file
 from oocbe.elimination.orders.order_file import read_order
@@ -47,6 +48,7 @@ class History(PassingOn):
         self._is_heard = told is not None
         self._begin = begin
         self._watch = Stopwatch()
+        self._read_before = read_by_workers()
         self._known: list[KnownAt] = []
         self._buckets: list[BucketDone] = []
         self._width = 0
@@ -110,6 +112,7 @@ class History(PassingOn):
             anytime=tuple(self._known),
             buckets=tuple(self._buckets),
             orders_tried=self._orders,
+            read_by_workers=read_since(self._read_before),
             linear=tuple(Consumption(c.name, int(c.consumption(assignment or ())), c.capacity) for c in linear),
             propagation=Removed(
                 sum(problem.sizes),

@@ -12,6 +12,7 @@ from oocbe.model.photographs import Schedule
 from oocbe.pictures.shown import Shown
 from oocbe.results.numerals import finite
 from oocbe.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
+from oocbe.results.rows_read import RowsRead
 from oocbe.results.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Result(Shown):
     orders_tried : eliminations that began, each with an order or a row cap of its own.
     linear : what the assignment takes of each linear constraint. propagation : what went before orders were searched
         for; None where the solve ended before.
+    read_by_workers : rows that workers have read of stored tables, and how many of these another one had written; None
+        where the process worked alone.
     schedule : for SPOT5 files, profit and photographs of the assignment; else None.
     """
 
@@ -98,6 +101,7 @@ class Result(Shown):
     orders_tried: int = 0
     linear: tuple[Consumption, ...] = ()
     propagation: Removed | None = None
+    read_by_workers: RowsRead | None = None
     schedule: Schedule | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -140,6 +144,7 @@ class Result(Shown):
             ("assignment", first_pairs(labels)),
             ("width", self.width),
             ("largest message", f"{self.largest_message_rows:,} rows of {self.total_rows:,} in all"),
+            ("workers", None if self.read_by_workers is None else self.read_by_workers.sentence or None),
             ("time", f"{self.seconds.get('total', 0.0):.3g} s"),
             ("peak memory", f"{self.peak_memory_bytes / 2**20:,.0f} MiB"),
             *(("note", note) for note in self.notes),
@@ -178,6 +183,7 @@ class Result(Shown):
             "linear_constraints": self.linear_constraints,
             "linear": [c._asdict() for c in self.linear],
             "propagation": None if self.propagation is None else self.propagation._asdict(),
+            "read_by_workers": None if self.read_by_workers is None else self.read_by_workers._asdict(),
             "orders_tried": self.orders_tried,
             "anytime": [{name: finite(number) for name, number in k._asdict().items()} for k in self.anytime],
             "buckets": [b._asdict() for b in self.buckets],

@@ -13,6 +13,7 @@ from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPT
 from oocbe.model.parts import Variable
 from oocbe.pictures.shown import Shown
 from oocbe.results.numerals import digits, finite
+from oocbe.results.rows_read import RowsRead
 from oocbe.results.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class TaskResult(Shown):
     temperature : where weights depend on one.
     variables, problem, semiring : of the problem.
     width, largest_message_rows, total_rows, order, dtype, backend : of the (last) forward pass.
-    passes : forward passes over all tables.
+    passes : forward passes over all tables. read_by_workers : as for :class:`oocbe.Result`.
     seconds : wall time by phase. peak_memory_bytes : largest resident set of the process until the end.
     notes : sentences for people.
     """
@@ -71,6 +72,7 @@ class TaskResult(Shown):
     bound: float | None = None
     tolerance: float | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
+    read_by_workers: RowsRead | None = None
 
     @property
     def exit_code(self) -> int:
@@ -148,6 +150,7 @@ class TaskResult(Shown):
             facts.append((f"{rank}", f"{value}: {first_pairs(labels)}"))
         more = max(len(by_name), len(self.assignments)) - SHOWN_LINES
         facts += [("", "")] if more <= 0 else [("more", f"{more:,}, in the attributes")]
+        facts.append(("workers", None if self.read_by_workers is None else self.read_by_workers.sentence or None))
         facts += [("width", self.width), ("time", f"{self.seconds.get('total', 0.0):.3g} s")]
         return f"{self.problem}: {self.task}", [*facts, *(("note", note) for note in self.notes)]
 
@@ -187,6 +190,7 @@ class TaskResult(Shown):
             "largest_message_rows": self.largest_message_rows,
             "total_rows": self.total_rows,
             "passes": self.passes,
+            "read_by_workers": None if self.read_by_workers is None else self.read_by_workers._asdict(),
             "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
             "peak_memory_bytes": self.peak_memory_bytes,
             "dtype": self.dtype,

@@ -116,7 +116,7 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
     """
     name, runs = f"table of {table.own}", Runs(table.chunk_count(chunk_rows), workers)
     with PartsWriter(path, table.layout, dtype, MAX_SUM) as writer:
-        parts = PartCollector(writer, name, workers.rows)
+        parts = PartCollector(writer, name, workers)
 
         def told(run: range, sharing: int) -> ChunkSegment:
             how = _circumstances(workers, chunk_rows, path.parent, sharing)

@@ -24,17 +24,20 @@ class ChunkIndex(Protocol):
     def file(self, array: str, chunk: int) -> str:
         """Name of a chunk's file, relative to the table's folder."""
 
+    def writer(self, chunk: int) -> str | None:
+        """The worker that wrote a chunk (:mod:`oocbe.cluster.ownership`); None where nobody says."""
+
 
 class EvenChunks:
     """Chunks of as many rows but for the last one.
 
     Parameters
     ----------
-    rows : of the table. chunk_rows : of each chunk but the last.
+    rows : of the table. chunk_rows : of each chunk but the last. writer : of all of them.
     """
 
-    def __init__(self, rows: int, chunk_rows: int) -> None:
-        self._rows, self._chunk_rows = rows, chunk_rows
+    def __init__(self, rows: int, chunk_rows: int, writer: str | None = None) -> None:
+        self._rows, self._chunk_rows, self._writer = rows, chunk_rows, writer
 
     def at(self, row: int) -> int:
         """See :class:`ChunkIndex`."""
@@ -48,19 +51,25 @@ class EvenChunks:
         """See :class:`ChunkIndex`."""
         return f"{array}/c/{chunk}"
 
+    def writer(self, chunk: int) -> str | None:
+        """See :class:`ChunkIndex`."""
+        return self._writer
+
 
 class PartChunks:
     """The chunks of parts, laid end to end.
 
     Parameters
     ----------
-    parts : folder, rows and rows a chunk of each.
+    parts : folder, rows, rows a chunk and writer of each.
     """
 
-    def __init__(self, parts: Iterable[tuple[str, int, int]]) -> None:
+    def __init__(self, parts: Iterable[tuple[str, int, int, str | None]]) -> None:
         self._files: list[tuple[str, int]] = []
+        self._writers: dict[str, str | None] = {}
         counts: list[int] = []
-        for folder, rows, chunk_rows in parts:
+        for folder, rows, chunk_rows, writer in parts:
+            self._writers[folder] = writer
             chunks = -(-rows // chunk_rows)
             self._files += [(folder, chunk) for chunk in range(chunks)]
             counts += [min(chunk_rows, rows - chunk * chunk_rows) for chunk in range(chunks)]
@@ -78,3 +87,7 @@ class PartChunks:
         """See :class:`ChunkIndex`."""
         folder, number = self._files[chunk]
         return f"{folder}/{array}/c/{number}"
+
+    def writer(self, chunk: int) -> str | None:
+        """See :class:`ChunkIndex`."""
+        return self._writers[self._files[chunk][0]]

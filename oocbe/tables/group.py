@@ -138,6 +138,8 @@ def check_table_attributes(attributes: Mapping[str, Any]) -> None:
         raise ValueError("a number or flag of another type")
     if not all(isinstance(name, str) for name in attributes["scope"]):
         raise ValueError("a variable name that is no text")
+    if not isinstance(attributes.get("writer", ""), str):
+        raise ValueError("a writer that is no text")
     if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
         raise ValueError(f"value dtype {attributes['dtype']!r}")
     if not 0 <= attributes["rows"] < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:

@@ -47,9 +47,19 @@ _SHARED = ("scope", "sizes", "words", "semiring", "dtype", "limbs")
 
 
 class PartWriter(StoredTableWriter):
-    """Writes one part. Where the folder of the parts is gone, nobody wants it, and it is not made again (OSError)."""
+    """Writes one part. Where the folder of the parts is gone, nobody wants it, and it is not made again (OSError).
 
+    Attributes
+    ----------
+    writer : the worker that does, which the part's attributes tell (:mod:`oocbe.cluster.ownership`); None: nobody is.
+    """
+
+    writer: str | None = None
     _makes_parents = False
+
+    def _attributes(self) -> dict[str, Any]:
+        attributes = super()._attributes()
+        return attributes if self.writer is None else {**attributes, "writer": self.writer}
 
 
 class PartsWriter(FolderWriter):
@@ -182,7 +192,7 @@ def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -
     whole = Manifest(dict(manifest.files), version=PARTS_VERSION, parts=manifest.parts)
     if set(manifest.files) != {"zarr.json"} or manifest.first_keys or manifest.last_keys:
         raise CorruptDataError(f"{folder}: the manifest lists other files than a table of parts has")
-    chunks: list[tuple[str, int, int]] = []
+    chunks: list[tuple[str, int, int, str | None]] = []
     before = -1
     for record in manifest.parts:
         path = folder / record.name
@@ -205,8 +215,8 @@ def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -
         whole.files |= {f"{record.name}/{name}": file for name, file in part.files.items()}
         whole.first_keys += part.first_keys
         whole.last_keys += part.last_keys
-        chunks.append((record.name, record.rows, own["chunk_rows"]))
-    rows, longest = sum(part.rows for part in manifest.parts), max((n for *_, n in chunks), default=1)
+        chunks.append((record.name, record.rows, own["chunk_rows"], own.get("writer")))
+    rows, longest = sum(part.rows for part in manifest.parts), max((n for *_, n, _ in chunks), default=1)
     if attributes["rows"] != rows or attributes["chunk_rows"] != longest:
         raise CorruptDataError(f"{folder}: its attributes are not those of its parts; rewrite the table")
     return whole, PartChunks(chunks)

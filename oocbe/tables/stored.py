@@ -80,7 +80,7 @@ class StoredTable(InStores, OnDisk):
         self.limbs: int = attributes.get("limbs", 0)
         self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
         self._manifest, self._checksum = manifest, checksum
-        self._index: ChunkIndex = EvenChunks(self.rows, self.chunk_rows) if index is None else index
+        self._index: ChunkIndex = index or EvenChunks(self.rows, self.chunk_rows, attributes.get("writer"))
         self._codec = {1: BLOSC, COLUMNS_VERSION: ZSTD}.get(manifest.version, PACKED)
         self._read_ahead = ReadAhead(self.chunk_count, self.stored_bytes // max(1, self.chunk_count))
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from oocbe.cluster.workers import read_by_workers, read_since
 from oocbe.errors import UsageError
 from oocbe.facade import load_problem, settings_from, with_reading, working
 from oocbe.results.interrupted import carried, interruptible
@@ -115,7 +116,7 @@ def answered(
     from oocbe.tasks.count import count as count_feasible
     from oocbe.tasks.result import lifted, unfinished
 
-    watch = Stopwatch()
+    watch, before = Stopwatch(), read_by_workers()
     whole = narrowed(problem.in_semiring(settings.semiring or problem.semiring))
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
@@ -145,6 +146,7 @@ def answered(
     if compiled:
         seconds["compiling"] = compiled
     notes = (*result.notes, *filter(None, warnings))
+    result = replace(result, read_by_workers=read_since(before))
     return replace(result, seconds=seconds, notes=notes, evidence=whole.evidence)
 
 

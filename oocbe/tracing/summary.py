@@ -60,6 +60,7 @@ class TraceSummary:
     at_once : seconds in which 0, 1, 2, … of the resources (:data:`oocbe.tracing.recorder.RESOURCES`) worked; the
         workers count as one more.
     busiest : the resource that worked longest, the workers among them; None where none did.
+    rows_read, rows_changed_owner : rows that workers read of stored tables, and those that another one had written.
     cores : that the process could use. cores_busy : that it used on average, or None where the trace does not tell.
     """
 
@@ -69,6 +70,8 @@ class TraceSummary:
     busiest: Lane | None
     cores: int
     cores_busy: float | None
+    rows_read: int = 0
+    rows_changed_owner: int = 0
 
     @property
     def overlapped(self) -> float:
@@ -113,7 +116,11 @@ def summarise(trace: Trace) -> TraceSummary:
     busiest = max(resources, key=lambda lane: lane.busy, default=None)
     at_once = _at_once([busy[lane.name] for lane in resources], limit)
     cores_busy = trace.cpu_seconds / trace.seconds if trace.cpu_seconds is not None and trace.seconds else None
-    return TraceSummary(end, tuple(lanes), at_once, busiest, trace.cores, cores_busy)
+    read, changed = (
+        sum(int(span.details.get(name, 0)) for span in spans if span.lane == WORKER)
+        for name in ("rows_read", "rows_changed_owner")
+    )
+    return TraceSummary(end, tuple(lanes), at_once, busiest, trace.cores, cores_busy, read, changed)
 
 
 def _busy(name: str, spans: Sequence[Span], limit: int) -> Intervals:

@@ -113,6 +113,22 @@ def test_workers_killed_in_the_middle(workers, expected):
     assert found_by(workers) == expected
 
 
+def test_rows_that_change_owner(workers, tmp_path):
+    """Each worker sorts some rows, and each range of keys is then read from all that were sorted."""
+    specs = [SyntheticTable(40_000, 1000, own=own, seed=n) for n, own in enumerate("ab")]
+    tables = [spec.write(tmp_path / spec.own, None, 500) for spec in specs]
+    with using(workers), cutting():
+        join_maximise(*tables, "e", output=tmp_path / "first")  # in which this process does some segments itself
+        before = workers.read
+        result = join_maximise(*tables, "e", output=tmp_path / "second")
+    read = workers.read.without(before)
+    assert read.rows >= 2 * sum(table.rows for table in tables)
+    assert 0 <= read.changed_owner <= read.rows
+    parts = [json.loads((part / "zarr.json").read_text()) for part in result.path.glob("part-*")]
+    names = {f"{workers.cluster} worker {number}" for number in (1, 2)}
+    assert {part["attributes"]["oocbe"]["writer"] for part in parts} <= names
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_workers_killed_fifty_times(workers, expected):

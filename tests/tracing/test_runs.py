@@ -66,8 +66,13 @@ def test_workers_are_told_of(tables, tmp_path):
         oocbe.join_maximise(*tables, "e", output=tmp_path / "out")
     segments = [span for span in read_trace(path).spans if span.lane == WORKER]
     assert len({span.details["worker"] for span in segments}) == len({span.row for span in segments}) > 1
+    counted = [sum(span.details.get(name, 0) for span in segments) for name in ("rows_read", "rows_changed_owner")]
+    assert counted == list(workers.read) and 0 <= counted[1] <= counted[0] > 0
     shown = call("trace", path)
     assert "cores at work (of this process, without its workers)" in " ".join(shown.stdout.split())
+    assert workers.read.sentence in " ".join(shown.stdout.split())
+    content = json.loads(call("trace", path, "--json").stdout)
+    assert [content["rows_read_by_workers"], content["rows_changed_owner"]] == counted
     with oocbe.trace(path):
         oocbe.join_maximise(*tables, "e", output=tmp_path / "alone")
     assert "without its workers" not in call("trace", path).stdout

@@ -94,7 +94,7 @@ class SegmentedBucket:
                     raise TooManyRowsError(variables, self._row_cap)
                 self._forecast(done, rows, parts)
 
-            parts = PartCollector(writer, join.name, self._workers.rows, added)
+            parts = PartCollector(writer, join.name, self._workers, added)
 
             def told(piece: BucketPiece, sharing: int) -> JoinSegment:
                 how = self._circumstances(join.head().row_bytes, sharing)
@@ -128,7 +128,7 @@ class SegmentedBucket:
         at = TableAt.of(table)
         row_bytes = 8 * table.layout.words + table.dtype.itemsize
         with PartsWriter(path, table.layout, table.dtype, table.semiring, self._store.budget) as writer:
-            parts = PartCollector(writer, f"{name}, the rest", self._workers.rows)
+            parts = PartCollector(writer, f"{name}, the rest", self._workers)
             chunks = Runs(table.chunk_count, self._workers)
 
             def submit(run: range, sharing: int) -> Future[MadePart]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from oocbe.cluster.ownership import own_writer
 from oocbe.cluster.segment_files import (
     NO_VALUES,
     Circumstances,
@@ -150,8 +151,9 @@ def sort_run(told: RunSegment) -> MadePart:
             budget = DiskShare(path.parent, how.disk, is_scratch=True)
             layout, dtype = sorted_rows.layout, table.dtype
             with PartWriter(path, layout, dtype, table.semiring, how.chunk_rows, budget=budget) as writer:
+                writer.writer = own_writer()
                 writer.append(kernels.download(sorted_rows.keys), kernels.download(sorted_rows.values))
-    return MadePart.since(begin, path.name, count, NO_VALUES)
+            return MadePart.since(begin, path.name, count, NO_VALUES)
 
 
 def operate(told: RangeSegment) -> MadePart:
@@ -199,7 +201,9 @@ def _streamed(
     def create(path: Path, layout: Any, dtype: np.dtype[Any], semiring: Any, chunk_rows: int) -> PartWriter:
         if dtype != told.operation.dtype or layout != told.operation.layout:
             raise CannotStreamError(f"values are {dtype} there, and {told.operation.dtype} here")
-        return PartWriter(path, layout, dtype, semiring, chunk_rows, budget=DiskShare(path.parent, how.disk))
+        writer = PartWriter(path, layout, dtype, semiring, chunk_rows, budget=DiskShare(path.parent, how.disk))
+        writer.writer = own_writer()
+        return writer
 
     assert told.stream is not None
     part: StoredTable = streamed_to_disk(tables, path, context, told.stream, create, rows)

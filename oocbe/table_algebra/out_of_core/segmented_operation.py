@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from oocbe.cluster.collection import PartCollector, begin_here, circumstances, halved_run, trace_segment
+from oocbe.cluster.collection import PartCollector, begin_here, circumstances, halved_run, take_account
 from oocbe.cluster.dispatch import Dispatch, Pace
 from oocbe.cluster.segment_files import Circumstances, MadePart, TableAt, opened
 from oocbe.cluster.workers import Workers, current
@@ -144,7 +144,7 @@ class SegmentedOperation:
                 for number, ordered in enumerate(inputs)
             )
             ranges = KeyRanges([each for each in sent if each.cut], self._context.space.budget, self._workers)
-            parts = PartCollector(writer, name, self._workers.rows)
+            parts = PartCollector(writer, name, self._workers)
 
             def told(key: Range, sharing: int) -> RangeSegment:
                 how, part = self._circumstances(CHUNK_ROWS, sharing), writer.part_path().absolute()
@@ -226,7 +226,7 @@ class SegmentedOperation:
 
         def done(run: range, made: MadePart) -> None:
             assert made.name is not None
-            trace_segment(made, name, self._workers.rows)
+            take_account(made, name, self._workers)
             made_of[run.start] = TableAt.of(StoredTable.open(folder / made.name))
 
         def halves(run: range, error: Exception) -> Iterable[range]:
