@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from oocbe.elimination.search.depth_tree import kept_bytes
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.neighbourhoods import LEAST_BITS, MORE_BITS, MOST_BITS, Neighbourhood, Neighbourhoods
 from oocbe.kernels.cpu.pruning.depth_first import VALUE, VARIABLE
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.pruning.clique_variables import with_clique_variables
 from oocbe.pruning.row_reduction import reduced
 from oocbe.pruning.row_tables import Tables
@@ -73,7 +76,10 @@ def test_the_optimum_and_bounds_with_neighbourhoods_beside(make, threads, is_red
 def test_a_longer_search_has_them_beside(threads, monkeypatch):
     monkeypatch.setenv("OOCBE_THREADS", threads)
     monkeypatch.setattr(depth_search, "ROUND_SECONDS", 1e-3)
-    known = Knowledge(random_network(14, 4, 0.8, tightness=0.0, seed=4), NO_GAP, lambda *_: None)
+    random = np.random.default_rng(1)
+    costs = [Function.from_array(pair, random.integers(0, 20, (4, 4))) for pair in combinations(range(11), 2)]
+    problem = Problem(tuple(Variable(f"x{v}", 4) for v in range(11)), tuple(costs))
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
     made = DepthSearch(whole(known.problem), known, 1 << 30)
     made.work(math.inf, Deadline())
     assert known.is_closed
