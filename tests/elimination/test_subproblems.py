@@ -114,6 +114,7 @@ def test_a_line_begins_with_what_those_before_it_lack(monkeypatch):
     known = Knowledge(two_hard_places(0), NO_GAP, lambda *_: None)
     made = SubproblemSearch(Tables.of(known.problem), known, 1 << 30)
     made._begin()
+    made._open_line()
     first = made._lines[0]
     own = first.only
     own.lower = own.least + 1

@@ -185,8 +185,14 @@ class DepthSearch:
         assert shared is not None
         if known.upper_bound < shared.upper:
             shared.upper = known.upper_bound
-            if known.value == known.upper_bound and known.assignment is not None:
-                shared.wanted[:] = self._reduction.restricted(known.assignment)
+            self._go_on_from_known()
+
+    def _go_on_from_known(self) -> None:
+        """Try the values of the best assignment first."""
+        known, shared = self._known, self._shared
+        assert shared is not None
+        if known.value == known.upper_bound and known.assignment is not None:
+            shared.wanted[:] = self._reduction.restricted(known.assignment)
 
     def _threads(self) -> int:
         """How many go on now; those that are more than before are made."""
@@ -203,8 +209,10 @@ class DepthSearch:
         """The searches of neighbourhoods that go on now."""
         shared, known = self._shared, self._known
         assert shared is not None
-        taken = self.seconds + working_time() - self._work_begin - self._begin_seconds
-        if taken < ALONE_SECONDS or self.expected - taken < FAR_SECONDS or (shared.wanted < 0).all():
+        taken = self.seconds + working_time() - self._work_begin - self._begin_seconds - self._alone_seconds
+        behind = shared.open.behind
+        left = taken / behind - taken if behind > 0.0 else math.inf
+        if taken < ALONE_SECONDS or left < FAR_SECONDS or (shared.wanted < 0).all():
             return []
         near = self._neighbourhoods
         if near is None:
@@ -218,6 +226,8 @@ class DepthSearch:
     def _work_side_by_side(self, threads: int, near: list[Neighbourhood], seconds: float, deadline: Deadline) -> None:
         """Have several threads go on for so many seconds, and tell what they found and what is proven then."""
         self._root_below()
+        for worker in self._workers[threads - len(near) : threads]:
+            worker.put_back()
         workers = self._workers[: threads - len(near)]
         self._whole_seconds += len(workers) * self._run(workers, near, max(seconds, BESIDE_SECONDS), deadline)
         self._tell_least()

@@ -43,6 +43,9 @@ MOST_NODES = 200
 LEAST_SHAKEN = 1 / 3
 """Part of all variables, at least, that are given other values where nothing leads further."""
 
+MOST_LOOKED_AT = 64
+"""Functions over a variable, and variables of a function, from which the next free variables are drawn."""
+
 NARROWER = 0.9
 """Where the distance from the proven bound to the threshold would be this part of what it is, a new root is made."""
 
@@ -137,15 +140,14 @@ class Neighbourhood(Tree):
         self.tried = self.found = 0
 
     def work(self, until: float, deadline: Deadline) -> None:
-        """Search until a moment of :func:`~oocbe.system.compilation.working_time`."""
+        """Search until a moment of :func:`~oocbe.system.compilation.working_time`, a step at least."""
         while not self._shared.is_stopped and not deadline.passed:
-            left = until - working_time()
-            if left <= 0.0:
-                return
             if self._is_open:
-                self._search_on(min(left, BESIDE_SECONDS))
+                self._search_on(min(max(until - working_time(), 0.0), BESIDE_SECONDS))
             else:
                 self._open()
+            if working_time() >= until:
+                return
 
     def _open(self) -> None:
         """Set variables free: those of the next neighbourhood, or a good part of all where no larger one is left."""
@@ -180,26 +182,29 @@ class Neighbourhood(Tree):
         """Bool (variables,), some that functions tie to one another: at most so many, with values for so many bits."""
         network, count = self.root.ascent.network, len(self._bits_of)
         free = np.zeros(count, dtype=bool)
-        chosen: list[int] = []
-        misses = 0
-        while len(chosen) < most and bits > 0.0:
-            v = int(self._random.integers(count))
-            if chosen and misses < count:
-                u = chosen[int(self._random.integers(len(chosen)))]
-                low, high = int(network.use_start[u]), int(network.use_start[u + 1])
-                if high > low:
-                    f = network.function[network.uses[int(self._random.integers(low, high))]]
-                    begin, end = int(network.function_start[f]), int(network.function_start[f + 1])
-                    v = int(network.variable[int(self._random.integers(begin, end))])
-            if free[v]:
-                misses += 1
-                if misses > 4 * count:
+        if bits == math.inf and most > count // 2:  # no need to look at what is near
+            free[self._random.permutation(count)[:most]] = True
+            return free
+        others = iter(self._random.permutation(count).tolist())
+        frontier: list[int] = []
+        left = most
+        while left > 0 and bits > 0.0 and not self._shared.is_stopped:
+            if frontier:
+                place = int(self._random.integers(len(frontier)))
+                frontier[place], frontier[-1] = frontier[-1], frontier[place]
+                v = frontier.pop()
+            else:
+                v = next((v for v in others if not free[v]), -1)
+                if v < 0:
                     break
+            if free[v]:
                 continue
             free[v] = True
-            chosen.append(v)
-            bits -= float(self._bits_of[v])
-            misses = 0
+            left, bits = left - 1, bits - float(self._bits_of[v])
+            uses = network.uses[network.use_start[v] : network.use_start[v + 1]]
+            for f in self._random.permutation(network.function[uses])[:MOST_LOOKED_AT].tolist():
+                begin, end = int(network.function_start[f]), int(network.function_start[f + 1])
+                frontier += network.variable[begin : min(end, begin + MOST_LOOKED_AT)].tolist()
         return free
 
     def _search_on(self, seconds: float) -> None:

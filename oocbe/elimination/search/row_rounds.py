@@ -277,8 +277,8 @@ class RowRounds:
 
     @property
     def _walked(self) -> float:
-        """Seconds without those of the search depth first."""
-        return self.seconds - (0.0 if self._depth is None else self._depth.seconds)
+        """Seconds without those of the search depth first and of subproblems."""
+        return self.seconds - sum(part.seconds for part in (self._depth, self._subproblems) if part is not None)
 
     @property
     def _is_depth_near(self) -> bool:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
@@ -36,6 +35,12 @@ from oocbe.system.deadline import Deadline, look
 FIRST_BITS, MORE_BITS = 33.0, 11.0
 """The assignments of a subproblem are two to the power of so many at first, and of so many more each time: 6 variables
 of 44 values, and two more."""
+
+MORE_PART = 1 / 16
+"""How many bits more at least, in parts of those before: large subproblems that are easy are not worth many steps."""
+
+MOST_KEPT = 200
+"""Subproblems whose bounds are remembered, or a half of these where there were more: those that add the most."""
 
 MOST_STARTS = 64
 """Variables that subproblems grow from, those whose functions cost most on average."""
@@ -71,6 +76,7 @@ class Subproblem:
     ----------
     variables : in the order in which they were added. functions : numbers of the tables. least : sum of their minima.
     lower : proven bound on what the functions cost. seconds : that the search took. search : until it is at an end.
+    known : what that has found. upper : only assignments of the whole below it were of interest when it began.
     """
 
     variables: tuple[int, ...]
@@ -79,6 +85,8 @@ class Subproblem:
     lower: int | float
     seconds: float = 0.0
     search: DepthSearch | None = None
+    known: Knowledge | None = None
+    upper: int | float = math.inf
 
     @property
     def excess(self) -> int | float:
@@ -97,6 +105,7 @@ class Line:
     ----------
     bits : of the size at hand. allowed : seconds for a search of that size, while there are several.
     waiting, done : subproblems of that size, searched from the end; and those searched. seconds : taken.
+    ties : by variable, what functions that are not taken cost on average that tie it to others, by these.
     """
 
     def __init__(self, taken: frozenset[int]) -> None:
@@ -104,6 +113,7 @@ class Line:
         self.bits, self.allowed, self.seconds = FIRST_BITS, FIRST_SECONDS, 0.0
         self.waiting: list[Subproblem] = []
         self.done: list[Subproblem] = []
+        self.ties: dict[int, dict[int, float]] = {}
 
     @property
     def only(self) -> Subproblem | None:
@@ -116,7 +126,7 @@ class SubproblemSearch:
 
     Parameters
     ----------
-    tables : of the problem. known : filled in. memory : bytes that the states of a search may take.
+    tables : of the problem. known : filled in. memory : bytes that the states of all searches may take.
 
     Attributes
     ----------
@@ -132,6 +142,7 @@ class SubproblemSearch:
         self._weights: list[float] = []
         self._lines: list[Line] = []
         self._tried: set[frozenset[int]] = set()
+        self._finished: frozenset[int] = frozenset()
         self._all: list[Subproblem] = []
         self._widest = 0
 
@@ -181,8 +192,11 @@ class SubproblemSearch:
     def _search(self, line: Line, seconds: float, deadline: Deadline) -> None:
         """A slice of the search of the subproblem that is next in a line."""
         one, is_only = line.waiting[-1], line.only is not None
-        if one.search is None:
-            one.search = self._search_of(one)
+        if one.search is None and not self._has_search(one):
+            line.done.append(line.waiting.pop())
+            return
+        assert one.search is not None
+        assert one.known is not None
         search, before, lower = one.search, one.search.nodes, one.lower
         try:
             search.work(seconds if is_only else min(seconds, line.allowed - one.seconds), deadline)
@@ -191,8 +205,11 @@ class SubproblemSearch:
             self.nodes += search.nodes - before
             if one.lower > lower:
                 self._raise()
+            if one.known.is_closed and one.known.value is None:
+                # With what others cost it leaves nothing below what the whole was to cost less than.
+                self._known.raise_lower(one.upper, f"subproblems of up to {self._widest} variables")
         if search.is_over or (one.seconds >= line.allowed and not is_only):
-            one.search = None
+            one.search = one.known = None
             line.done.append(line.waiting.pop())
 
     def _begin(self) -> None:
@@ -207,37 +224,46 @@ class SubproblemSearch:
         for number, part in enumerate(tables.parts):
             for v in part.scope:
                 self._over[v].append(number)
-        self._lines = [self._line(frozenset())]
 
     def _open_line(self) -> None:
-        """Begin one more line with the functions that those there are lack, where each of these has one subproblem."""
-        if len(self._lines) < MOST_LINES and self._lines:
-            only = [line.only for line in self._lines]
-            found = [one for one in only if one is not None and one.lower > one.least]
-            taken = frozenset().union(*(one.functions for one in found))
-            if len(found) == len(only) and taken not in self._tried:
-                self._tried.add(taken)
-                self._lines.append(self._line(taken))
-                self._lines[-1].seconds = min(line.seconds for line in self._lines[:-1])
+        """Begin one more line with the functions that those there lack, where each of these has one subproblem."""
+        if len(self._lines) >= MOST_LINES:
+            return
+        only = [line.only for line in self._lines]
+        found = [one for one in only if one is not None and one.lower > one.least]
+        taken = self._finished.union(*(one.functions for one in found))
+        if len(found) < len(only) or taken in self._tried:
+            return
+        self._tried.add(taken)
+        line = self._line(taken)
+        line.seconds = min((other.seconds for other in self._lines), default=0.0)
+        if line.waiting:
+            self._lines.append(line)
 
     def _line(self, taken: frozenset[int]) -> Line:
         """A line with its first subproblems."""
         line, sizes = Line(taken), self._tables.problem.sizes
-        totals = [sum(ties.values()) for ties in map(partial(self._ties, taken), range(len(sizes)))]
+        totals = [0.0] * len(sizes)
+        for number, part in enumerate(self._tables.parts):
+            if number not in taken and 1 < len(part.scope) <= MOST_PAIRED:
+                for v in part.scope:
+                    totals[v] += (len(part.scope) - 1) * self._weights[number]
         starts = sorted((v for v in range(len(sizes)) if totals[v] > 0), key=lambda v: (-totals[v], v))
         line.waiting = self._grown(line, [(v,) for v in starts[:MOST_STARTS]])
         return line
 
-    def _ties(self, taken: frozenset[int], v: int) -> dict[int, float]:
-        """What functions cost on average that tie a variable to others, by these; without those that are taken."""
+    def _ties(self, line: Line, v: int) -> dict[int, float]:
+        """What ties a variable to others in a line."""
         look()
-        found: dict[int, float] = {}
-        for number in self._over[v]:
-            scope = self._tables.parts[number].scope
-            if number not in taken and len(scope) <= MOST_PAIRED:
-                for u in scope:
-                    if u != v:
-                        found[u] = found.get(u, 0.0) + self._weights[number]
+        found = line.ties.get(v)
+        if found is None:
+            found = line.ties[v] = {}
+            for number in self._over[v]:
+                scope = self._tables.parts[number].scope
+                if number not in line.taken and len(scope) <= MOST_PAIRED:
+                    for u in scope:
+                        if u != v:
+                            found[u] = found.get(u, 0.0) + self._weights[number]
         return found
 
     def _grown(self, line: Line, cores: Iterable[Sequence[int]]) -> list[Subproblem]:
@@ -267,13 +293,14 @@ class SubproblemSearch:
             chosen[v] = None
             near.pop(v, None)
             bits -= math.log2(sizes[v])
-            for u, weight in self._ties(line.taken, v).items():
+            for u, weight in self._ties(line, v).items():
                 if u not in chosen:
                     near[u] = near.get(u, 0.0) + weight
         return [*chosen]
 
-    def _search_of(self, one: Subproblem) -> DepthSearch:
-        """A search for the optimum of a subproblem, below what with others is as much as the whole may cost."""
+    def _has_search(self, one: Subproblem) -> bool:
+        """Begin to search for the optimum of a subproblem, below what with others is as much as the whole may cost;
+        returns whether it can be written out."""
         tables, known = self._tables, self._known
         variables = sorted(one.variables)
         number = {v: place for place, v in enumerate(variables)}
@@ -285,28 +312,35 @@ class SubproblemSearch:
             constant=0,
             linear=(),
         )
-        others = [other.excess for other in self._beside(one)]
+        others = [other.excess for other in self._beside(one, self._best)]
         self._all.append(one)
         self._widest = max(self._widest, len(variables))
-        ceiling = known.upper_bound - tables.least + one.least - sum(others) + 2 * ROUNDING * tables.rounding
+        one.upper = known.upper_bound
+        ceiling = one.upper - tables.least + one.least - sum(others)
+        if not tables.is_integral:
+            ceiling += 2 * ROUNDING * tables.rounding
         problem = replace(own.as_problem(), upper_bound=ceiling)
         written = Tables.of(problem)
-        assert written is not None  # it is a part of what was written out
+        if written is None:
+            return False
 
         def report(lower: int | float | None, *_: object) -> None:
             if lower is not None:
                 one.lower = max(one.lower, lower)
 
-        return DepthSearch(reduced(written), Knowledge(problem, Gap(), report), self._memory)
+        one.known = Knowledge(problem, Gap(), report)
+        one.search = DepthSearch(reduced(written), one.known, self._memory // MOST_LINES)
+        return True
 
     def _raise(self) -> None:
         """Report what subproblems without a function in common prove together."""
-        tables = self._tables
-        bound: int | float = tables.least
-        for first in self._best[:MOST_FIRST]:
-            parts = [tables.least, first.excess, *(one.excess for one in self._beside(first))]
-            together = tables.grid.round_up(sum(parts)) if tables.is_integral else math.fsum(parts)
-            bound = max(bound, together if tables.is_integral else together - ROUNDING * tables.rounding)
+        tables, best = self._tables, self._best
+        margin = 0 if tables.is_integral else ROUNDING * tables.rounding
+        bound = tables.least - margin
+        for first in best[:MOST_FIRST]:
+            parts = [tables.least, first.excess, *(one.excess for one in self._beside(first, best))]
+            together = tables.grid.round_up(sum(parts)) if tables.is_integral else math.fsum(parts) - margin
+            bound = max(bound, together)
         if self.lower is None or bound > self.lower:
             self.lower = bound
             self._known.raise_lower(bound, f"subproblems of up to {self._widest} variables")
@@ -316,10 +350,10 @@ class SubproblemSearch:
         """Those that add to the bound, the most first."""
         return sorted((one for one in self._all if one.excess > 0), key=lambda one: -one.excess)
 
-    def _beside(self, first: Subproblem) -> list[Subproblem]:
+    def _beside(self, first: Subproblem, best: Iterable[Subproblem]) -> list[Subproblem]:
         """Subproblems without a function in common with one and with each other, the best first."""
         taken, found = set(first.functions), []
-        for one in self._best:
+        for one in best:
             if taken.isdisjoint(one.functions):
                 taken |= one.functions
                 found.append(one)
@@ -330,15 +364,18 @@ class SubproblemSearch:
         count = len(self._tables.problem.sizes)
         best = sorted(line.done, key=lambda one: -one.excess)
         best = best[: max(1, len(best) // KEPT)]
-        if not best or all(len(one.variables) == count for one in best):
-            self._lines.remove(line)
-            return
         before = {frozenset(one.variables) for one in line.done}
-        line.done, line.bits, line.allowed = [], line.bits + MORE_BITS, 2 * line.allowed
-        grown = self._grown(line, [one.variables for one in best])
-        line.waiting = [one for one in grown if frozenset(one.variables) not in before]
-        if not line.waiting:
-            self._lines.remove(line)  # nothing is tied to these
+        line.done, line.allowed = [], 2 * line.allowed
+        line.bits += max(MORE_BITS, line.bits * MORE_PART)
+        grown = [] if all(len(one.variables) == count for one in best) else [one.variables for one in best]
+        line.waiting = [one for one in self._grown(line, grown) if frozenset(one.variables) not in before]
+        if len(self._all) > MOST_KEPT:
+            self._all = [*self._best[: MOST_KEPT // 2], *(one for one in self._all if one.search is not None)]
+            self._all = list({id(one): one for one in self._all}.values())
+        if not line.waiting:  # nothing else is tied to these
+            self._lines.remove(line)
+            self._finished |= best[0].functions if best else frozenset()
+            return
         if line.only is not None:
             later = self._lines[self._lines.index(line) + 1 :]
             overlap = [other for other in later if not line.only.functions.isdisjoint(_functions(other))]
