@@ -193,3 +193,25 @@ def test_a_deadline_ends_them():
     made._shared.is_stopped = True
     one.work(working_time() + ENDLESS, Deadline(math.inf))
     assert one.tried == 0
+
+
+@pytest.mark.parametrize("shape", ["star", "path", "apart"])
+def test_any_number_of_variables_is_free_whatever_ties_them(shape):
+    count = 600
+    ties = {
+        "star": [(0, v) for v in range(1, count)],
+        "path": [(v, v + 1) for v in range(count - 1)],
+        "apart": [(v, v + 1) for v in range(0, count, 2)],
+    }[shape]
+    costs = [Function.from_array(pair, [[0, 1], [2, 0]]) for pair in ties]
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(costs))
+    _, made = with_an_assignment(problem)
+    near = Neighbourhoods(made._shared, made._weights())
+    (one,) = near.prepared(1, made._shared.tables.least, 1e-5)
+    for most in (1, 200, count // 2, count // 2 + 1, count):
+        assert one._near(most, math.inf).sum() == most
+    for bits in (22.0, 66.0):
+        assert one._near(count, bits).sum() == bits
+    if shape == "path":
+        free = np.flatnonzero(one._near(count, 22.0))
+        assert free[-1] - free[0] == 21  # in one piece

@@ -13,7 +13,7 @@ from oocbe.elimination.search import row_rounds, subproblems
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.subproblems import SubproblemSearch
-from oocbe.model.parts import Function, Variable
+from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_reduction import reduced
 from oocbe.pruning.row_tables import Tables
@@ -169,3 +169,33 @@ def test_they_have_their_turn_where_no_end_is_in_sight(monkeypatch):
     monkeypatch.setattr(RowRounds, "_is_depth_promising", property(lambda _: True))
     rounds._subproblems.seconds = 0.0
     assert not rounds._is_turn_of_subproblems(known)
+
+
+def test_components_have_lines_of_their_own_once_the_first_is_done(monkeypatch):
+    """One line at a time: the second clique has none before the first has filled what it is tied to."""
+    monkeypatch.setattr(subproblems, "FIRST_BITS", 7.0)
+    monkeypatch.setattr(subproblems, "MOST_STARTS", 1)
+    monkeypatch.setattr(subproblems, "MOST_LINES", 1)
+    whole = two_hard_places(0)
+    apart = replace(whole, functions=tuple(f for f in whole.functions if f.scope[1] - f.scope[0] < 5))
+    known, made, _ = searched(apart)
+    assert made.is_over
+    assert known.lower == 40 == optimum(apart)
+
+
+def test_a_part_without_an_assignment_leaves_the_whole_none(monkeypatch):
+    """Three variables that differ and have two values each, among others that cost something."""
+    monkeypatch.setattr(subproblems, "FIRST_BITS", 3.0)
+    differ = [Constraint(pair, np.array([[0, 0], [1, 1]])) for pair in combinations(range(3), 2)]
+    costs = [Function.from_array((v, v + 1), [[0, 3], [2, 5]]) for v in range(2, 6)]
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(7)), tuple(costs), tuple(differ))
+    known, _, _ = searched(problem)
+    assert known.is_closed
+    assert known.value is None
+
+
+def test_few_are_remembered(monkeypatch, small):
+    monkeypatch.setattr(subproblems, "MOST_KEPT", 4)
+    for seed in range(examples(10)):
+        _, made, _ = searched(random_network(8, 3, 0.7, tightness=0.2, seed=seed))
+        assert made.is_over
