@@ -180,19 +180,13 @@ class DepthSearch:
             self._workers[0].take()
 
     def _take_in(self) -> None:
-        """Take in what was found elsewhere."""
+        """Take in what was found elsewhere: its values are tried first."""
         known, shared = self._known, self._shared
         assert shared is not None
         if known.upper_bound < shared.upper:
             shared.upper = known.upper_bound
-            self._go_on_from_known()
-
-    def _go_on_from_known(self) -> None:
-        """Try the values of the best assignment first."""
-        known, shared = self._known, self._shared
-        assert shared is not None
-        if known.value == known.upper_bound and known.assignment is not None:
-            shared.wanted[:] = self._reduction.restricted(known.assignment)
+            if known.value == known.upper_bound and known.assignment is not None:
+                shared.wanted[:] = self._reduction.restricted(known.assignment)
 
     def _threads(self) -> int:
         """How many go on now; those that are more than before are made."""

@@ -10,7 +10,7 @@ anytime contexts*, after Mladenović and Hansen 1997, *Variable neighborhood sea
 
 Where the largest neighbourhoods have led nowhere, a good part of the variables of the best assignment is given other
 values at random, and what comes of that is improved in turn. It is worse than the best one at first, so all of this is
-searched from a root of its own (:class:`Neighbourhood`), below a threshold as far above the best assignment as
+searched from a root of its own (:class:`Neighbourhoods`), below a threshold as far above the best assignment as
 that is above the proven bound.
 
 Nothing is proven here. What is found narrows the proof, by the depth-first search of the whole and all others.

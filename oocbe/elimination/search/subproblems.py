@@ -192,7 +192,7 @@ class SubproblemSearch:
     def _search(self, line: Line, seconds: float, deadline: Deadline) -> None:
         """A slice of the search of the subproblem that is next in a line."""
         one, is_only = line.waiting[-1], line.only is not None
-        if one.search is None and not self._has_search(one):
+        if one.search is None and not self._begins_search(one):
             line.done.append(line.waiting.pop())
             return
         assert one.search is not None
@@ -213,7 +213,7 @@ class SubproblemSearch:
             line.done.append(line.waiting.pop())
 
     def _begin(self) -> None:
-        """Look at what functions cost on average, and begin the first line."""
+        """Look at what functions cost on average, and over which variables they are."""
         tables = self._tables
         most = float(self._known.upper_bound - tables.least)
         if not 0.0 < most < math.inf or not tables.parts:
@@ -298,7 +298,7 @@ class SubproblemSearch:
                     near[u] = near.get(u, 0.0) + weight
         return [*chosen]
 
-    def _has_search(self, one: Subproblem) -> bool:
+    def _begins_search(self, one: Subproblem) -> bool:
         """Begin to search for the optimum of a subproblem, below what with others is as much as the whole may cost;
         returns whether it can be written out."""
         tables, known = self._tables, self._known
