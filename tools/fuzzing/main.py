@@ -6,7 +6,7 @@ import argparse
 import math
 from pathlib import Path
 
-from .runner import MODES, Counts, Failures, Plan, replay, report, run_mode
+from .runner import FORMATS, MODES, Counts, Failures, Plan, replay, report, run_mode
 
 DESCRIPTION = """Attack oocbe with random problems, tables, files and kills, judged by brute force of its own.
 
@@ -21,7 +21,14 @@ def main(arguments: list[str] | None = None) -> int:
         "--cases", type=int, help="of each mode, however long they take: the same whatever --processes is"
     )
     parser.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default 0)")
-    parser.add_argument("--what", choices=MODES, action="append", help="a mode, may be repeated; default: all in turn")
+    parser.add_argument(
+        "--what",
+        choices=(*MODES, *FORMATS, "formats"),
+        action="append",
+        metavar="MODE",
+        help=f"may be repeated: {', '.join(MODES)} (the default: these in turn); formats: each format against its"
+        f" reference implementation, or one of {', '.join(FORMATS)}",
+    )
     parser.add_argument("--processes", type=int, default=1, help="processes with seeds of their own (default 1)")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="folder of the failures' files")
     parser.add_argument(
@@ -34,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _replay(given.replay, given.hang_seconds)
     if given.minutes <= 0 or given.processes < 1 or (given.cases is not None and given.cases < 1):
         parser.error("--minutes must be above 0, --processes and --cases at least 1")
-    modes = tuple(given.what or MODES)
+    modes = tuple(m for what in given.what or MODES for m in (FORMATS if what == "formats" else (what,)))
     length = f"{given.minutes:g} minutes" if given.cases is None else f"{given.cases:,} cases of each"
     print(f"seed {given.seed}, {given.processes} processes, {length}: {', '.join(modes)}", flush=True)
     failures = Failures(given.failures, given.enough)

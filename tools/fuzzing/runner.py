@@ -25,6 +25,9 @@ from .outcome import DisagreementError, NotAvailableError, Tally
 
 MODES = ("solve", "tasks", "bounds", "operators", "files", "runs", "certificates")
 
+FORMATS = tuple(sorted(path.stem for path in Path(__file__).with_name("formats").glob("[a-z]*.py")))
+"""Formats with a differential test against their reference implementation, a module each."""
+
 SCHEMA_VERSION = 1
 
 SHRINK_SECONDS = 15.0
@@ -80,6 +83,8 @@ class Counts:
 
 def mode_named(name: str) -> Any:
     """The module of a mode: ``draw``, ``check`` and ``smaller``."""
+    if name in FORMATS:
+        return importlib.import_module(f".formats.{name}", __package__)
     return importlib.import_module(f".{name}_mode", __package__)
 
 
