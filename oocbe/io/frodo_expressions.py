@@ -94,11 +94,11 @@ class Template:
             if cells > MOST_CELLS:
                 raise Unread(f"an expression over {cells:,} tuples")
             bounds_of(expression, [(int(column.min()), int(column.max())) for column in columns])
+            found = evaluate(expression, np.ix_(*columns) if columns else ())
         except Unread as unread:
             where = f"{owner.file.path}, line {owner.line}"
             raise UnsupportedError(f"{where}: {unread} is not read; write the constraint as a relation") from None
-        shape = tuple(map(len, columns))
-        values = np.broadcast_to(evaluate(expression, np.ix_(*columns) if columns else ()), shape)
+        values = np.broadcast_to(found, tuple(map(len, columns)))
         if self.is_cost:
             return Function.from_array(tuple(scope), values)
         return Constraint(tuple(scope), np.argwhere(values == 0))

@@ -1,9 +1,9 @@
 """Constraint satisfaction and optimisation problems in XCSP3: what has a form as tables and sums.
 
-Read are variables and arrays of integers, ``extension`` (also with stars and ranges), ``instantiation``, ``intension``
-and the constraints of :mod:`oocbe.io.xcsp_globals`, :mod:`oocbe.io.xcsp_walks`, :mod:`oocbe.io.xcsp_resources` and
-:mod:`oocbe.io.xcsp_circuits`, in groups, blocks and slides, too; an objective that is an expression, a sum, or the
-like. All else is named in what is left out: propagation does without it, solving refuses it.
+Read are variables and arrays of integers, ``extension`` (also with stars, ranges and conditions), ``instantiation``,
+``intension`` and the constraints of :mod:`oocbe.io.xcsp_globals`, :mod:`oocbe.io.xcsp_walks`,
+:mod:`oocbe.io.xcsp_resources` and :mod:`oocbe.io.xcsp_circuits`, in groups, blocks and slides, too; an objective that is
+an expression, a sum, or the like. All else is named in what is left out: propagation does without it, solving refuses it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.io import xcsp_circuits, xcsp_globals, xcsp_resources, xcsp_walks
 from oocbe.io.text import Text
 from oocbe.io.xcsp_expressions import Expression, Unread, call, constant, variable
+from oocbe.io.xcsp_hybrid_tables import is_hybrid, read_hybrid_tuples
 from oocbe.io.xcsp_parts import Arguments, Parts, split_words
 from oocbe.io.xcsp_reading import Reading, read_reified
 from oocbe.io.xcsp_reified import Gathered, has_a_row, is_reified
@@ -59,7 +60,7 @@ class _Reader:
         self._variables = Variables()
         self._relations = Relations(self._variables)
         self._parts = Parts(self._variables)
-        self._tables: dict[tuple[int, int], _Table] = {}
+        self._tables: dict[tuple[int, ...], _Table] = {}
         self._short: list[ShortTable] = []
         self._left_out: list[str] = []
         self._readers: dict[str, Callable[[Reading], None]] = {
@@ -173,10 +174,7 @@ class _Reader:
             raise element.error("found an <extension>, expected either <supports> or <conflicts> in it")
         source = supports if supports is not None else conflicts
         assert source is not None
-        key = (id(source), len(scope))
-        if key not in self._tables:
-            self._tables[key] = _Table(read_tuples(source, len(scope)), {})
-        table = self._tables[key]
+        table = self._table(element, source, scope)
         if isinstance(reading.relations, Gathered):
             listed = has_a_row(scope, table.rows)
             reading.post(listed if supports is not None else call("not", listed))
@@ -192,6 +190,19 @@ class _Reader:
             self._short.append(ShortTable(tuple(scope), rows, supports is not None))
         else:
             self._relations.tables.constraints.append(Constraint(tuple(scope), rows, supports is not None))
+
+    def _table(self, element: Element, source: Element, scope: list[int]) -> _Table:
+        """The parsed tuples; those of a hybrid table depend on the domains."""
+        if is_hybrid(element):
+            domains = [self._variables.domains[v] for v in scope]
+            key: tuple[int, ...] = (id(source), len(scope), *map(id, domains))
+            if key not in self._tables:
+                self._tables[key] = _Table(read_hybrid_tuples(source, [own.values for own in domains]), {})
+            return self._tables[key]
+        key = (id(source), len(scope))
+        if key not in self._tables:
+            self._tables[key] = _Table(read_tuples(source, len(scope)), {})
+        return self._tables[key]
 
     def _instantiation(self, reading: Reading) -> None:
         reading.only("list", "values")

@@ -207,7 +207,7 @@ def _parse(
 
 
 def bounds_of(expression: Expression, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Least and greatest value, or beyond; Unread where something on the way leaves 64 bits, or divides by zero.
+    """Least and greatest value, or beyond; Unread where something on the way leaves 64 bits.
 
     bounds : of each variable, by index.
     """
@@ -251,8 +251,6 @@ def _bounds_of_call(operator: str, parts: list[tuple[int, int]]) -> tuple[int, i
         less, more = low - other_high, high - other_low
         return (less, more) if operator == "sub" else (0, max(-less, more))
     if operator in ("div", "mod"):
-        if other_low <= 0 <= other_high:
-            raise Unread("a division that may be by zero")
         return -size, size
     if other_low < 0 or other_high * size.bit_length() > LARGEST.bit_length() * 2:
         raise Unread("a power of more than 64 bits, or with a negative exponent")
@@ -267,12 +265,17 @@ def _product_bounds(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, 
 
 
 def evaluate(expression: Expression, columns: Sequence[Integers]) -> Integers:
-    """Values for arrays of the variables' values, which broadcast; :func:`bounds_of` has to be asked before."""
+    """Values for arrays of the variables' values, which broadcast; :func:`bounds_of` has to be asked before.
+
+    Unread where a divisor is 0 for some of the values.
+    """
     if expression.operator == CONSTANT:
         return np.array(expression.value, dtype=np.int64)
     if expression.operator == VARIABLE:
         return columns[expression.value]
     look()
     parts = [evaluate(part, columns) for part in expression.arguments]
+    if expression.operator in ("div", "mod") and not parts[1].all():
+        raise Unread("a division that may be by zero")
     found: Integers = np.asarray(OPERATORS[expression.operator][2](parts)).astype(np.int64, copy=False)
     return found

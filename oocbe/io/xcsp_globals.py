@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from oocbe.io.xcsp_expressions import CELL, CONSTANT, Expression, Unread, call, constant, variable
 from oocbe.io.xcsp_reading import Reading
 from oocbe.io.xcsp_relations import Condition
+from oocbe.io.xcsp_tables import read_tuples
 
 MOST_PAIRS = 2**20
 """Pairs of values, or of variables, that one constraint may take."""
+
+MOST_LISTED_ARGUMENTS = 2**10
+"""Expressions of one ``<maximumArg>`` or ``<minimumArg>``, whose constraints grow with their square."""
 
 _ROW = re.compile(r"\(([^()]*)\)")
 
@@ -105,20 +109,22 @@ def _cardinality(reading: Reading) -> None:
 
 def _all_different(reading: Reading) -> None:
     reading.only("list", "matrix", "except")
-    excepted = set(reading.integers("except")) if reading.element.child("except") is not None else set()
-    matrix = reading.element.child("matrix")
+    except_element, matrix = reading.element.child("except"), reading.element.child("matrix")
+    if len(reading.lists) < 2:
+        excepted = set(reading.integers("except")) if except_element is not None else set()
     if matrix is not None:
         rows = matrix_of(reading)
         for line in [*rows, *zip(*rows, strict=True)]:
             differ(reading, line, excepted)
     elif len(reading.lists) > 1:
-        if excepted:
-            raise Unread("<except> beside several lists")
         lists = [reading.parts.expressions(own, reading.arguments) for own in reading.lists]
         if len(set(map(len, lists))) != 1:
             raise reading.element.error("found lists of different lengths, expected the same")
+        rows = [] if except_element is None else read_tuples(except_element, len(lists[0])).tolist()
+        excepted_rows = [list(map(constant, row)) for row in rows]
         for one, other in itertools.combinations(lists, 2):
-            reading.post(call("or", *(call("ne", a, b) for a, b in zip(one, other, strict=True))))
+            free = (call("and", *(call("eq", *pair) for pair in zip(one, row, strict=True))) for row in excepted_rows)
+            reading.post(call("or", *(call("ne", a, b) for a, b in zip(one, other, strict=True)), *free))
     else:
         differ(reading, reading.listed(), excepted)
 
@@ -196,6 +202,33 @@ def _extremum(operator: str) -> Callable[[Reading], None]:
                 reading.post(condition.of(part))
         else:
             reading.post(condition.of(call(operator, *listed)))
+
+    return read
+
+
+def _place_of_extremum(operator: str) -> Callable[[Reading], None]:
+    """Reader of a condition on the index of the greatest (least) expression, counted from 0.
+
+    Of several such indices the rank says which one is meant; ``any``, the default: one of them meets the condition.
+    """
+
+    def read(reading: Reading) -> None:
+        reading.only("list", "condition", attributes=("rank",))
+        listed, condition = reading.listed(), reading.condition()
+        rank = reading.element.attributes.get("rank", "any")
+        if rank not in ("any", "first", "last"):
+            raise reading.element.error(f"found the rank {rank[:40]!r}, expected any, first or last")
+        if len(listed) > MOST_LISTED_ARGUMENTS:
+            raise Unread(f"more than {MOST_LISTED_ARGUMENTS:,} expressions")
+        extremum = variable(reading.relations.value_of(call(operator, *listed)))
+        has_it = [call("eq", part, extremum) for part in listed]
+        meets = [condition.of(constant(place)) for place in range(len(listed))]
+        if rank == "any":
+            reading.post(call("or", *(call("and", *pair) for pair in zip(has_it, meets, strict=True))))
+            return
+        for place, met in enumerate(meets):
+            earlier = has_it[:place] if rank == "first" else has_it[place + 1 :]
+            reading.post(call("or", met, call("not", has_it[place]), *earlier))
 
     return read
 
@@ -298,6 +331,8 @@ READERS: dict[str, Callable[[Reading], None]] = {
     "ordered": _ordered,
     "maximum": _extremum("max"),
     "minimum": _extremum("min"),
+    "maximumArg": _place_of_extremum("max"),
+    "minimumArg": _place_of_extremum("min"),
     "element": _element,
     "channel": _channel,
 }

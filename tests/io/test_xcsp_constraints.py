@@ -94,6 +94,8 @@ INTENSIONS = [
     ("le(add(x[0],x[1],x[2],x[3],mul(3,b)),4)", lambda a, b, c, d, y, z: a + b + c + d + 3 * z <= 4),
     ("ne(mul(x[0],x[1]),mul(x[2],x[3]))", lambda a, b, c, d, y, z: a * b != c * d),
     ("b", lambda a, b, c, d, y, z: z),
+    ("eq(div(y,sub(mul(2,b),1)),x[0])", lambda a, b, c, d, y, z: y * (2 * z - 1) == a),
+    ("eq(mod(x[0],add(x[1],-3)),x[2])", lambda a, b, c, d, y, z: a % (3 - b) == c),
 ]
 CONSTRAINTS = [
     ("<clause> b not(eq(x[0],1)) </clause>", lambda a, b, c, d, y, z: z or a != 1),
@@ -141,6 +143,10 @@ CONSTRAINTS = [
         lambda a, b, c, d, y, z: len({(a, b), (c, d), (y, z)}) == 3,
     ),
     (
+        "<allDifferent> <list> x[0..1] </list> <list> x[2..3] </list> <except> (0,0)(1,2) </except> </allDifferent>",
+        lambda a, b, c, d, y, z: (a, b) != (c, d) or (a, b) in ((0, 0), (1, 2)),
+    ),
+    (
         "<allDifferent> <matrix> (x[0],x[1])(x[2],x[3]) </matrix> </allDifferent>",
         lambda a, b, c, d, y, z: a != b and c != d and a != c and b != d,
     ),
@@ -161,6 +167,31 @@ CONSTRAINTS = [
     ("<maximum> <list> x[] </list> <condition> (le,y) </condition> </maximum>", lambda *v: max(v[:4]) <= v[4]),
     ("<minimum> <list> x[] y </list> <condition> (ne,b) </condition> </minimum>", lambda *v: min(v[:5]) != v[5]),
     ("<minimum> <list> x[] </list> <condition> (gt,b) </condition> </minimum>", lambda *v: min(v[:4]) > v[5]),
+    (
+        '<extension type="hybrid-1"> <list> x[0..2] y </list> <supports> (0,{1, 2},*,≠0)(1..2,∁{1},≤1,﹥-1) </supports>'
+        " </extension>",
+        lambda a, b, c, d, y, z: (a == 0 and b in (1, 2) and y) or (a >= 1 and b != 1 and c <= 1 and y > -1),
+    ),
+    (
+        '<extension type="hybrid-2"> <list> x[] y </list> <conflicts> (≥1,c0,≠c1,*,﹤c2-1)(c1+c2,*,≤c4,=2,∁0..1)'
+        " </conflicts> </extension>",
+        lambda a, b, c, d, y, z: (
+            not (a >= 1 and b == a and c != b and y < c - 1)
+            and not (a == b + c and c <= y and d == 2 and y not in (0, 1))
+        ),
+    ),
+    (
+        '<maximumArg rank="first"> <list> x[] </list> <condition> (eq,y) </condition> </maximumArg>',
+        lambda *v: v[:4].index(max(v[:4])) == v[4],
+    ),
+    (
+        '<minimumArg rank="last"> <list> x[0..2] add(y,1) </list> <condition> (in,{1,3}) </condition> </minimumArg>',
+        lambda a, b, c, d, y, z: [y + 1, c, b, a].index(min(a, b, c, y + 1)) in (2, 0),
+    ),
+    (
+        "<maximumArg> <list> x[] </list> <condition> (ge,y) </condition> </maximumArg>",
+        lambda *v: any(v[i] == max(v[:4]) and i >= v[4] for i in range(4)),
+    ),
     (
         "<element> <list> 2 -1 3 5 </list> <index> x[0] </index> <value> y </value> </element>",
         lambda a, b, c, d, y, z: (2, -1, 3, 5)[a] == y,
