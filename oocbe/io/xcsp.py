@@ -2,8 +2,9 @@
 
 Read are variables and arrays of integers, ``extension`` (also with stars, ranges and conditions), ``instantiation``,
 ``intension`` and the constraints of :mod:`oocbe.io.xcsp_globals`, :mod:`oocbe.io.xcsp_walks`,
-:mod:`oocbe.io.xcsp_resources` and :mod:`oocbe.io.xcsp_circuits`, in groups, blocks and slides, too; an objective that is
-an expression, a sum, or the like. All else is named in what is left out: propagation does without it, solving refuses it.
+:mod:`oocbe.io.xcsp_resources` and :mod:`oocbe.io.xcsp_circuits`, in groups, blocks and slides, too; an objective that
+is an expression, a sum, or the like. All else is named in what is left out: propagation does without it, solving
+refuses it.
 """
 
 from __future__ import annotations
