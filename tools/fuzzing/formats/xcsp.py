@@ -3,7 +3,7 @@
 Both come with the package pycsp3 and run in Java. Random files leave out what Choco 4.10.15 does not read (hybrid
 tables, ``allDifferent`` of lists, stars in conflicts, ``nValues`` with ``except``) and what it reads otherwise than ACE
 or the format's own checker: it takes every ``rank`` for ``first``, drops a condition ``in`` of anything but a sum, and
-allows a circuit without an edge. The suite compares these with brute force. An answer of Choco that ACE contradicts
+allows a circuit without an edge. Both take ``not(eq(x,y,z))`` for "all different". The suite compares these with brute force. An answer of Choco that ACE contradicts
 (``nValues`` unequal to a variable, say) is no failure.
 """
 
@@ -70,7 +70,7 @@ def _truth(random: Random, depth: int) -> str:
     return random.choice(
         [f"{comparison}({left},{right})"] * 5
         + [f"in({left},set(1,3,-1))", f"not({one})", f"imp({one},{other})", f"iff({one},{other})"]
-        + [f"and({one},{other})", f"or({one},{other},c)", f"xor({one},{other})", f"eq({left},{right},x[0])"]
+        + [f"and({one},{other})", f"or({one},{other},c)", f"xor({one},{other})"]
     )
 
 
