@@ -1,16 +1,15 @@
 """Workers on this host: processes that are started when the first segment is given away, and again when they die.
 
-The scheduler is a thread of this process, on the loopback interface. Workers are processes of their own, one for each
-share of the cores, or for each GPU, whose number is set before CUDA starts. A thread here looks after them: Dask's own
-nannies and its cluster of specifications were seen to lose workers, or their settings, when these were killed again and
-again.
+The scheduler is a thread of this process. It and the workers listen on the loopback interface only, to those who have
+the run's key. Workers are processes of their own, one for each share of the cores, or for each GPU, whose number is set
+before CUDA starts. A thread here looks after them: Dask's own nannies and its cluster of specifications were seen to
+lose workers, or their settings, when these were killed again and again.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -18,17 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oocbe.cluster.started_workers import StartedWorkers, started_scheduler
+from oocbe.cluster.started_workers import Started, StartedWorkers, started_scheduler
 from oocbe.errors import ClusterError
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.system.parents import python_path
+from oocbe.system.parents import child_command, child_environment
 from oocbe.tables.scratch import default_parent
 
 if TYPE_CHECKING:
     from distributed import Client
 
 LOOPBACK = "127.0.0.1"
-"""Whoever reaches the ports of a scheduler runs code there: nobody does through a network."""
+"""Nobody reaches the ports of scheduler and workers through a network."""
 
 LOOK_SECONDS = 0.1
 """So often the processes are looked at."""
@@ -93,31 +92,29 @@ class LocalWorkers(StartedWorkers):
 
     def _start(self, stack: ExitStack) -> Client:
         """Start the scheduler and the processes; see :class:`StartedWorkers`."""
-        address, client, folder = started_scheduler(stack, default_parent(), LOOPBACK)
+        started = started_scheduler(stack, default_parent(), lambda: LOOPBACK)
         stopping = threading.Event()
         stack.callback(self._end)
         for number in range(self.processes):
-            self._running.append(self._begin(number, address, folder, self.environment))
-        watcher = threading.Thread(
-            target=self._watch, args=(address, folder, stopping), name="oocbe-workers", daemon=True
-        )
+            self._running.append(self._begin(number, started, self.environment))
+        watcher = threading.Thread(target=self._watch, args=(started, stopping), name="oocbe-workers", daemon=True)
         watcher.start()
         stack.callback(watcher.join, END_SECONDS)
         stack.callback(stopping.set)
-        return client
+        return started.client
 
-    def _begin(self, number: int, address: str, folder: Path, more: Mapping[str, str]) -> _Process:
-        environment = {name: value for name, value in os.environ.items() if name != "OOCBE_FAULT"} | dict(more)
-        environment["PYTHONPATH"] = python_path()
+    def _begin(self, number: int, started: Started, more: Mapping[str, str]) -> _Process:
+        environment = {name: value for name, value in child_environment().items() if name != "OOCBE_FAULT"}
+        environment |= {**started.environment, **more}
         environment["OOCBE_THREADS"] = str(max(1, thread_count() // self.processes))
         if self.devices is not None:
             # Where this process sees some devices only, its first one is the first of these.
             seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
             device = self.devices[number]
             environment["CUDA_VISIBLE_DEVICES"] = seen[device] if seen else str(device)
-        command = [sys.executable, "-m", "oocbe.cluster.worker", address, "--name", f"worker {number + 1}"]
-        command += ["--folder", str(folder), "--parent", str(os.getpid())]
-        log = folder / f"worker-{number + 1}.log"
+        command = child_command("oocbe.cluster.worker", started.address, "--name", f"worker {number + 1}")
+        command += ["--folder", str(started.folder), "--parent", str(os.getpid())]
+        log = started.folder / f"worker-{number + 1}.log"
         with log.open("ab") as output:
             # A session of its own: Ctrl-C reaches this process alone, which ends the others.
             process = subprocess.Popen(
@@ -126,7 +123,7 @@ class LocalWorkers(StartedWorkers):
         self.started.append(process.pid)
         return _Process(number, process, log)
 
-    def _watch(self, address: str, folder: Path, stopping: threading.Event) -> None:
+    def _watch(self, started: Started, stopping: threading.Event) -> None:
         """Start processes again that have died."""
         while not stopping.wait(LOOK_SECONDS):
             for place, worker in enumerate(self._running):
@@ -139,7 +136,7 @@ class LocalWorkers(StartedWorkers):
                         f"worker {worker.number + 1} ended {failures} times by itself: {_last_line(worker.log)}"
                     )
                     return
-                self._running[place] = self._begin(worker.number, address, folder, {})
+                self._running[place] = self._begin(worker.number, started, {})
                 self._running[place].failures = failures
 
     def _end(self) -> None:

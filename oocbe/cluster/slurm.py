@@ -15,21 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe.cluster.slurm_settings import SlurmSettings
-from oocbe.cluster.started_workers import StartedWorkers, missing, started_scheduler
+from oocbe.cluster.started_workers import StartedWorkers, started_scheduler
 from oocbe.errors import ClusterError
 from oocbe.system.parents import python_path
 
 if TYPE_CHECKING:
-    from distributed import Client, Security
+    from distributed import Client
 
 ASK_SECONDS = 15.0
 """So often SLURM is asked for jobs before the first worker is there."""
 
 COMMAND_SECONDS = 60.0
 """So long a command of SLURM may take."""
-
-FILES = {"ca_file": "tls_ca_file", "worker__key": "tls_worker_key", "worker__cert": "tls_worker_cert"}
-"""Settings of Dask for a worker's certificates, and where they are among those that it makes."""
 
 
 @dataclass
@@ -83,21 +80,14 @@ class SlurmWorkers(StartedWorkers):
 
     def _start(self, stack: ExitStack) -> Client:
         """Start the scheduler and submit the jobs; see :class:`StartedWorkers`."""
-        try:
-            from distributed import Security
-            from distributed.utils import get_ip, get_ip_interface
-
-            security = Security.temporary()
-        except ImportError as error:
-            raise missing(error) from None
         settings = self.settings
-        host = get_ip() if settings.interface is None else get_ip_interface(settings.interface)
         parent = (settings.shared_temp_directory or Path.cwd()).absolute()
-        address, client, folder = started_scheduler(stack, parent, host, security)
-        self._logs = (settings.log_directory or folder).absolute()
+        started = started_scheduler(stack, parent, self._host)
+        self._logs = (settings.log_directory or started.folder).absolute()
         self._logs.mkdir(parents=True, exist_ok=True)
-        script = folder / "job.sh"
-        script.write_text(settings.script(address, _environment(security, folder), self._logs))
+        script = started.folder / "job.sh"
+        environment = {"PYTHONPATH": python_path(), **started.environment}
+        script.write_text(settings.script(started.address, environment, self._logs))
         stack.callback(self._cancel)
         for _ in range(self._job_count):
             done = _slurm(["sbatch", "--parsable", str(script)])
@@ -105,7 +95,14 @@ class SlurmWorkers(StartedWorkers):
                 raise ClusterError(f"sbatch takes no job: {done.stderr.strip() or done.stdout.strip()}")
             self.jobs.append(done.stdout.strip().partition(";")[0])
         self._asked = time.monotonic()
-        return client
+        return started.client
+
+    def _host(self) -> str:
+        """Where jobs reach this process."""
+        from distributed.utils import get_ip, get_ip_interface
+
+        found: str = get_ip() if self.settings.interface is None else get_ip_interface(self.settings.interface)
+        return found
 
     def _cancel(self) -> None:
         if self.jobs:
@@ -115,17 +112,6 @@ class SlurmWorkers(StartedWorkers):
         logs = [self._logs / f"job-{job}.log" for job in self.jobs]
         lines = [line for log in logs if log.is_file() for line in log.read_text(errors="replace").splitlines()]
         return next((line.strip() for line in reversed(lines) if line.strip()), "they said nothing")
-
-
-def _environment(security: Security, folder: Path) -> dict[str, str]:
-    """What workers need to know of certificates, which are written into a folder, and where this package is."""
-    found = {"PYTHONPATH": python_path(), "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
-    for setting, name in FILES.items():
-        file = folder / f"{name}.pem"
-        file.touch(mode=0o600)
-        file.write_text(str(getattr(security, name)))
-        found[f"DASK_DISTRIBUTED__COMM__TLS__{setting.upper()}"] = str(file)
-    return found
 
 
 def _slurm(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -120,7 +120,7 @@ class SlurmSettings:
         variables = {"OOCBE_THREADS": str(max(1, self.cores // self.processes))} | dict(environment)
         if self.local_directory is not None:
             variables |= {"TMPDIR": self.local_directory, "SLURM_TMPDIR": ""}
-        command = f"{shlex.quote(self.python)} -m oocbe.cluster.worker {shlex.quote(address)}"
+        command = f"{shlex.quote(self.python)} -P -m oocbe.cluster.worker {shlex.quote(address)}"
         return "\n".join(
             [
                 "#!/usr/bin/env bash",

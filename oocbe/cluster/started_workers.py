@@ -1,13 +1,17 @@
 """What workers that this program starts itself have alike: a scheduler in this process, begun with the first segment.
 
 Most problems never give a segment away, so nothing is started, and nothing of Dask imported, before one is.
+
+Whoever reaches a port of a scheduler or worker runs code there, and other users of this host reach its loopback
+interface. So all connections are TLS, with a key made for the run: without it nobody is listened to. It lies in a
+folder that only this user can read, as long as the run lasts.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,14 +19,14 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from oocbe.cluster import dask_settings
+from oocbe.cluster import dask_settings, tls
 from oocbe.cluster.dask_workers import DaskWorkers
 from oocbe.errors import UnsupportedError
 from oocbe.results.rows_read import RowsRead
 from oocbe.tables.scratch import ScratchFolder
 
 if TYPE_CHECKING:
-    from distributed import Client, Security
+    from distributed import Client
 
 Told = TypeVar("Told")
 Result = TypeVar("Result")
@@ -77,31 +81,48 @@ class StartedWorkers(ABC):
         """
 
 
-def started_scheduler(
-    stack: ExitStack, parent: Path, host: str, security: Security | None = None
-) -> tuple[str, Client, Path]:
-    """Start a scheduler in this process, without workers: its address, a client, and a folder, which end with a stack.
+@dataclass(frozen=True)
+class Started:
+    """A scheduler in this process.
+
+    Attributes
+    ----------
+    address : of the scheduler. client : of it. folder : for files of the run, which only this user can read.
+    environment : of its workers, besides this process's own: where their certificates are.
+    """
+
+    address: str
+    client: Client
+    folder: Path
+    environment: Mapping[str, str]
+
+
+def started_scheduler(stack: ExitStack, parent: Path, host: Callable[[], str]) -> Started:
+    """Start a scheduler in this process, without workers; all of it ends with a stack.
 
     Parameters
     ----------
-    parent : of the folder. host : address that it listens on. security : certificates, for a host that others reach.
+    parent : of the folder. host : gives the address that it listens on.
     """
     try:
         import dask
-        from distributed import Client, LocalCluster
+        from distributed import Client, SpecCluster
+
+        from oocbe.cluster.without_http import Scheduler
+
+        security = tls.security_of_run()
+        listens_on = host()
     except ImportError as error:
-        raise missing(error) from None
+        raise UnsupportedError(dask_settings.MISSING.format(error=error)) from None
     scratch = ScratchFolder(parent)
     stack.callback(scratch.close, interrupted=True)
-    more: dict[str, Any] = {"dashboard_address": f"{host}:0"}
-    if security is not None:  # nor does anything listen there that is not encrypted
-        more = {"dashboard_address": None, "protocol": "tls://", "security": security}
+    options = {"host": listens_on, "port": 0, "protocol": "tls://", "security": security, "dashboard": False}
     with dask.config.set(dask_settings.SETTINGS | {"temporary-directory": str(scratch.path)}):
-        cluster: Any = stack.enter_context(LocalCluster(n_workers=0, host=host, silence_logs=logging.CRITICAL, **more))
+        cluster: Any = stack.enter_context(
+            SpecCluster(
+                scheduler={"cls": Scheduler, "options": options}, security=security, silence_logs=logging.CRITICAL
+            )
+        )
         client: Any = stack.enter_context(Client(cluster, security=security, set_as_default=False))
-    return cluster.scheduler_address, client, scratch.path
-
-
-def missing(error: ImportError) -> UnsupportedError:
-    """The error where Dask, or what it needs, is not installed."""
-    return UnsupportedError(dask_settings.MISSING.format(error=error))
+    environment = tls.environment_of_workers(security, scratch.path)
+    return Started(cluster.scheduler_address, client, scratch.path, environment)

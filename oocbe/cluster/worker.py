@@ -1,8 +1,8 @@
 """A process that does segments of work, for the scheduler at an address.
 
-``python -m oocbe.cluster.worker ADDRESS [--name NAME] [--folder FOLDER] [--parent PROCESS]``. On the nodes of a cluster
-a batch script starts one for each GPU, or share of the cores (``OOCBE_THREADS``), and ``CUDA_VISIBLE_DEVICES`` says
-which device is a worker's. With ``--parent`` the process ends with the one that started it.
+``python -P -m oocbe.cluster.worker ADDRESS [--name NAME] [--folder FOLDER] [--parent PROCESS]``. On the nodes of a
+cluster a batch script starts one for each GPU, or share of the cores (``OOCBE_THREADS``), and ``CUDA_VISIBLE_DEVICES``
+says which device is a worker's. With ``--parent`` the process ends with the one that started it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oocbe.tables.scratch import ScratchFolder, default_parent
 
 def main() -> None:
     """Work until the scheduler closes the connection, or is gone."""
-    parser = argparse.ArgumentParser(prog="python -m oocbe.cluster.worker", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -P -m oocbe.cluster.worker", description=__doc__)
     parser.add_argument("address", help="of the scheduler, such as tls://node1:8786")
     parser.add_argument("--name", help="for people; otherwise the address of the worker")
     parser.add_argument("--folder", type=Path, help="for files of Dask; otherwise one that is removed at the end")
@@ -49,11 +49,15 @@ def main() -> None:
 
 
 async def _serve(address: str, name: str | None, folder: Path) -> None:
-    from distributed import Security, Worker
+    from distributed import Security
+    from distributed.comm import get_local_address_for, parse_address
+
+    from oocbe.cluster.without_http import Worker
 
     security = Security() if address.startswith("tls://") else None  # from Dask's own configuration
     async with Worker(
         address,
+        host=parse_address(get_local_address_for(address))[1],  # on the scheduler's network, and no other
         nthreads=1,  # of Dask's: one segment at a time, with all threads of the process
         name=name,
         security=security,

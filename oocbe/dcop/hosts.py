@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +28,7 @@ from oocbe.errors import InternalError, OocbeError, ResourceError
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
-from oocbe.system.parents import python_path
+from oocbe.system.parents import child_command, child_environment
 from oocbe.tables.residence import to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
@@ -195,11 +194,11 @@ class InProcesses:
 
     def _start(self, contract: Contract, count: int) -> None:
         ours, theirs = Pipe()
-        environment = os.environ | {"PYTHONPATH": python_path()}
+        environment = child_environment()
         environment["OOCBE_THREADS"] = str(max(1, thread_count() // count))
         with theirs:
             number = theirs.fileno()
-            command = [sys.executable, "-m", "oocbe.dcop.worker", str(number), str(os.getpid())]
+            command = child_command("oocbe.dcop.worker", number, os.getpid())
             # A session of its own: Ctrl-C reaches this process alone, which ends the others.
             self._processes.append(
                 subprocess.Popen(command, pass_fds=[number], env=environment, start_new_session=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +18,19 @@ ALONE_SECONDS = 0.2
 def python_path() -> str:
     """``PYTHONPATH`` of a process that is to find this package, and what this process finds."""
     return os.pathsep.join([str(PACKAGE_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def child_command(module: str, *arguments: object) -> list[str]:
+    """Command line of a process that runs a module of this package.
+
+    ``-P``: the current folder may hold files of somebody else, so no module is looked for there.
+    """
+    return [sys.executable, "-P", "-m", module, *map(str, arguments)]
+
+
+def child_environment() -> dict[str, str]:
+    """Environment of such a process, and of those that it starts in turn."""
+    return os.environ | {"PYTHONPATH": python_path(), "PYTHONSAFEPATH": "1"}
 
 
 def end_with(parent: int) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.cluster import choice, dask_workers, local
+from oocbe.cluster import choice, dask_workers
 from oocbe.cluster.dask_workers import DaskWorkers
 from oocbe.cluster.local import LocalWorkers
 from oocbe.cluster.workers import LostWorkError, current, using
@@ -188,7 +188,7 @@ def test_errors_come_back_as_they_are(workers):
 
 
 def test_workers_that_cannot_begin_are_told_of(scratch, monkeypatch):
-    monkeypatch.setattr(local.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     with LocalWorkers(1) as workers:
         workers.submit("sleeping", slept, 0)
         deadline = time.monotonic() + 60

@@ -1,0 +1,57 @@
+"""Certificates made for a run: whoever has the key may connect, and nobody else is listened to.
+
+Dask makes such ones itself, with a key of RSA that takes a tenth to a third of a second; one of an elliptic curve is
+there at once.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distributed import Security
+
+LIFETIME = timedelta(days=365)
+"""Longer than any run."""
+
+CLOCKS_APART = timedelta(days=1)
+"""Clocks of hosts may be so far apart: the certificate counts from so long ago."""
+
+KEY, CERTIFICATE = "key.pem", "certificate.pem"
+"""Names of the files that workers read."""
+
+
+def security_of_run() -> Security:
+    """Settings of all connections of a run; ImportError where Dask or ``cryptography`` is not installed."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from distributed import Security
+
+    key, now = generate_private_key(SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "oocbe")])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - CLOCKS_APART).not_valid_after(now + LIFETIME)
+    certificate = builder.sign(key, SHA256()).public_bytes(Encoding.PEM).decode()
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    whose = ("client", "scheduler", "worker")
+    files = {f"tls_{who}_{what}": text for who in whose for what, text in (("key", secret), ("cert", certificate))}
+    return Security(require_encryption=True, tls_ca_file=certificate, **files)
+
+
+def environment_of_workers(security: Security, folder: Path) -> dict[str, str]:
+    """Write the certificates of workers into a folder; what tells Dask where they are."""
+    for name, text in ((KEY, security.tls_worker_key), (CERTIFICATE, security.tls_worker_cert)):
+        file = folder / name
+        file.touch(mode=0o600)
+        file.write_text(str(text))
+    place = "DASK_DISTRIBUTED__COMM__TLS__"
+    return {
+        "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True",
+        f"{place}CA_FILE": str(folder / CERTIFICATE),
+        f"{place}WORKER__KEY": str(folder / KEY),
+        f"{place}WORKER__CERT": str(folder / CERTIFICATE),
+    }
