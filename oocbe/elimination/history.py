@@ -109,6 +109,7 @@ class History(PassingOn):
             result,
             seconds={**result.seconds, **({"compiling": compiled} if compiled > 0 else {})},
             width=self._width_of(result, left.problem or problem, options),
+            notes=(*problem.notes_of_optimum, *result.notes),
             anytime=tuple(self._known),
             buckets=tuple(self._buckets),
             orders_tried=self._orders,

@@ -24,6 +24,8 @@ def checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Prob
         )
     if options.ub is not None and semiring != MIN_SUM:
         raise UsageError(f"ub: only the min-sum semiring has an upper bound, not {semiring}")
+    if not semiring.selects:
+        problem.refuse_question(f"the {semiring} semiring")
     if not minimises(semiring) and bound_can_bind(problem):
         raise UnsupportedError(
             f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "

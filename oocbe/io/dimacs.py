@@ -3,7 +3,9 @@
 Variables are numbered from 1, which are their names here; value 0 is false and 1 true. A clause is a list of literals
 up to a 0. In a ``cnf`` file after ``p cnf VARIABLES CLAUSES``; an old ``wcnf`` has ``p wcnf VARIABLES CLAUSES [TOP]``
 and a weight before each clause, of which those from TOP on are hard; a new one (MaxSAT Evaluation 2022) has no such
-line, and ``h`` or a weight before each clause. Lines that begin with ``c`` are comments; ``%`` ends a file.
+line, and ``h`` or a weight before each clause. Lines that begin with ``c`` are comments, some of which ask for another
+count (:mod:`oocbe.io.count_questions`); ``%`` ends a file. The number of clauses in the header is often wrong: those
+that are there count, and a note says so. The number of variables is part of the problem, and may not be too small.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
+from oocbe.io.count_questions import CountQuestions
 from oocbe.io.text import Text
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -23,6 +26,16 @@ from oocbe.model.semiring import MIN_SUM
 
 LARGEST_VARIABLE = 2**24
 """Number of a variable at most; more are damage."""
+
+_EXTENSIONS = {
+    b"w": "weights of literals (lines 'w')",
+    b"vp": "projected counts (lines 'vp')",
+    b"a": "quantified formulas (lines 'a')",
+    b"e": "quantified formulas (lines 'e')",
+    b"r": "random variables (lines 'r')",
+    b"x": "exclusive disjunctions (clauses 'x')",
+}
+"""First words of lines that other programs read beside clauses, and what they hold."""
 
 MOST_CELLS = 2**20
 """Assignments of a part up to which it is written out clause by clause."""
@@ -46,11 +59,16 @@ class _Reader:
     def __init__(self, text: Text, weighted: bool) -> None:
         self._text = text
         self._tokens: list[int] = []
+        self._questions = CountQuestions(text)
         for first, past in text.rows:
             start = text.raw(first)
             if start == b"%":
                 break
-            if not start.startswith(b"c"):
+            if start.startswith(b"c"):
+                self._questions.look(first, past)
+            elif (extension := _EXTENSIONS.get(start[:1] if start[1:].lstrip(b"-").isdigit() else start)) is not None:
+                raise UnsupportedError(f"{text.path}, line {text.line(first)}: {extension} are not supported")
+            else:
                 self._tokens += range(first, past)
         self._weighted = weighted
         self._next = 0
@@ -86,10 +104,21 @@ class _Reader:
                 constant += weight
             elif weight:
                 functions.append(Function(scope, falsifying, np.array([weight], dtype=np.int64), 0))
+        notes = []
         if clauses is not None and read != clauses:
-            raise text.error(len(text), f"the file ends after {read} clauses, expected {clauses}")
+            notes.append(
+                f"{text.path}: the header promises {clauses:,} clauses, and the file has {read:,}, which count"
+            )
         variables = tuple(Variable(str(v + 1), 2) for v in range(largest))
-        return Problem(variables, tuple(functions), tuple(constraints), constant=constant, name=text.stem)
+        return Problem(
+            variables,
+            tuple(functions),
+            tuple(constraints),
+            constant=constant,
+            name=text.stem,
+            notes=tuple(notes),
+            question=self._questions.question([v.name for v in variables]),
+        )
 
     def _take(self) -> int:
         if self._next >= len(self._tokens):

@@ -20,6 +20,7 @@ import re
 import numpy as np
 
 from oocbe.errors import UnsupportedError
+from oocbe.io.count_questions import CountQuestions
 from oocbe.io.lexer import Lexer
 from oocbe.io.text import Text
 from oocbe.model.linear_system import LinearSystem, as_numbers, needs_integers
@@ -87,6 +88,10 @@ class _Reader:
             self._row_names.append("cost of what is violated")
         objective = self._violations if is_soft else objective
         self._add_promised(promised)
+        questions = CountQuestions(self._text)
+        for first, past in self._text.rows:
+            if self._text.raw(first) == b"*":
+                questions.look(first, past)
         count = len(self._variables)
         costs = [objective.get(v, 0) for v in range(count)]
         return LinearSystem.from_rows(
@@ -99,6 +104,7 @@ class _Reader:
             constant=constant,
             maximises=maximises,
             name=self._text.stem,
+            question=questions.question([name.removeprefix("x") for name in self._variables if "*" not in name]),
         )
 
     def _promised(self) -> int:

@@ -205,6 +205,7 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
     UsageError : unknown format, or a place that cannot be written.
     """
     chosen = _format_of(path, format)
+    (model.problem if isinstance(model, Dcop | CompactProblem) else model).refuse_question(f"the file {path}")
     if chosen.render_system is not None and isinstance(model, LinearSystem):
         content = chosen.render_system(model)
     elif chosen.render_dcop is not None:

@@ -64,6 +64,8 @@ def problem_of(system: LinearSystem) -> Problem:
         constant=constant,
         semiring=MAX_SUM if system.maximises else MIN_SUM,
         name=system.name,
+        notes=system.notes,
+        question=system.question,
     )
 
 

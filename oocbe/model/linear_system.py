@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
+from oocbe.model.asked import Asked
 from oocbe.system.deadline import look
 
 INFINITE = 1e20
@@ -30,7 +31,7 @@ Numbers = NDArray[np.float64] | NDArray[np.object_]
 
 
 @dataclass(frozen=True, eq=False)
-class LinearSystem:
+class LinearSystem(Asked):
     """Rows ``row_lower <= A x <= row_upper`` over variables ``lower <= x <= upper``, some of them integers.
 
     All numbers are float64, or all are Python integers (``object`` arrays, for integers that doubles do not have); what
@@ -48,6 +49,7 @@ class LinearSystem:
     objective : (variables,) float64 or Python integers, of the sum that is optimised. constant : added to it.
     maximises : whether that sum is to be large.
     name : for messages and reports.
+    notes, question : what the file says beside that, see :class:`~oocbe.model.asked.Asked`.
     """
 
     starts: NDArray[np.int64]
@@ -64,6 +66,8 @@ class LinearSystem:
     constant: int | float = 0
     maximises: bool = False
     name: str = "linear system"
+    notes: tuple[str, ...] = ()
+    question: str = ""
 
     def __post_init__(self) -> None:
         kinds = {a.dtype.kind for a in (self.coefficients, self.row_lower, self.row_upper, self.lower, self.upper)}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oocbe.errors import ModelError
+from oocbe.model.asked import Asked
 from oocbe.model.model_checks import (
     as_number,
     check_all_tuples,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem(Shown):
+class Problem(Shown, Asked):
     """Variables, functions, constraints and a constant, to be combined and marginalised in a semiring.
 
     Attributes
@@ -50,6 +51,7 @@ class Problem(Shown):
         value is what :meth:`evaluate` gives: floats are added up in the order of the functions.
     name : for messages and reports.
     day : what the variables are, where the problem is a day of a photographing satellite; else None.
+    notes, question : what the file says beside that, see :class:`~oocbe.model.asked.Asked`.
     """
 
     variables: tuple[Variable, ...]
@@ -61,6 +63,8 @@ class Problem(Shown):
     upper_bound: int | float | None = None
     name: str = field(default="problem")
     day: ImagingDay | None = field(default=None, repr=False)
+    notes: tuple[str, ...] = field(default=(), repr=False)
+    question: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         given: object = self.constant

@@ -147,5 +147,6 @@ def _infeasible(model: LinearSystem | CompactProblem) -> Problem:
     """A problem over variables of the same names that has no solution."""
     names = model.names if isinstance(model, LinearSystem) else tuple(v.name for v in model.problem.variables)
     nothing = Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True)
-    name = model.name if isinstance(model, LinearSystem) else model.problem.name
-    return Problem(tuple(Variable(n, 1) for n in names), constraints=(nothing,), name=name)
+    of = model if isinstance(model, LinearSystem) else model.problem
+    variables = tuple(Variable(n, 1) for n in names)
+    return Problem(variables, constraints=(nothing,), name=of.name, notes=of.notes, question=of.question)

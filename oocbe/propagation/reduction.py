@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable
 from oocbe.model.parts import Constraint, Function, Variable
-from oocbe.model.problem import Problem
 from oocbe.propagation.domains import Domains
 from oocbe.system.deadline import look
 
@@ -37,15 +36,13 @@ def reduced(model: CompactProblem, domains: Domains) -> CompactProblem:
         smaller = replace(constraint, coefficients=columns)
         if smaller.can_bind:
             linear.append(smaller)
-    left = Problem(
-        variables,
-        tuple(places.function(f) for f in problem.functions),
-        tuple(c for c in tables if c.allowed or len(c.tuples)),
-        tuple(linear),
-        constant=problem.constant,
-        semiring=problem.semiring,
-        upper_bound=problem.upper_bound,
-        name=problem.name,
+    left = replace(
+        problem,
+        variables=variables,
+        functions=tuple(places.function(f) for f in problem.functions),
+        constraints=tuple(c for c in tables if c.allowed or len(c.tuples)),
+        linear_constraints=tuple(linear),
+        day=None,  # whose photographs have all their values
     )
     short = tuple(t for t in map(places.table, model.short_tables) if t.allowed or len(t.tuples))
     return CompactProblem(left, short, model.left_out)

@@ -105,6 +105,7 @@ def answered(
         raise UsageError(f"k: {k} is not at least 1")
     if math.isnan(temperature) or temperature <= 0:
         raise UsageError(f"temperature: {temperature} is not above 0")
+    problem.refuse_question(f"the task {task}")
     from oocbe.elimination.buckets.resources import memory_warning
     from oocbe.elimination.preparation.arity import narrowed
     from oocbe.elimination.preparation.propagated import propagated
@@ -145,7 +146,7 @@ def answered(
     seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}
     if compiled:
         seconds["compiling"] = compiled
-    notes = (*result.notes, *filter(None, warnings))
+    notes = (*result.notes, *filter(None, warnings), *(() if is_solve else whole.notes))
     result = replace(result, read_by_workers=read_since(before))
     return replace(result, seconds=seconds, notes=notes, evidence=whole.evidence)
 

@@ -128,7 +128,7 @@ def bound(
         backend="cuda" if run is not None and run.uses_device else "cpu",
         seconds={"order": order_end - begin, "total": time.perf_counter() - begin},
         peak_memory_bytes=peak_memory(),
-        notes=(*(() if run is None else run.notes), *notes),
+        notes=(*problem.notes_of_optimum, *(() if run is None else run.notes), *notes),
         interrupted=is_cut_short,
     )
 
