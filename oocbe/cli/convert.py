@@ -13,8 +13,7 @@ from oocbe.cli.flags import DebugFlag, EvidenceFlag, FormatFlag, load_model
 from oocbe.cli.output import note
 
 if TYPE_CHECKING:
-    from oocbe.model.dcop import Dcop
-    from oocbe.model.problem import Problem
+    from oocbe.io import Model
 
 
 @guarded
@@ -71,7 +70,9 @@ def convert(
     columns.refuse(file)
     from oocbe.errors import UsageError
     from oocbe.facade import finite_problem
+    from oocbe.io import writes_systems
     from oocbe.model.dcop import Dcop
+    from oocbe.model.linear_system import LinearSystem
 
     if is_url(file) or is_url(out):
         raise UsageError(f"{file if is_url(file) else out}: only stored tables are in object stores; name a file")
@@ -79,11 +80,14 @@ def convert(
     if Path(out).is_file() and path.is_file() and path.samefile(out):
         raise UsageError(f"{out}: this is the problem itself; name another file")
     model = load_model(path, format)
+    if isinstance(model, LinearSystem) and not evidence and writes_systems(out, to):
+        save(model, Path(out), to)
+        return
     problem = finite_problem(model, path, evidence or None)
     save(replace(model, problem=problem) if isinstance(model, Dcop) else problem, Path(out), to)
 
 
-def save(problem: Problem | Dcop, out: Path, format_name: str | None) -> None:
+def save(problem: Model, out: Path, format_name: str | None) -> None:
     """Write a problem for a command, and say so on standard error."""
     from oocbe.io import write
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
+from oocbe.io.plain_names import plain_names
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
@@ -138,19 +139,7 @@ def _with_plain_names(problem: Problem) -> Problem:
 
 def _plain(names: Iterable[str]) -> list[str]:
     """Names without what toulbar2 does not read in them; those of different ones differ."""
-    given = list(names)
-    plain = [_MARKS.sub("_", name) for name in given]
-    plain = [f"_{name}" if not name or _NUMBER.match(name) else name for name in plain]
-    taken = {name for name, own in zip(given, plain, strict=True) if name == own}
-    for place, name in enumerate(plain):
-        if name == given[place]:
-            continue
-        number = 1
-        while plain[place] in taken:
-            number += 1
-            plain[place] = f"{name}_{number}"
-        taken.add(plain[place])
-    return plain
+    return plain_names(names, _MARKS, _NUMBER)
 
 
 def _ends(function: Function) -> tuple[int | float, int | float]:

@@ -33,9 +33,10 @@ LOOK_STEP = (1 << 10) - 1
 
 _TOKENS = re.compile(
     r"\s+|\\[^\n]*|(?P<mark><=|=<|>=|=>|->|[<>=:+\-*/^\[\]])"
-    r"|(?P<word>[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[^\s\d.<>=:+\-*/^\[\]\\][^\s<>=:+\-*/^\[\]\\]*)"
+    r"|(?P<word>[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
+    r"|[^\s\d.<>=:+\-*/^\[\]\\](?:[^\s<>=:+\-*/^\[\]\\]|\[[^\s\[\]\\]*\])*)"
 )
-"""Tokens, and what lies between them."""
+"""Tokens, and what lies between them. Brackets that stand in a name, as in Gurobi's ``x[a,b]``, are part of it."""
 
 _SENSES = {
     **dict.fromkeys(("min", "minimize", "minimise", "minimum"), False),
@@ -57,6 +58,9 @@ _SECTIONS = {
     "pwlobj": "a piecewise linear objective",
 }
 """What each keyword begins; what is not read here by its name in a message."""
+
+_SECOND_WORDS = ("continuous", "constraints", "cuts", "objectives")
+"""What may follow the keyword of a section that is not read."""
 
 _READ = ("rows", "bounds", "integers", "binaries", "end")
 
@@ -135,8 +139,7 @@ class _Reader:
         found = self._keyword()
         if found is None:
             raise self._lexer.expected(what)
-        if found not in _READ:
-            raise self._unsupported(found)
+        begin = self._lexer.place
         word = self._lexer.word("a section").lower()
         second = {"subject": "to", "such": "that"}.get(word)
         if second is not None:
@@ -144,8 +147,15 @@ class _Reader:
                 raise self._lexer.expected(f"{second!r} after {word!r}")
             self._lexer.place += 1
         elif word in ("general", "gen") and self._lexer.next_word.lower() == "constraints":
-            raise self._unsupported("general constraints")
-        return found
+            found = "general constraints"
+        if found in _READ:
+            return found
+        self._lexer.accept("-")  # semi-continuous
+        if self._lexer.next_word.lower() in _SECOND_WORDS:
+            self._lexer.place += 1
+        if self._keyword() is None and not self._lexer.ended:
+            raise self._unsupported(found, begin)
+        return self._section("a section")  # HiGHS writes sections with nothing in them
 
     def _name(self, default: str) -> str:
         """Take a name and its colon, where there are any."""
@@ -173,7 +183,9 @@ class _Reader:
             lexer.place = place
         begin = lexer.place
         terms, constant = self._sum()
-        if constant or lexer.place == begin:
+        if has_left and not terms:  # a number on either side, or a row without entries of PuLP
+            low, high = low - constant, high - constant
+        elif constant or (lexer.place == begin and not lexer.sees(_MARKS)):
             raise lexer.error("found a row that is no sum of variables, expected constants on its right side", begin)
         if not has_left or lexer.sees(_MARKS):
             relation = self._relation()
@@ -318,6 +330,6 @@ class _Reader:
             name=self._text.stem,
         )
 
-    def _unsupported(self, what: str) -> UnsupportedError:
-        line = self._lexer.line()
+    def _unsupported(self, what: str, place: int | None = None) -> UnsupportedError:
+        line = self._lexer.line(place)
         return UnsupportedError(f"{self._text.path}, line {line}: {what} are not supported")

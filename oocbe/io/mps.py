@@ -1,14 +1,16 @@
 """Linear and mixed-integer programs in the MPS format, free or fixed.
 
-A file has sections, each begun by a keyword in a line's first column: ``ROWS`` (a kind and a name each), ``COLUMNS``
-(a variable's entries, variable by variable), ``RHS``, ``RANGES``, ``BOUNDS``, ``ENDATA``. Fields are separated by
+A file has sections, each begun by a keyword on a line of its own: ``ROWS`` (a kind and a name each), ``COLUMNS`` (a
+variable's entries, variable by variable), ``RHS``, ``RANGES``, ``BOUNDS``, ``ENDATA``. Fields are separated by
 blanks; a file whose names contain blanks is read by the fixed format's columns instead. The first row of kind ``N`` is
-the objective, further ones are left out. Where conventions differ, those of most solvers hold:
+the objective, or that which ``OBJNAME`` names; others are left out. Where conventions differ, those of HiGHS hold:
 
 * bounds and sides of 1e20 and beyond are infinite, and so are those written ``inf`` or ``infinity``;
-* an integer variable between markers that has no bound at all lies between 0 and 1 (CPLEX, SCIP and HiGHS take it so);
-* a negative upper bound of a variable without a lower one makes the lower one minus infinity;
-* a right-hand side of the objective is the negative of a constant.
+* an integer variable between markers that has no bound at all lies between 0 and 1;
+* a negative upper bound leaves the lower one at 0, so that there is no solution (CPLEX makes it minus infinity);
+* a right-hand side of the objective is the negative of a constant;
+* of a coefficient, side or range that is there twice the first one counts, and a bound is left out that sets a side
+  which another one has set; so is a range of a row of kind ``N``. The system's notes say so.
 
 Semicontinuous variables, special ordered sets, quadratic and indicator parts raise
 :class:`~oocbe.errors.UnsupportedError`. Numbers are doubles.
@@ -34,6 +36,9 @@ _FIXED_FIELDS = ((1, 3), (4, 12), (14, 22), (24, 36), (39, 47), (49, 61))
 
 _SENSES = {b"MAX": True, b"MAXIMIZE": True, b"MAXIMISE": True, b"MIN": False, b"MINIMIZE": False, b"MINIMISE": False}
 """Words of the section ``OBJSENSE``: whether the objective is to be large."""
+
+_HEADERS = (b"NAME", b"OBJSENSE", b"OBJNAME")
+"""Sections whose keyword may have its value on the same line."""
 
 _UNSUPPORTED = {
     b"SOS": "special ordered sets",
@@ -108,7 +113,7 @@ class _Reader:
         self._number = 0
         self._name = text.stem
         self._maximises = False
-        self._objective = b""
+        self._objective = self._wanted = b""
         self._constant = 0.0
         self._kinds: dict[bytes, bytes] = {}
         self._rows: dict[bytes, int] = {}
@@ -123,6 +128,7 @@ class _Reader:
         self._lower: dict[int, float] = {}
         self._upper: dict[int, float] = {}
         self._vectors: dict[str, bytes] = {}
+        self._left_out: list[str] = []
 
     def read(self) -> LinearSystem:
         """Read all lines."""
@@ -133,18 +139,24 @@ class _Reader:
             b"RANGES": self._range,
             b"BOUNDS": self._bound,
             b"OBJSENSE": self._sense,
+            b"OBJNAME": self._objective_name,
         }
         read_line = None
         begun: set[bytes] = set()
         for number, line in _lines(self._text):
             self._number = number
-            if line[:1].isspace():
+            words = line.split()
+            keyword = words[0].upper()
+            # A keyword is alone on its line, whether that is indented or not, or is one of those with a value.
+            is_alone = len(words) == 1 and (keyword in sections or keyword == b"ENDATA" or not line[:1].isspace())
+            begins = read_line is None or not line[:1].isspace()
+            has_value = begins and (keyword in _HEADERS or keyword in _UNSUPPORTED)
+            is_sense = read_line == self._sense and keyword in _SENSES
+            if is_sense or not (is_alone or has_value):
                 if read_line is None:
                     raise self._error(f"found {_shown(line.strip())}, expected a section such as ROWS")
                 read_line(self._fields_of(line))
                 continue
-            words = line.split()
-            keyword = words[0].upper()
             if keyword == b"ENDATA":
                 break
             if keyword == b"NAME":
@@ -163,10 +175,12 @@ class _Reader:
                 raise self._error(f"found the section {keyword.decode()}, expected COLUMNS before it")
             begun.add(keyword)
             read_line = sections[keyword]
-            if keyword == b"OBJSENSE" and len(words) > 1:
-                self._sense(words[1:])
+            if len(words) > 1:
+                read_line(words[1:])
         else:
             raise self._error("the file ends, expected ENDATA")
+        if self._wanted != self._objective and self._wanted:
+            raise self._error(f"found no row {_shown(self._wanted)} of kind N, which OBJNAME names")
         if b"COLUMNS" not in begun:
             raise self._error("found ENDATA, expected the sections ROWS and COLUMNS before it")
         return self._system()
@@ -175,6 +189,11 @@ class _Reader:
         if len(fields) != 1 or fields[0].upper() not in _SENSES:
             raise self._error(f"found {_shown(b' '.join(fields))}, expected MIN or MAX")
         self._maximises = _SENSES[fields[0].upper()]
+
+    def _objective_name(self, fields: list[bytes]) -> None:
+        if len(fields) != 1 or self._kinds:
+            raise self._error(f"found {_shown(b' '.join(fields))}, expected the objective's name, before ROWS")
+        self._wanted = fields[0]
 
     def _row(self, fields: list[bytes]) -> None:
         if len(fields) != 2:
@@ -187,7 +206,7 @@ class _Reader:
         self._kinds[name] = kind
         if kind != b"N":
             self._rows[name] = len(self._rows)
-        elif not self._objective:
+        elif not self._objective and self._wanted in (b"", name):
             self._objective = name
 
     def _column(self, fields: list[bytes]) -> None:
@@ -206,7 +225,8 @@ class _Reader:
             raise self._error(f"found the variable {_shown(name)} again, expected all its entries together")
         for row, value in self._pairs(fields[1:]):
             if row in self._seen:
-                raise self._error(f"found the row {_shown(row)} twice for {_shown(name)}, expected each row once")
+                self._leave_out(f"a second coefficient of {_shown(name)} in {_shown(row)}")
+                continue
             self._seen.add(row)
             if value == 0:
                 continue
@@ -227,19 +247,22 @@ class _Reader:
         self._in_marker = not self._in_marker
 
     def _right_side(self, fields: list[bytes]) -> None:
-        for row, value in self._pairs(self._without_vector("right-hand side", fields)):
+        for row, value in self._pairs(self._without_vector("right-hand side", fields), infinite=True):
             if row in self._right:
-                raise self._error(f"found a second right-hand side of the row {_shown(row)}, expected one")
+                self._leave_out(f"a second right-hand side of {_shown(row)}")
+                continue
             self._right[row] = value
             if row == self._objective:
+                if math.isinf(value):
+                    raise self._error("found an infinite right-hand side of the objective, expected a finite one")
                 self._constant = -value
 
     def _range(self, fields: list[bytes]) -> None:
-        for row, value in self._pairs(self._without_vector("range", fields)):
-            if row not in self._rows:
-                raise self._error(f"found a range of {_shown(row)}, expected a row that is not of kind N")
-            if row in self._ranges:
-                raise self._error(f"found a second range of the row {_shown(row)}, expected one")
+        for row, value in self._pairs(self._without_vector("range", fields), infinite=True):
+            if row in self._ranges or row not in self._rows:
+                what = "a second range" if row in self._rows else "a range of an objective"
+                self._leave_out(f"{what} ({_shown(row)})")
+                continue
             self._ranges[row] = value
 
     def _without_vector(self, what: str, fields: list[bytes]) -> list[bytes]:
@@ -274,32 +297,31 @@ class _Reader:
             raise self._error(f"found a bound of {_shown(name)}, expected a variable of the section COLUMNS")
         place = self._columns[name]
         value = self._number_of(fields[-1], infinite=True) if kind in _WITH_VALUE else 0.0
+        is_lower, is_upper = kind not in (b"UP", b"UI", b"PL"), kind not in (b"LO", b"LI", b"MI")
+        if (is_lower and place in self._lower) or (is_upper and place in self._upper):
+            self._leave_out(f"a second bound of {_shown(name)} ({kind.decode()})")
+            return
         if kind in (b"BV", b"LI", b"UI"):
             self._integral[place] = True
-        if kind in (b"LO", b"LI", b"FX"):
-            self._lower[place] = value
-        if kind in (b"UP", b"UI", b"FX"):
-            self._upper[place] = value
-            if value < 0 and place not in self._lower:
-                self._lower[place] = -math.inf
-        if kind in (b"FR", b"MI"):
-            self._lower[place] = -math.inf
-        if kind in (b"FR", b"PL"):
-            self._upper[place] = math.inf
-        if kind == b"BV":
-            self._lower[place], self._upper[place] = 0.0, 1.0
+        if is_lower:
+            self._lower[place] = {b"BV": 0.0, b"FR": -math.inf, b"MI": -math.inf}.get(kind, value)
+        if is_upper:
+            self._upper[place] = {b"BV": 1.0, b"FR": math.inf, b"PL": math.inf}.get(kind, value)
         if self._lower.get(place, 0.0) >= 1e20 or self._upper.get(place, 0.0) <= -1e20:
             raise self._error(f"found {_shown(fields[-1])}, expected a bound of {_shown(name)} that leaves it a value")
 
-    def _pairs(self, fields: list[bytes]) -> Iterator[tuple[bytes, float]]:
+    def _leave_out(self, what: str) -> None:
+        self._left_out.append(f"{self._text.path}, line {self._number}: {what} is left out")
+
+    def _pairs(self, fields: list[bytes], infinite: bool = False) -> Iterator[tuple[bytes, float]]:
         for row, number in zip(fields[::2], fields[1::2], strict=True):
             if row not in self._kinds:
                 raise self._error(f"found {_shown(row)}, expected a row of the section ROWS")
-            yield row, self._number_of(number)
+            yield row, self._number_of(number, infinite)
 
     def _number_of(self, word: bytes, infinite: bool = False) -> float:
         try:
-            value = float(word)
+            value = float(word.upper().replace(b"D", b"E"))  # FORTRAN writes 1.0D3
         except ValueError:
             value = math.nan
         if math.isnan(value) or b"_" in word or (math.isinf(value) and not infinite):
@@ -328,6 +350,16 @@ class _Reader:
         for place in self._lower.keys() | self._upper.keys():
             lower[place] = self._lower.get(place, 0.0)
             upper[place] = self._upper.get(place, np.inf)
+        names = tuple(_decoded(name) for name in self._columns)
+        self._left_out += [
+            f"{self._text.path}: {names[place]} has an upper bound below 0 and no lower one, which is 0 then, as in "
+            "HiGHS; other programs take minus infinity, for which the bound MI can be added"
+            for place in self._upper
+            if upper[place] < 0 and place not in self._lower
+        ]
+        notes = self._left_out[:1]
+        if len(self._left_out) > 1:
+            notes.append(f"{self._text.path}: {len(self._left_out) - 1:,} more lines are like that")
         objective = np.zeros(len(integral))
         objective[list(self._costs)] = list(self._costs.values())
         return LinearSystem(
@@ -339,12 +371,13 @@ class _Reader:
             lower,
             upper,
             integral,
-            tuple(_decoded(name) for name in self._columns),
+            names,
             tuple(_decoded(name) for name in self._rows),
             objective,
             self._constant,
             self._maximises,
             self._name,
+            tuple(notes),
         )
 
     def _error(self, message: str) -> FormatError:

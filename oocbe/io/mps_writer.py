@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from oocbe.errors import UnsupportedError
+from oocbe.io.plain_names import plain_names
 from oocbe.model.linear_system import LinearSystem
 
 OBJECTIVE = "objective"
 """What the objective's row is called, with ``'`` behind where a row is called so."""
 
 
+_BLANK = re.compile(r"\s")
+"""What ends a name in the free format."""
+
+_REFUSED = re.compile(r"[*$]")
+"""What begins a comment."""
+
+
 def render(system: LinearSystem) -> str:
     """The file's text: what is read from it is this system, its numbers to the last digit.
 
+    Blanks in names, which the free format ends at, become ``_`` (:mod:`oocbe.io.plain_names`).
+
     Raises
     ------
-    UnsupportedError : names with blanks, which the free format ends at, or numbers that are no doubles.
+    UnsupportedError : numbers that are no doubles.
     """
     if system.is_exact:
         raise UnsupportedError(f"{system.name}: has integers of 2^53 and beyond, and the mps format is read as doubles")
-    rows = [system.row_name(row).replace(" ", "_") for row in range(system.rows)]
-    for names in (rows, system.names):
-        if len(set(names)) != len(names):
-            raise UnsupportedError(
-                f"{system.name}: two names are alike, blanks as underlines; the mps format needs others"
-            )
-    for name in system.names:
-        if not name or name.split() != [name]:
-            raise UnsupportedError(f"{system.name}: the name {name!r} has blanks, which the free mps format does not")
+    rows = plain_names(map(system.row_name, range(system.rows)), _BLANK, _REFUSED)
+    names = plain_names(system.names, _BLANK, _REFUSED)
     objective = OBJECTIVE
     while objective in rows:
         objective += "'"
-    return "\n".join(_lines(system, rows, objective)) + "\n"
+    return "\n".join(_lines(system, rows, names, objective)) + "\n"
 
 
-def _lines(system: LinearSystem, rows: list[str], objective: str) -> Iterator[str]:
+def _lines(system: LinearSystem, rows: list[str], names: list[str], objective: str) -> Iterator[str]:
     yield f"NAME {system.name}"
     if system.maximises:
         yield "OBJSENSE\n MAX"
@@ -47,7 +51,7 @@ def _lines(system: LinearSystem, rows: list[str], objective: str) -> Iterator[st
     for name, (low, high) in zip(rows, sides, strict=True):
         yield f" {_kind(low, high)} {name}"
     yield "COLUMNS"
-    yield from _columns(system, rows, objective)
+    yield from _columns(system, rows, names, objective)
     yield "RHS"
     if system.constant:
         yield f" RHS {objective} {-system.constant!r}"
@@ -60,7 +64,7 @@ def _lines(system: LinearSystem, rows: list[str], objective: str) -> Iterator[st
         if math.isfinite(low) and math.isfinite(high) and low != high:
             yield f" RANGES {name} {_width(low, high)!r}"
     yield "BOUNDS"
-    for name, low, high in zip(system.names, system.lower.tolist(), system.upper.tolist(), strict=True):
+    for name, low, high in zip(names, system.lower.tolist(), system.upper.tolist(), strict=True):
         yield f" {'MI' if math.isinf(low) else 'LO'} BOUND {name}" + ("" if math.isinf(low) else f" {low!r}")
         yield f" {'PL' if math.isinf(high) else 'UP'} BOUND {name}" + ("" if math.isinf(high) else f" {high!r}")
     yield "ENDATA"
@@ -83,14 +87,14 @@ def _kind(low: float, high: float) -> str:
     return "G" if math.isfinite(low) else "N"
 
 
-def _columns(system: LinearSystem, rows: list[str], objective: str) -> Iterator[str]:
+def _columns(system: LinearSystem, rows: list[str], names: list[str], objective: str) -> Iterator[str]:
     order = np.argsort(system.columns, kind="stable")
     owners = np.repeat(np.arange(system.rows), np.diff(system.starts))[order].tolist()
     coefficients = system.coefficients[order].tolist()
     starts = system.rows_of_variables[0].tolist()
     costs = system.objective.tolist() or [0.0] * system.variables
     is_integral = False
-    for v, name in enumerate(system.names):
+    for v, name in enumerate(names):
         if bool(system.integral[v]) != is_integral:
             is_integral = not is_integral
             yield f" MARKER 'MARKER' 'INT{'ORG' if is_integral else 'END'}'"

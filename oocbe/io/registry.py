@@ -214,9 +214,14 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
         content = chosen.render(as_problem(model))
     else:
         writable = ", ".join(f.name for f in _FORMATS if f.writes_problems)
-        what = "is only read" if chosen.render_system is None else "is written of linear systems only"
+        what = "is only read" if chosen.render_system is None else "holds linear systems, and this is none"
         raise UnsupportedError(f"{path}: the {chosen.name} format {what}; formats to write: {writable}")
     write_bytes(path, content.encode("utf-8"))
+
+
+def writes_systems(path: str | Path, format: str | None = None) -> bool:
+    """Whether what is written to a path is a linear system as it was read, with reals and without a need for bounds."""
+    return _format_of(path, format).render_system is not None
 
 
 def _format_of(path: str | Path, name: str | None) -> Format:

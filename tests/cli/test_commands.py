@@ -1,5 +1,6 @@
 """Commands that do not solve: inspect, convert, synth, verify, and the help of all."""
 
+import itertools
 import json
 import math
 import shutil
@@ -287,3 +288,25 @@ def test_verify_names_what_is_violated(tmp_path: Path) -> None:
     named = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("violated")]
     assert named
     assert all(words[0] == "constraint" and words[2] == "forbids" for words in named)
+
+
+def test_convert_writes_a_linear_system_as_it_was_read(tmp_path: Path) -> None:
+    text = (
+        "NAME t\nROWS\n N C\n L R\n G S\nCOLUMNS\n M 'MARKER' 'INTORG'\n X C 1.5 R 1\n X S 2\n M 'MARKER' 'INTEND'\n"
+        " Y[0] C -1 R 0.5\nRHS\n RHS C 3 R 4\n RHS S 1\nRANGES\n RNG R 2\nBOUNDS\n MI B Y[0]\n UP B X 9\nENDATA\n"
+    )
+    paths = [tmp_path / name for name in ("a.mps", "b.lp", "c.mps.gz", "d.lp", "e.mps")]
+    paths[0].write_text(text)
+    for one, other in itertools.pairwise(paths):
+        assert run(app, ["convert", str(one), str(other)]).exit_code == 0
+    first, last = oocbe.io.read_model(paths[0]), oocbe.io.read_model(paths[-1])
+    assert (last.names, last.row_names) == (("X", "Y_0_"), ("R_lo", "R_up", "S"))
+    assert (last.constant, last.maximises, last.integral.tolist()) == (-3, False, [True, False])
+    for name in ("objective", "lower", "upper"):
+        assert getattr(last, name).tolist() == getattr(first, name).tolist()
+    assert last.row_lower.tolist() == [2, -math.inf, 1] and last.row_upper.tolist() == [math.inf, 4, math.inf]
+    assert last.coefficients.tolist() == [1, 0.5, 1, 0.5, 2]
+    done = run(app, ["convert", str(paths[0]), str(tmp_path / "f.wcsp")])
+    assert done.exit_code == 2 and "variable Y[0] is real" in done.stderr
+    done = run(app, ["convert", GRID, str(tmp_path / "f.lp")])
+    assert done.exit_code == 2 and "the lp format holds linear systems, and this is none" in done.stderr

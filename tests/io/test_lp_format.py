@@ -177,8 +177,92 @@ def by_highs(path):
     return solver.getLp()
 
 
-@pytest.mark.parametrize("name", ["e1", "2x", "free", "a b", "a+b"])
-def test_names_that_are_none_are_not_written(tmp_path, name):
-    system = oocbe.LinearSystem.from_rows([], [0], [1], names=(name,))
-    with pytest.raises(UnsupportedError, match="for something else than a name"):
-        write(system, tmp_path / "p.lp")
+NAMES = ("e1", "2x", "free", "a b", "a+b", "a_b", "x[0]", "x(0)", "info", "nan", "é", ".x", "e", "x_0_", "x,y")
+
+
+def test_names_that_are_none_are_replaced(tmp_path):
+    rows = [(dict.fromkeys(range(len(NAMES)), 1.0), 1.0, 3.0), ({0: 1.0}, 1.0, np.inf)]
+    system = oocbe.LinearSystem.from_rows(
+        rows, [0] * len(NAMES), [1] * len(NAMES), names=NAMES, row_names=("c", "c_lo"), objective=np.arange(15.0)
+    )
+    write(system, tmp_path / "p.lp")
+    again = read_model(tmp_path / "p.lp")
+    assert again.names == (
+        *("_e1", "_2x", "_free", "a_b_2", "a_b_3", "a_b", "x_0__2", "x(0)"),
+        *("_info", "_nan", "_", "_.x", "e", "x_0_", "x,y"),
+    )
+    assert again.row_names == ("c_lo", "c_up", "c_lo_2")
+    assert tuple(by_highs(tmp_path / "p.lp").col_names_) == again.names
+
+
+BY_HIGHS = r"""\ File written by HiGHS .lp file handler
+min
+ obj: +1 c0 +2 c1
+st
+ r0lo: +1 c0 +1 c1 >= +2
+ r0up: +1 c0 +1 c1 <= +5
+ r_ekk1: = +0
+bounds
+ c0 <= 3
+ c1 <= 3
+bin
+gen
+ c0
+ c1
+semi
+end
+"""
+
+
+def test_empty_sections_and_empty_rows(tmp_path):
+    path = tmp_path / "p.lp"
+    path.write_text(BY_HIGHS)
+    assert oocbe.solve(path).value == 2
+    system = read_model(path)
+    assert (system.row_lower[2], system.row_upper[2], system.starts.tolist()) == (0, 0, [0, 2, 4, 4])
+    path.write_text(BY_HIGHS.replace("semi", "sos\nsemi-continuous\nlazy constraints\nuser cuts"))
+    assert oocbe.solve(path).value == 2
+    path.write_text(BY_HIGHS.replace("semi", "semi\n c0"))
+    with pytest.raises(UnsupportedError, match="line 15: semicontinuous variables are not supported"):
+        read_model(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "holds"),
+    [
+        ("= 0", True), ("= 1", False), (">= 0", True), ("<= -1", False), ("0 >= -1", True), ("0 = 1", False),
+        ("3 >= 2", True), ("2 >= 3", False), ("1 <= 0 <= 3", False), ("-1 <= 0 <= 3", True), ("0 c0 <= -1", False),
+    ],
+)  # fmt: skip
+def test_rows_without_variables_hold_or_not(tmp_path, row, holds):
+    path = tmp_path / "p.lp"
+    path.write_text(BY_HIGHS.replace("r_ekk1: = +0", f"r: {row}"))
+    assert oocbe.solve(path).value == (2 if holds else None)
+
+
+BY_GUROBI = """\\ Model LP_test
+Maximize
+  3 x[0] + 5 x[1] - 2 flow[a,b] + 0 y[-1,(2,c)][d].e
+Subject To
+ R[0]: x[0] <= 4
+ R1: x[0] + 2 x[1]-flow[a,b] <= 12
+ R2: 3 x[0] + 2 x[1] <= 18
+Bounds
+ flow[a,b] <= 1
+ y[-1,(2,c)][d].e <= 1
+Generals
+ x[0] x[1] flow[a,b] y[-1,(2,c)][d].e
+End
+"""
+
+
+def test_brackets_glued_to_a_name_belong_to_it(tmp_path):
+    path = tmp_path / "p.lp"
+    path.write_text(BY_GUROBI)
+    system = read_model(path)
+    assert system.names == ("x[0]", "x[1]", "flow[a,b]", "y[-1,(2,c)][d].e") and system.row_names[0] == "R[0]"
+    assert oocbe.solve(path).value == 31
+    for quadratic in ("[ x[0] ^ 2 ] / 2", "[x[0]^2]/2", "2[ x[0] * x[1] ]"):
+        path.write_text(BY_GUROBI.replace("- 2 flow[a,b]", f"+ {quadratic}"))
+        with pytest.raises(UnsupportedError, match="line 3: quadratic parts are not supported"):
+            read_model(path)

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from oocbe import LinearSystem, write
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.files import read_bytes
 from oocbe.io.mps import parse
@@ -75,7 +76,7 @@ def check_meaning(system):
     assert row(system, "GE") == ({"Y": 10, "Z": 4, "W": 0.125}, -1, 4)
     assert bounds(system, "X") == (0, 4, False)
     assert bounds(system, "Y") == (-3, 6, True)
-    assert bounds(system, "Z") == (-INF, -2, True)
+    assert bounds(system, "Z") == (0, -2, True)
     assert bounds(system, "B") == (0, 1, True)
     assert bounds(system, "W") == (-INF, INF, False)
 
@@ -116,7 +117,9 @@ def test_names_with_blanks_are_read_by_columns():
         (" LO BND X -1e20", (-INF, INF)),
         (" LO BND X -Infinity", (-INF, INF)),
         (" UP BND X 0", (0, 0)),
-        (" UP BND X -1", (-INF, -1)),
+        (" UP BND X -1", (0, -1)),
+        (" UP BND X -1\n MI BND X", (-INF, -1)),
+        (" UP BND X 3d0", (0, 3)),
         (" LO BND X -5\n UP BND X -1", (-5, -1)),
         (" UP X 4", (0, 4)),
         (" FR X", (-INF, INF)),
@@ -125,6 +128,63 @@ def test_names_with_blanks_are_read_by_columns():
 def test_bounds(line, expected):
     content = f"NAME a\nROWS\n N C\n L R\nCOLUMNS\n X R 1\nRHS\nBOUNDS\n{line}\nENDATA\n"
     assert bounds(read_text(content), "X")[:2] == expected
+
+
+def test_what_a_file_says_twice_counts_once_as_in_highs():
+    changes = [
+        ("    X         LE               -1.0", "    X         EQ               -1.0    EQ 3\n    X  LE -1.0"),
+        ("    RHS       LE                8.0", "    RHS       EQ                7.0\n    RHS  LE 8.0"),
+        ("    RNG       GE                5.0", "    RNG       LE                1.0    COST  4.0\n    RNG  GE 5.0"),
+        (" FR BND       W", " FR BND       W\n UP BND  W 4.0\n BV BND  Y"),
+    ]
+    content = PROGRAM
+    for old, new in changes:
+        assert old in content
+        content = content.replace(old, new)
+    system = read_text(content)
+    check_meaning(system)
+    assert "line 13: a second coefficient of 'X' in 'EQ' is left out" in system.notes[0]
+    assert system.notes[1] == "program.mps: 7 more lines are like that"
+    assert "'Z'" not in system.notes[0] and "upper bound below 0" in read_text(PROGRAM).notes[0]
+
+
+@pytest.mark.parametrize("lines", ["OBJSENSE\nMAX", "OBJSENSE MAXIMIZE", "OBJSENSE\n  maximise", " OBJSENSE\n MAX"])
+def test_sections_by_their_keywords_wherever_these_stand(lines):
+    content = PROGRAM.replace("OBJSENSE\n    MAX", lines)
+    check_meaning(read_text(content))
+    check_meaning(read_text("\n".join(line.strip() for line in content.split("\n"))))
+    named = content.replace(" X  ", " RHS").replace("X         COST              1.5", "RHS COST 1.5")
+    assert read_text(named).names[0] == "RHS"
+
+
+def test_the_objective_that_is_named():
+    for section in ("OBJNAME\n    OTHER\n", "OBJNAME OTHER\n"):
+        system = read_text(PROGRAM.replace("ROWS\n", f"{section}ROWS\n", 1))
+        assert (system.objective.tolist(), system.constant) == ([3, 0, 0, 0, 0], 0)
+    for name, line in (("LE", 34), ("NONE", 34)):
+        with pytest.raises(FormatError, match=f"line {line}: found no row '{name}' of kind N, which OBJNAME names"):
+            read_text(PROGRAM.replace("ROWS\n", f"OBJNAME\n    {name}\nROWS\n", 1))
+    with pytest.raises(FormatError, match=r"line 12: .*before ROWS"):
+        read_text(PROGRAM.replace("COLUMNS\n", "OBJNAME\n    OTHER\nCOLUMNS\n"))
+
+
+def test_numbers_of_fortran_and_infinite_sides():
+    content = PROGRAM.replace("1.5", "1.5D0").replace("1e1", "1.0d+1").replace("-9.0", "-90.0D-1")
+    check_meaning(read_text(content))
+    system = read_text(
+        PROGRAM.replace(" LE                8.0", " LE                Inf").replace("LE                3.0", "")
+    )
+    assert row(system, "LE")[2] == INF
+
+
+def test_names_with_blanks_are_written_without(tmp_path):
+    system = LinearSystem.from_rows(
+        [({0: 1.0}, 1.0, 2.0), ({1: 1.0}, -INF, 2.0)], [0, 0], [2, 2], names=("a b", "*a_b"), row_names=("r s", "r_s")
+    )
+    write(system, tmp_path / "p.mps")
+    again = read_text((tmp_path / "p.mps").read_bytes())
+    assert (again.names, again.row_names) == (("a_b", "_*a_b"), ("r_s_2", "r_s"))
+    assert row(again, "r_s_2") == ({"a_b": 1}, 1, 2)
 
 
 DAMAGES = [
@@ -142,16 +202,12 @@ DAMAGES = [
     (("EQ                2.0", "EQ                inf"), 12, "expected a finite number"),
     (("EQ                2.0", "EQ              1_000"), 12, "expected a finite number"),
     (("EQ                2.0", "EQ"), 12, "found 4 fields"),
-    (("LE               -1.0", "EQ               -1.0"), 13, "found the row 'EQ' twice"),
     (("    Z         GE", "    X         GE"), 16, "expected all its entries together"),
     (("'INTORG'", "'INTOUT'"), 14, "expected 'INTORG' or 'INTEND'"),
     (("'INTEND'", "'INTORG'"), 18, "in turn"),
     (("'INTORG'", "'INTEND'"), 14, "in turn"),
-    (("    RHS       LE                8.0", "    RHS       EQ                8.0"), 22, "a second right-hand side"),
     (("    RHS       LE                8.0", "    RHS       LE                8.0 GE"), 22, "found 6 fields"),
     (("    RHS       LE                8.0    GE               -1.0", "    RHS       LX 8"), 22, "expected a row"),
-    (("RNG       EQ", "RNG       OTHER"), 24, "expected a row that is not of kind N"),
-    (("RNG       GE", "RNG       EQ"), 25, "a second range"),
     ((" LO BND       Y", " LW BND       Y"), 28, "expected a bound's type"),
     ((" LO BND       Y", " LO BND       V"), 28, "expected a variable of the section COLUMNS"),
     ((" LO BND       Y                -3.0", " LO BND       Y                many"), 28, "expected a number"),
