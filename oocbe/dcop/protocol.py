@@ -12,8 +12,10 @@ from oocbe.dcop.forbidding import forbidding
 from oocbe.dcop.hosts import Answer, Hosts, InProcess, InProcesses
 from oocbe.dcop.progress import Progress
 from oocbe.dcop.pseudo_trees import PseudoTree, pseudo_tree
+from oocbe.elimination.buckets.forms import checked_tables
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.mini_buckets.mini_buckets import ULP
 from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.linear import is_tabulated
 from oocbe.elimination.preparation.ranges import value_dtype
@@ -225,7 +227,10 @@ def _attempt(
     assert tree is not None
     small = [c for c in problem.linear_constraints if is_tabulated(problem, c)]
     part = replace(problem, linear_constraints=tuple(small))
-    own = shares(part, tree, value_dtype(problem, problem.semiring), progress.z)
+    dtype = value_dtype(problem, problem.semiring)
+    # An agent knows its own values; whether sums leave room for what is infeasible turns on those of all.
+    options = replace(options, tables=checked_tables(problem, problem.semiring, dtype, options.tables))
+    own = shares(part, tree, dtype, progress.z)
     if workers:
         with InProcesses(own, dcop.owner, workers, options, deadline) as hosts:
             return _Protocol(progress, problem, tree, hosts, observer).run(constant)
@@ -274,12 +279,15 @@ class _Protocol:
             return False
         is_divided = any(r.is_divided for r in roots)
         total = sum((r.constant for r in roots), constant)
-        error = sum(r.error for r in roots) + len(roots) * 2.0**-52 * (abs(constant) + sum(r.magnitude for r in roots))
+        error: int | float = 0  # of integers: they are exact, and no float64 holds all of them
+        if isinstance(total, float):
+            magnitude = abs(constant) + sum(r.magnitude for r in roots)
+            error = sum(r.error for r in roots) + len(roots) * ULP * magnitude
         is_max = problem.semiring.marginalisation is Marginalisation.MAX
         if problem.upper_bound is not None and not is_max and total - error >= problem.upper_bound:
             return False
         if is_divided:
-            progress.bound = total if not error else total + error if is_max else total - error
+            progress.bound = total + error if is_max else total - error
         values = self._values()
         progress.seconds["value"] += time.perf_counter() - middle
         found = None if values is None else progress.dcop.problem.below(None).evaluate(values)

@@ -15,7 +15,7 @@ from oocbe.dcop.forbidding import forbidding
 from oocbe.dcop.pseudo_trees import AUTO, HEURISTICS, SEARCHES
 from oocbe.dcop.simulation import simulated_seconds
 from oocbe.elimination.preparation.prepare import scopes_of
-from oocbe.errors import ModelError, UnsupportedError, UsageError
+from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
@@ -236,6 +236,32 @@ def test_problems_that_agents_do_not_solve():
         dpop(ring(3), ub=4)
     with pytest.raises(UsageError, match="workers is -1"):
         dpop(ring(3), workers=-1)
+
+
+@pytest.mark.parametrize("tables", ["auto", "incomplete"])
+@pytest.mark.parametrize("base", [2**53 + 2, 2**54 + 3, 2**56 + 1, 2**60 + 128])
+@pytest.mark.parametrize("room", [1, 2, 60, None])
+def test_integers_beyond_float64_stay_exact(base, room, tables):
+    costs = Function.from_array((0, 1), [[base, base + 1], [base + 7, base + 9]])
+    limit = None if room is None else base + 1 + room
+    problem = Problem((Variable("a", 2), Variable("b", 2)), (costs,), constant=1, upper_bound=limit)
+    exact = dpop(problem, tables=tables)
+    assert (exact.status, exact.value) == ("optimal", base + 1)
+    bounded = adpop(problem, 1, tables=tables)
+    assert isinstance(bounded.bound, int)
+    assert bounded.bound <= base + 1 == bounded.value
+    utilities = replace(problem, semiring=MAX_SUM, upper_bound=None)
+    assert dpop(utilities, tables=tables).value == base + 10
+    assert adpop(utilities, 1, tables=tables).bound >= base + 10
+
+
+def test_complete_tables_are_refused_where_all_values_together_leave_no_room():
+    far = 2**60 - 2  # the values of each agent leave room, their sum does not
+    own = tuple(Function.from_array((v,), [far - 7 * v, far]) for v in range(2))
+    problem = Problem((Variable("a", 2), Variable("b", 2)), own)
+    with pytest.raises(ValueRangeError, match="use --tables auto"):
+        dpop(problem, tables="complete")
+    assert dpop(problem).value == 2 * far - 7
 
 
 def test_nothing_is_feasible():

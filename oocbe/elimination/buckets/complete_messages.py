@@ -18,15 +18,13 @@ from numpy.typing import NDArray
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.bucket_join import TooManyRowsError
 from oocbe.bucket_engine.bucket_sizes import Place
-from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE
 from oocbe.bucket_engine.factors import FactorPool, PackedFactor
 from oocbe.complete_tables.complete_bucket import BucketFunction, CompleteBucket
 from oocbe.elimination.buckets.buckets import Bucket
-from oocbe.elimination.buckets.forms import may_be_complete
+from oocbe.elimination.buckets.forms import checked_tables
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import Prepared
-from oocbe.errors import ValueRangeError
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import Combination
 from oocbe.settings.tuning import tuning
@@ -58,15 +56,7 @@ class CompleteMessages:
         self._prepared = prepared
         self._store = store
         self._engine = engine
-        self.tables = tables
-        if tables == INCOMPLETE or may_be_complete(prepared.problem, prepared.semiring, prepared.dtype):
-            return
-        if tables == COMPLETE:
-            raise ValueRangeError(
-                f"{prepared.problem.name}: sums of its values in {prepared.dtype.name} leave no room for what is "
-                "infeasible in complete tables; use --tables auto, or give the costs as floating-point numbers"
-            )
-        self.tables = INCOMPLETE
+        self.tables = checked_tables(prepared.problem, prepared.semiring, prepared.dtype, tables)
 
     def expected_rows(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> float:
         """Expected rows of a bucket's message, its separator filled in, from the measured densities of what is joined,

@@ -19,6 +19,7 @@ from oocbe.bucket_engine.bucket_sizes import BucketSizes, Input, Place
 from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, expected_form
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import float_sum_bounds, sum_bound
+from oocbe.errors import ValueRangeError
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
@@ -33,6 +34,23 @@ def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) 
     if dtype.kind == "f":
         return not any(map(math.isinf, float_sum_bounds(problem)))
     return sum_bound(problem) <= largest_feasible(dtype)
+
+
+def checked_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
+    """The option for the form of tables, ``incomplete`` where it is ``auto`` and no message can be complete.
+
+    Raises
+    ------
+    ValueRangeError : ``complete`` where sums could reach the value of what is infeasible.
+    """
+    if tables == INCOMPLETE or may_be_complete(problem, semiring, dtype):
+        return tables
+    if tables == COMPLETE:
+        raise ValueRangeError(
+            f"{problem.name}: sums of its values in {dtype.name} leave no room for what is infeasible in complete "
+            "tables; use --tables auto, or give the costs as floating-point numbers"
+        )
+    return INCOMPLETE
 
 
 def possible_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
