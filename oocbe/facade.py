@@ -47,7 +47,7 @@ def solve(
     ----------
     problem : the problem, or a path that :func:`oocbe.read` accepts.
     options : settings; None takes defaults and ``OOCBE_`` environment variables.
-    evidence : variables that are fixed, name to value label or number (or a ``.evid`` file, or ``"rain=yes"``).
+    evidence : variables that are fixed, name to value label or position (or a ``.evid`` file, or ``"rain=yes"``).
     observer : receives the solve's events, or None.
     client : of a Dask cluster, whose workers large buckets are shared out to; it stays open.
     overrides : single options by name, such as ``order="min-fill"`` or ``memory="2GiB"``.
@@ -242,7 +242,7 @@ def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None
         return problem
     from oocbe.io.evidence import evidence_of
 
-    return problem.with_evidence(evidence_of(evidence, problem))
+    return problem.with_values(evidence_of(evidence, problem))
 
 
 def read_finite(path: str | Path, format: str | None = None, evidence: Evidence | None = None) -> Problem:
@@ -266,4 +266,4 @@ def finite_problem(model: Model, path: str | Path, evidence: Evidence | None = N
 
         with naming(path):
             model = finite(model)
-    return model if evidence is None else model.with_evidence(evidence_of(evidence, model))
+    return model if evidence is None else model.with_values(evidence_of(evidence, model))

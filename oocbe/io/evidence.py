@@ -8,18 +8,18 @@ from pathlib import Path
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io.files import read_bytes
 from oocbe.io.text import SHOWN_CHARACTERS, Text
-from oocbe.model.names import indices_of, unknown_value, unknown_variable
+from oocbe.model.names import indices_of, unknown_variable, value_index, warn_of_position
 from oocbe.model.problem import Problem
 
 Evidence = str | Path | Mapping[str, str | int] | Mapping[int, int] | Sequence[str | Path]
-"""A file, a pair such as ``rain=yes``, several of both, or variable (name or index) to value (label or number)."""
+"""A file, a pair such as ``rain=yes``, several of both, or variable name to value, or variable index to value index."""
 
 
 def evidence_of(given: Evidence, problem: Problem, max_bytes: int | None = None) -> dict[int, int]:
     """Variable index to value index of whatever evidence was given.
 
-    A text is a pair where it begins with a variable's name and ``=``, else a file. A value is one of the variable's
-    labels, or its number.
+    A text is a pair where it begins with a variable's name and ``=``, else a file. Values are as for
+    :func:`oocbe.model.names.value_index`: labels, else positions.
 
     Raises
     ------
@@ -27,8 +27,7 @@ def evidence_of(given: Evidence, problem: Problem, max_bytes: int | None = None)
         a file that cannot be opened. FormatError, UnsupportedError : see :func:`parse_evidence`.
     """
     if isinstance(given, Mapping):
-        numbered = {v: int(value) for v, value in given.items() if not isinstance(v, str)}
-        return numbered | indices_of(problem, {name: value for name, value in given.items() if isinstance(name, str)})
+        return indices_of(problem, given)
     evidence: dict[int, int] = {}
     index = {v.name: number for number, v in enumerate(problem.variables)}
     for item in [given] if isinstance(given, str | Path) else given:
@@ -52,14 +51,10 @@ def _pair(item: str, index: Mapping[str, int], problem: Problem) -> tuple[int, i
     told = item if len(item) <= SHOWN_CHARACTERS else f"{item[:SHOWN_CHARACTERS]}…"
     if name not in index:
         raise UsageError(f"evidence {told}: no such file is there, and {unknown_variable(problem, name)}")
-    variable = problem.variables[index[name]]
-    labels = [variable.label(value) for value in range(variable.size)]
-    if label in labels:
-        return index[name], labels.index(label)
-    digits = label.lstrip("0") or "0"
-    if label.isdecimal() and label.isascii() and len(digits) < 20 and int(digits) < variable.size:
-        return index[name], int(digits)
-    raise UsageError(f"evidence {told}: {unknown_value(variable, label)}")
+    try:
+        return index[name], value_index(problem.variables[index[name]], label)
+    except UsageError as error:
+        raise UsageError(f"evidence {told}: {error}") from None
 
 
 def _exists(name: str) -> bool:
@@ -73,8 +68,9 @@ def _exists(name: str) -> bool:
 def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:
     """Variable index to value index.
 
-    Two layouts exist: ``n variable value …``, and an older one with the number of samples before that. A file of one
-    sample has an odd number of numbers in the first and an even one in the second, so there is nothing to guess.
+    Variables and values are indices, whatever their names and labels. Two layouts exist: ``n variable value …``, and an
+    older one with the number of samples before that. A file of one sample has an odd number of numbers in the first and
+    an even one in the second, so there is nothing to guess.
 
     Raises
     ------
@@ -111,6 +107,7 @@ def parse_samples(text: Text, problem: Problem) -> list[dict[int, int]]:
                 raise text.error(pair, f"found variable {variable} a second time, expected each observed variable once")
             size = problem.variables[variable].size
             evidence[variable] = text.integer(pair + 1, f"a value of variable {variable}", 0, size - 1)
+            warn_of_position(problem.variables[variable], evidence[variable])
         cursor += 1 + 2 * observed
         samples.append(evidence)
     text.expect_end(cursor, f"the {observed} observed variables")

@@ -1,6 +1,7 @@
 """Networks of other libraries as problems: pyAgrum's and pgmpy's, by what their objects answer, without importing them.
 
-Names of variables and values stay, so that evidence and marginals are told by them. A probability of zero makes its
+Names of variables and values stay, as texts, so that evidence and marginals are told by them: pgmpy's state 1 is the
+label ``1``, and evidence of 1 is that state, wherever it comes among the states. A probability of zero makes its
 assignments infeasible; the problem is a max-product one, as those of ``.bif`` and ``.uai`` files.
 """
 
@@ -66,7 +67,8 @@ def from_pgmpy(model: Any, name: str | None = None) -> Problem:
 
     Raises
     ------
-    UsageError : it is neither, a variable has no table, or its tables disagree about its values.
+    UsageError : it is neither, a variable has no table, its tables disagree about its values, or
+        two of these have one text, as 1 and "1".
     """
     if not hasattr(model, "nodes") or not (hasattr(model, "get_cpds") or hasattr(model, "get_factors")):
         raise UsageError(f"from_pgmpy: {type(model).__name__} is no network of pgmpy, which has nodes and tables")
@@ -83,6 +85,9 @@ def from_pgmpy(model: Any, name: str | None = None) -> Problem:
     missing = [node for node in model.nodes() if node not in labels]
     if missing:
         raise UsageError(f"from_pgmpy: variable {missing[0]!r} has no table; add_cpds or add_factors first")
+    for node, own in labels.items():
+        if len(set(map(str, own))) < len(own):
+            raise UsageError(f"from_pgmpy: values of {node!r} have the same text: {own}; labels are texts, rename one")
     made = [Variable(str(node), len(labels[node]), tuple(map(str, labels[node]))) for node in model.nodes()]
     rolled = []
     for table in tables:

@@ -141,7 +141,7 @@ def read(
         problem = as_problem(read_model(path, format, max_bytes))
     if evidence is None:
         return problem
-    return problem.with_evidence(evidence_of(evidence, problem, max_bytes))
+    return problem.with_values(evidence_of(evidence, problem, max_bytes))
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """Cases from files: a table of values, JSON, or UAI evidence of any number of samples.
 
 =========  ===========================================================================================================
-``.csv``   variable names in the first line, then a line a case: labels or numbers of values, nothing where unobserved
-``.json``  a list of objects, each from variable name to label or number
-``.evid``  UAI evidence; with several samples their number comes first
+``.csv``   variable names in the first line, then a line a case: a value each, nothing where unobserved
+``.json``  a list of objects, each from variable name to value
+``.evid``  UAI evidence, of indices; with several samples their number comes first
 =========  ===========================================================================================================
 
-All of them may be compressed (``.gz``, ``.xz``).
+Values are labels, as text or as numbers, else positions (:func:`oocbe.model.names.value_index`): a case has one meaning
+in CSV and in JSON. All of them may be compressed (``.gz``, ``.xz``).
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
-from oocbe.model.names import unknown_variable, value_index, variable_index
+from oocbe.model.names import value_index, variable_index
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 
-Value = str | int
-"""A value's label, or its number."""
+Value = str | float
+"""A value's label, or its position (:func:`oocbe.model.names.value_index`)."""
 
 Case = Mapping[str, Value]
 """What a case observes, by variable name."""
@@ -143,26 +143,24 @@ def _checked(problem: Problem, given: NDArray[Any]) -> NDArray[np.int64]:
 def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
     if isinstance(given, Mapping | str) or not isinstance(given, Sequence):
         raise UsageError("cases: expected a list of mappings from variable to value, or an array of value indices")
-    index = {v.name: number for number, v in enumerate(problem.variables)}
-    known: dict[tuple[int, object], int] = {}
+    known: dict[tuple[object, type, object], tuple[int, int]] = {}
     observed = np.full((len(given), len(problem.variables)), UNOBSERVED, dtype=np.int64)
     for case, values in enumerate(given):
         if not isinstance(values, Mapping):
             raise UsageError(f"{case_of(case)}: expected a mapping from variable to value, not {type(values).__name__}")
         for name, value in values.items():
-            if name not in index:
-                raise UsageError(f"{case_of(case)}: {unknown_variable(problem, name)}")
-            v = index[name]
-            key = (v, value) if type(value) is str or type(value) is int else None  # True is no number, and equals 1
-            if key is None or key not in known:
+            key = (name, type(value), value) if isinstance(value, str | int | float | np.generic) else None
+            if key is None or key not in known:  # True is no number, and equals 1
                 try:
-                    observed[case, v] = value_index(problem.variables[v], value)
+                    v = variable_index(problem, name)
+                    found = v, value_index(problem.variables[v], value)
                 except UsageError as error:
                     raise UsageError(f"{case_of(case)}: {error}") from None
                 if key is not None:
-                    known[key] = int(observed[case, v])
+                    known[key] = found
             else:
-                observed[case, v] = known[key]
+                found = known[key]
+            observed[case, found[0]] = found[1]
     return observed
 
 

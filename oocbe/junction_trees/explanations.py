@@ -115,7 +115,7 @@ def marginal_map(
     ------
     ResourceError : the cliques of a constrained order do not fit the memory.
     """
-    given = at_temperature(problem, 1.0).with_evidence(evidence)
+    given = at_temperature(problem, 1.0).with_values(evidence)
     seen = []
     for v, likelihood in likelihoods.items():
         possible = np.flatnonzero(likelihood)

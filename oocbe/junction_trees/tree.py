@@ -197,7 +197,8 @@ class JunctionTree:
 
         Parameters
         ----------
-        values : variable name to value, by label or number.
+        values : variable name to value: the label that it equals, as text or as a number; a whole number that equals
+            no label, or ``"#1"``, is a position.
         likelihood : variable name to a number for each value: how probable what was seen is with each. It is
             multiplied, so that it says nothing of what is known from elsewhere; see :meth:`revise` for probabilities
             that are to hold in the end.

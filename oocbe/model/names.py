@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import operator
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from oocbe.errors import UsageError
+from oocbe.errors import ModelError, UsageError
+from oocbe.model.labels import number_of
 
 if TYPE_CHECKING:
     from oocbe.model.parts import Variable
@@ -42,13 +45,13 @@ MOST_COMPARED = 10_000
 
 
 def variable_index(problem: Numbered, name: object) -> int:
-    """Index of a variable given by its name.
+    """Index of a variable given by its name; names of other libraries' variables may be integers.
 
     Raises
     ------
     UsageError : there is none of that name.
     """
-    number = problem.number_by_name.get(name) if isinstance(name, str) else None
+    number = problem.number_by_name.get(str(name)) if isinstance(name, str) or _whole(name) is not None else None
     if number is None:
         raise unknown_variable(problem, name)
     return number
@@ -75,47 +78,143 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 
 
 def value_index(variable: Variable, value: object) -> int:
-    """Index of a value given by its label or number.
+    """Index of a value given by its label, or by its position in the domain.
+
+    One rule wherever values are given: what equals a label is that label, a number as well as its text. Numbers are
+    equal as numbers: 1, ``"1"``, ``"01"`` and 1.0 are all the label ``1``, where no label is spelled alike. A whole
+    number that equals no label is a position, counted from 0; ``"#1"`` is the position 1 whatever the labels are. True
+    and False are the labels of that name in either case, and no numbers. Where a number is both the label of one value
+    and the position of another, the logger ``oocbe`` warns, once a variable.
 
     Raises
     ------
-    UsageError : the variable has no such value.
+    UsageError : the variable has no such value, or several with labels equal to it.
     """
-    if isinstance(value, str):
-        if variable.labels is not None and value in variable.labels:
-            return variable.labels.index(value)
-        if value.isascii() and value.isdecimal() and len(value) < 20 and int(value) < variable.size:
-            return int(value)
-    elif not isinstance(value, bool) and hasattr(value, "__index__") and 0 <= value.__index__() < variable.size:
-        return int(value.__index__())
-    raise unknown_value(variable, value)
+    text = _text_of(value)
+    found = [] if text is None else _with_label(variable, text, isinstance(value, str))
+    if len(found) > 1:
+        labels = _listed([f"{variable.label(v)!r} (#{v})" for v in found])
+        raise UsageError(
+            f"variable {variable.name!r} has several values equal to {_shortened(value)}: {labels}; give the position"
+        )
+    position = None if text is None else _position(variable, text)
+    if found:
+        if position is not None and position != found[0]:
+            _warn(variable, f"{text} is the value with that label, not the one at position {position} (#{position})")
+        return found[0]
+    if position is None:
+        raise unknown_value(variable, value)
+    if not str(value).startswith("#") and _has_numbers(variable):
+        label = variable.label(position)
+        _warn(variable, f"no label equals {text}: it is taken as a position, of the value with the label {label!r}")
+    return position
+
+
+def warn_of_position(variable: Variable, position: int) -> None:
+    """Warn where a position, in a format of positions, is the label of another value."""
+    if variable.labels is not None and (found := _with_label(variable, str(position), True)) and position not in found:
+        label = variable.label(position)
+        _warn(variable, f"{position} is a position here, of the value with the label {label!r}, and no label")
+
+
+def _whole(value: object) -> int | None:
+    """An integer, of NumPy too, as Python's; None of anything else, as True and texts."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _text_of(value: object) -> str | None:
+    """A value as a label would be written; None where it is nothing, or too long for one."""
+    try:
+        return None if value is None or (isinstance(value, float) and value != value) else str(value)
+    except ValueError:  # an integer of thousands of digits
+        return None
+
+
+def _with_label(variable: Variable, text: str, is_text: bool) -> Sequence[int]:
+    """The values whose labels are a text, else equal to it as numbers, or as a truth value."""
+    number = number_of(text)
+    if variable.labels is None:
+        return [int(number)] if number is not None and 0 <= number < variable.size and number == int(number) else []
+    by_text, by_number = variable.values_by_label
+    found = by_text.get(text, ())
+    if not found and number is not None:
+        found = by_number.get(number, ())
+    if not found and not is_text and text in ("True", "False"):
+        found = by_text.get(text.lower(), ()) or by_text.get(text.upper(), ())
+    return found
+
+
+def _position(variable: Variable, text: str) -> int | None:
+    written = text.removeprefix("#")
+    if not written.isascii() or not written.isdecimal():
+        return None
+    digits = written.lstrip("0") or "0"
+    return int(digits) if len(digits) < 20 and int(digits) < variable.size else None
+
+
+def _has_numbers(variable: Variable) -> bool:
+    return variable.labels is not None and bool(variable.values_by_label[1])
+
+
+_WARNED: set[str] = set()
+"""Variables, by name, of which a warning was logged: cases may be millions."""
+
+
+def _warn(variable: Variable, text: str) -> None:
+    if variable.name not in _WARNED:
+        _WARNED.add(variable.name)
+        logging.getLogger("oocbe").warning("variable %r: %s", variable.name, text)
 
 
 def unknown_value(variable: Variable, value: object) -> UsageError:
     """The error to raise where a variable has no value of some label or number: with the first, and the nearest."""
     shown = _listed([variable.label(i) for i in range(min(SHOWN_NAMES + 1, variable.size))])
-    near = nearest(str(value), variable.labels or ())
+    near = nearest(_text_of(value) or "", variable.labels or ())
     hint = "" if near is None else f"; did you mean {near!r}?"
     return UsageError(f"variable {variable.name!r} has no value {_shortened(value)}; its values are {shown}{hint}")
 
 
-def indices_of(problem: OfVariables, values: Mapping[str, str | int]) -> dict[int, int]:
-    """Variable index to value index of what is given by names and labels (or numbers of values).
+def indices_of(problem: Numbered, values: Mapping[Any, object]) -> dict[int, int]:
+    """Variable index to value index of what is given by names and values, or by indices of both.
+
+    values : variable name to value, see :func:`value_index`; or variable index to value index (or label, if a text).
 
     Raises
     ------
-    UsageError : a name or a value that the problem does not have.
+    UsageError : a name or a value that the problem does not have, or a variable twice with different values.
     """
-    number = {v.name: index for index, v in enumerate(problem.variables)}
-    found = {}
+    found: dict[int, int] = {}
     for name, value in values.items():
-        if name not in number:
-            raise unknown_variable(problem, name)
-        found[number[name]] = value_index(problem.variables[number[name]], value)
+        if isinstance(name, str):
+            v = variable_index(problem, name)
+            index = value_index(problem.variables[v], value)
+        else:
+            v, index = _by_index(problem, name, value)
+        if found.setdefault(v, index) != index:
+            raise UsageError(f"variable {problem.variables[v].name!r} is given two different values")
     return found
 
 
-def assignment_of(problem: OfVariables, values: Mapping[str, str | int]) -> tuple[int, ...]:
+def _by_index(problem: Numbered, name: object, value: object) -> tuple[int, int]:
+    v = _whole(name)
+    if v is None or not 0 <= v < len(problem.variables):
+        raise ModelError(f"{problem.name}: evidence on variable {_shortened(name)}, which does not exist")
+    variable = problem.variables[v]
+    if problem.number_by_name.get(str(v), v) != v:
+        _warn(variable, f"{v} is its index here, and the name of another variable; names are texts")
+    index = _whole(value)
+    if index is None:
+        return v, value_index(variable, value)
+    if not 0 <= index < variable.size:
+        raise ModelError(f"{problem.name}: evidence {variable.name}={index} is outside 0..{variable.size - 1}")
+    warn_of_position(variable, index)
+    return v, index
+
+
+def assignment_of(problem: Numbered, values: Mapping[str, str | int]) -> tuple[int, ...]:
     """An assignment of all variables, value indices in the problem's order.
 
     Raises
@@ -130,7 +229,10 @@ def assignment_of(problem: OfVariables, values: Mapping[str, str | int]) -> tupl
 
 
 def _shortened(name: object) -> str:
-    told = repr(name)
+    try:
+        told = repr(name)
+    except ValueError:
+        told = "of thousands of digits"
     return told if len(told) <= MOST_CHARACTERS else f"{told[:MOST_CHARACTERS]}…"
 
 

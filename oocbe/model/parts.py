@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
+from oocbe.model.labels import number_of
 from oocbe.model.model_checks import (
     INT64,
     Values,
@@ -45,6 +47,17 @@ class Variable:
             raise ModelError(f"variable {self.name}: a domain needs at least one value, not {self.size}")
         if self.labels is not None and len(self.labels) != self.size:
             raise ModelError(f"variable {self.name}: {len(self.labels)} labels for {self.size} values")
+
+    @cached_property
+    def values_by_label(self) -> tuple[Mapping[str, Sequence[int]], Mapping[Decimal, Sequence[int]]]:
+        """Values by their labels, and by those that are numbers; labels of several values have all of these."""
+        by_text: dict[str, list[int]] = {}
+        by_number: dict[Decimal, list[int]] = {}
+        for value, label in enumerate(self.labels or map(str, range(self.size))):
+            by_text.setdefault(label, []).append(value)
+            if (number := number_of(label)) is not None:
+                by_number.setdefault(number, []).append(value)
+        return by_text, by_number
 
     def label(self, value: int) -> str:
         """What value number ``value`` is called."""

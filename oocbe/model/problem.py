@@ -117,7 +117,8 @@ class Problem(Shown, Asked):
 
         Parameters
         ----------
-        assignment : a value index a variable, or variable name to value, by label or number, as ``Result.labels``.
+        assignment : a value index a variable, or variable name to value as for :meth:`with_evidence`, such as
+            ``Result.labels``.
 
         Raises
         ------
@@ -168,22 +169,18 @@ class Problem(Shown, Asked):
 
         Parameters
         ----------
-        evidence : variable name to value, by label or number; or variable index to value index.
+        evidence : variable name to value; or variable index to value index. A value is the label that it equals, a
+            number as well as its text; a whole number that equals none is a position, and ``"#1"`` is one always.
 
         Raises
         ------
-        UsageError : a name, label or number that the problem does not have. ModelError : such an index.
+        UsageError : a name or value that the problem does not have. ModelError : such an index.
         """
-        named = {name: value for name, value in evidence.items() if isinstance(name, str)}
-        numbered = {v: int(value) for v, value in evidence.items() if not isinstance(v, str)}
-        numbered |= indices_of(self, named)
-        for v, value in numbered.items():
-            if not 0 <= v < len(self.variables):
-                raise ModelError(f"{self.name}: evidence on variable {v}, which does not exist")
-            if not 0 <= value < self.variables[v].size:
-                size = self.variables[v].size
-                raise ModelError(f"{self.name}: evidence {self.variables[v].name}={value} is outside 0..{size - 1}")
-        fixed = tuple(Constraint((v,), np.array([[value]]), allowed=True) for v, value in numbered.items())
+        return self.with_values(indices_of(self, evidence))
+
+    def with_values(self, values: Mapping[int, int]) -> Problem:
+        """The same for value indices by variable index, of variables and domains that the problem has."""
+        fixed = tuple(Constraint((v,), np.array([[value]]), allowed=True) for v, value in values.items())
         return replace(self, constraints=self.constraints + fixed)
 
     @property

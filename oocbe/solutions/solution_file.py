@@ -13,9 +13,12 @@ A line that starts with ``#`` is a comment; those of the form ``# key: value`` a
 A name or label that contains white space, or starts with ``#`` or ``"``, is written as a JSON string. The other format
 accepted is the JSON object that ``oocbe solve --json`` prints; its ``assignment`` and ``value`` are used.
 
+Labels are read as wherever values are given (:func:`oocbe.model.names.value_index`).
+
 Toulbar2's solution files are read as well: one line with the value index of each variable in the problem's order (its
-option ``-w``), value labels in their place (``-w=2``), or ``name=label`` pairs (``-w=3``). They are written where a
-file's name ends in ``.toulbar2.sol``; toulbar2 takes such a file beside the problem's.
+option ``-w``), value labels in their place (``-w=2``; where all could be indices, they are), or ``name=label`` pairs
+(``-w=3``). They are written where a file's name ends in ``.toulbar2.sol``; toulbar2 takes such a file beside the
+problem's.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oocbe.errors import FormatError, UsageError
+from oocbe.model.names import value_index, warn_of_position
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.results.numerals import all_digits, digits, finite
@@ -68,13 +72,11 @@ class Solution:
         """
         if self.row and len(self.row) == len(problem.variables) and not self._names_one_of(problem.variables):
             pairs = list(zip(problem.variables, self.row, strict=True))
-            # All of one kind: labels may be numbers, of which some are indices of other values.
-            are_indices = all(_is_index(text, v) for v, text in pairs)
-            are_labels = not are_indices and all(text in map(v.label, range(v.size)) for v, text in pairs)
-            return tuple(
-                self._value(problem, v, text, 1, are_indices or (not are_labels and _is_index(text, v)))
-                for v, text in pairs
-            )
+            if all(_is_index(text, v) for v, text in pairs):  # as toulbar2 writes them, whatever the labels are
+                for v, text in pairs:
+                    warn_of_position(v, int(text))
+                return tuple(int(text) for text in self.row)
+            return tuple(self._value(v, text, 1) for v, text in pairs)
         if self.row and len(self.row) != 2:
             count = len(problem.variables)
             raise FormatError(
@@ -88,7 +90,7 @@ class Solution:
         for v in problem.variables:
             if v.name not in self.labels:
                 raise FormatError(self.path, None, f"variable {v.name!r} of {problem.name} has no value")
-            values.append(self._value(problem, v, self.labels[v.name], self.lines.get(v.name), False))
+            values.append(self._value(v, self.labels[v.name], self.lines.get(v.name)))
         return tuple(values)
 
     def _names_one_of(self, variables: Sequence[Variable]) -> bool:
@@ -98,16 +100,11 @@ class Solution:
         first = variables[0]
         return not _is_index(self.row[0], first) and self.row[0] not in map(first.label, range(first.size))
 
-    def _value(self, problem: Problem, variable: Variable, text: str, line: int | None, is_index: bool) -> int:
-        """A value by its index, or by its label."""
-        if is_index:
-            return int(text)
-        labels = [variable.label(value) for value in range(variable.size)]
-        if text not in labels:
-            shown = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
-            message = f"variable {variable.name!r} has no value {text!r}; its values are {shown}"
-            raise FormatError(self.path, line, message)
-        return labels.index(text)
+    def _value(self, variable: Variable, text: str, line: int | None) -> int:
+        try:
+            return value_index(variable, text)
+        except UsageError as error:
+            raise FormatError(self.path, line, str(error)) from None
 
 
 def _is_index(text: str, variable: Variable) -> bool:
