@@ -131,7 +131,7 @@ def test_the_search_for_an_order_is_within_the_limit(task, monkeypatch):
 def test_no_order_is_tried_after_the_limit(monkeypatch):
     monkeypatch.setattr(time, "monotonic", iter(np.arange(0.0, 1e6, 50.0).tolist()).__next__)
     with pytest.raises(TimeLimitError):
-        plan.candidate_plans(cycle(), SolveOptions(bounds="none"), Deadline(100.0))
+        plan.candidate_orders(cycle(), SolveOptions(bounds="none"), Deadline(100.0))
 
 
 def test_every_pass_of_a_count_keeps_to_the_disk_limit(monkeypatch):

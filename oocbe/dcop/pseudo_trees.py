@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from oocbe.elimination.orders.order import HEURISTICS as ORDER_HEURISTICS
-from oocbe.elimination.orders.primal_graph import PrimalGraph, listed_separators
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.orders.depth_first import list_separators, search_depth_first
@@ -145,8 +145,8 @@ def _of_order(problem: Problem, heuristic: str) -> PseudoTree:
     separators: list[tuple[int, ...]] = [()] * len(sequence)
     parent: list[int | None] = [None] * len(sequence)
     depth = [0] * len(sequence)
-    for v, separator in zip(sequence, listed_separators(graph.separators(order), order), strict=True):
-        separators[v] = tuple(separator)
+    for v, separator in zip(sequence, graph.separators(order).listed(), strict=True):
+        separators[v] = separator
         parent[v] = separator[0] if separator else None
     for v in reversed(sequence):
         up = parent[v]

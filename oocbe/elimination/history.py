@@ -145,7 +145,7 @@ def _planned_width(left: Problem, options: SolveOptions) -> int:
                 order = HEURISTICS["min-fill" if options.order == "auto" else options.order](
                     graph, options.seed & 0x7FFFFFFF
                 )
-            return int(np.bitwise_count(graph.separators(order)).sum(axis=1, dtype=np.int64).max(initial=0))
+            return graph.separators(order).width
     except OocbeError:  # too many variables for an order, for one: no reason to lose the answer
         return 0
 

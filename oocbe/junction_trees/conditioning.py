@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.orders.order import HEURISTICS
-from oocbe.elimination.orders.primal_graph import PrimalGraph, listed_separators
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.compiled import CompiledTree, tree_of
@@ -160,15 +160,15 @@ def _adds_up_to_one(problem: Problem, part: Function | Constraint, v: int) -> bo
     return factor is not None and adds_up_to_one(factor.weights, part.scope.index(v), factor.logarithm)
 
 
-def _order(problem: Problem, known: Sequence[int]) -> tuple[list[int], list[list[int]]]:
+def _order(problem: Problem, known: Sequence[int]) -> tuple[list[int], list[tuple[int, ...]]]:
     """The better of a given order and a new greedy one by the cells of their buckets, and its separators."""
     graph = PrimalGraph(problem)
     best: tuple[float, Any] = (math.inf, None)
     for order in (np.array(known, dtype=np.int64), HEURISTICS["weighted-min-fill"](graph, 0)):
         separators = graph.separators(order)
-        cells = float(graph.joined_cells(separators).sum()) if len(order) else 0.0
+        cells = float(graph.joined_cells(order, separators).sum()) if len(order) else 0.0
         if cells < best[0]:
-            best = (cells, (order.tolist(), listed_separators(separators, order)))
+            best = (cells, (order.tolist(), separators.listed()))
     order, separators = best[1]
     return order, separators
 

@@ -14,7 +14,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.orders.primal_graph import MOST_VARIABLES
 from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree
@@ -56,7 +55,7 @@ def large_cost(problem: Problem) -> float | None:
     UnsupportedError : no tree can be made, see :func:`oocbe.junction_trees.weights.weights_of`.
     """
     scopes = [f.scope for f in problem.functions] + [c.scope for c in problem.constraints]
-    if problem.linear_constraints or not problem.variables or len(problem.variables) > MOST_VARIABLES:
+    if problem.linear_constraints or not problem.variables:
         return None
     cost = whole_cost(scopes, problem.sizes)
     if cost < LARGE_COST or written_out(problem) is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -13,7 +14,7 @@ from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.plan.plan import candidate_plans
+from oocbe.elimination.plan.plan import candidate_orders, plan_of
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.runs.durability import Run
@@ -113,10 +114,10 @@ def _computed(
     """The tables of a problem whose constraints can all be enforced."""
     begin = time.perf_counter()
     unpruned = replace(options, semiring=problem.semiring, dominance=False, bounds="none")
-    plans = candidate_plans(problem, unpruned, deadline, known)
-    refusals = [plan.disk_refusal for plan in plans]
-    if all(refusals):
-        raise DiskError(refusals[0])
+    choices = candidate_orders(problem, unpruned, deadline, known)
+    plans = cache(lambda number: plan_of(problem, choices[number], unpruned))
+    if all(plans(number).disk_refusal for number in range(len(choices))):
+        raise DiskError(plans(0).disk_refusal)
     ordered = time.perf_counter()
     engine = engine_for(options, deadline)
     run = Run(problem, options)
@@ -126,7 +127,7 @@ def _computed(
         if observer is None:
             return None
         told = observer
-        told.started(next(p for p in plans if p.choice is choice))
+        told.started(plans(next(number for number, own in enumerate(choices) if own is choice)))
         names = [problem.variables[v].name for v in choice.order]
 
         def bucket_done(number: int, rows: int, size: int) -> None:
@@ -134,7 +135,6 @@ def _computed(
 
         return bucket_done
 
-    choices = [p.choice for p in plans]
     race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables, forward=forward)
     for attempt in race.rounds():
         with attempt:

@@ -14,7 +14,7 @@ from oocbe.elimination.orders.elimination_speed import CPU_SPEED, DEVICE_SPEED, 
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.plan.plan import candidate_plans
+from oocbe.elimination.plan.plan import candidate_orders
 from oocbe.elimination.runs.durability import Run, read_choices
 from oocbe.elimination.search.race import Race
 from oocbe.errors import CorruptDataError
@@ -44,8 +44,8 @@ def test_plans_are_of_the_orders_that_a_solve_takes(monkeypatch):
     monkeypatch.setattr(elimination_speed, "cuda_works", lambda wanted: True)
     assert speed_of("auto") is speed_of("cuda") is DEVICE_SPEED
     assert speed_of("cpu") is CPU_SPEED
-    assert all(p.choice.cell_costs for p in candidate_plans(problem, SolveOptions(order_seconds=0)))
-    assert not any(p.choice.cell_costs for p in candidate_plans(problem, SolveOptions(order_seconds=0, backend="cpu")))
+    assert all(c.cell_costs for c in candidate_orders(problem, SolveOptions(order_seconds=0)))
+    assert not any(c.cell_costs for c in candidate_orders(problem, SolveOptions(order_seconds=0, backend="cpu")))
 
 
 def test_found_orders_tell_what_their_cells_cost():
@@ -54,7 +54,7 @@ def test_found_orders_tell_what_their_cells_cost():
     found = search_orders(problem, "auto", 0.0, 0, cell_work=1e-3)
     for choice in found:
         order = np.array(choice.order)
-        assert choice.cell_costs == pytest.approx(1e-3 * graph.joined_cells(graph.separators(order))[order])
+        assert choice.cell_costs == pytest.approx(1e-3 * graph.joined_cells(order, graph.separators(order)))
     assert [c.cost() for c in found] == sorted(c.cost() for c in found)
     assert not any(c.cell_costs for c in search_orders(problem, "auto", 0.0, 0))
 

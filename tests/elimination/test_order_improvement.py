@@ -11,7 +11,8 @@ import pytest
 from oocbe.elimination.orders.order import CRITERIA, FINAL_PROBES, HEURISTICS, longest_search
 from oocbe.elimination.orders.order_improvement import Chain
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, best_linear_order, greedy_order, linear_order
+from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
+from oocbe.kernels.cpu.orders.linear_order import best_linear_order, linear_order
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 
@@ -72,12 +73,10 @@ def test_rows_of_a_greedy_order_and_where_it_gives_up():
     problem = network(40, 70, 5)
     graph = PrimalGraph(problem)
     ones = np.ones(40)
-    order, rows = greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, math.inf, NEVER)
-    sets = graph.separators(order)
-    bits = np.unpackbits(sets.view(np.uint8), axis=1, bitorder="little")[:, :40]
-    expected = sum(math.prod(size for size, inside in zip(problem.sizes, row, strict=True) if inside) for row in bits)
+    order, rows = greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, math.inf, NEVER, NEVER)
+    expected = sum(math.prod(problem.sizes[u] for u in members) for members in graph.separators(order).listed())
     assert rows == pytest.approx(expected)
-    order, part = greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, rows / 2, NEVER)
+    order, part = greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, rows / 2, NEVER, NEVER)
     assert rows / 2 < part < rows
     assert sorted(order.tolist()) == list(range(40))
 
@@ -85,27 +84,24 @@ def test_rows_of_a_greedy_order_and_where_it_gives_up():
 def test_the_frontiers_of_a_linear_order_and_where_it_gives_up():
     problem = network(40, 70, 5)
     graph = PrimalGraph(problem)
-    never = (math.inf, NEVER)
-    order, peak, total = linear_order(graph.adjacency, graph.weights, 3, *never)
-    neighbours = [set(np.flatnonzero(row).tolist()) for row in members(graph.adjacency, 40)]
+    edges = (graph.starts, graph.neighbours)
+    never = (math.inf, NEVER, NEVER)
+    order, peak, total = linear_order(*edges, graph.weights, 3, *never)
+    neighbours = [set(graph.neighbours[graph.starts[v] : graph.starts[v + 1]].tolist()) for v in range(40)]
     frontiers = []
     for end in range(1, 41):
         done = set(order[:end].tolist())
         frontiers.append(sum(graph.weights[v] for v in set().union(*(neighbours[u] for u in done)) - done))
     assert (peak, total) == (pytest.approx(max(frontiers)), pytest.approx(sum(frontiers)))
-    again, reached, _ = linear_order(graph.adjacency, graph.weights, 3, peak / 2, NEVER)
+    again, reached, _ = linear_order(*edges, graph.weights, 3, peak / 2, NEVER, NEVER)
     assert peak / 2 < reached
     assert sorted(again.tolist()) == list(range(40))
     kept = next(step for step, bits in enumerate(frontiers) if bits > peak / 2) + 1
     assert (again[:kept] == order[:kept]).all() and not (again == order).all()
-    best = best_linear_order(graph.adjacency, graph.weights, 0, 8, *never)
-    peaks = [linear_order(graph.adjacency, graph.weights, seed, *never)[1:] for seed in range(8)]
-    chosen = linear_order(graph.adjacency, graph.weights, peaks.index(min(peaks)), *never)[0]
+    best = best_linear_order(*edges, graph.weights, 0, 8, *never)
+    peaks = [linear_order(*edges, graph.weights, seed, *never)[1:] for seed in range(8)]
+    chosen = linear_order(*edges, graph.weights, peaks.index(min(peaks)), *never)[0]
     assert (best == chosen).all()
-
-
-def members(adjacency, count):
-    return np.unpackbits(adjacency.view(np.uint8), axis=1, bitorder="little")[:, :count]
 
 
 @pytest.mark.parametrize("chosen", range(8))
@@ -114,7 +110,10 @@ def test_a_small_factor_has_a_variable_eliminated_first(chosen):
     graph = PrimalGraph(Problem(tuple(Variable(f"x{v}", 2) for v in range(8)), cycle))
     factors = np.ones(8)
     factors[chosen] = 0.5
-    assert greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, factors, math.inf, NEVER)[0][0] == chosen
+    assert (
+        greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, factors, math.inf, NEVER, NEVER)[0][0]
+        == chosen
+    )
 
 
 def test_a_long_search_takes_a_part_of_the_time_limit():

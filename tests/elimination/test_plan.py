@@ -13,7 +13,7 @@ from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.complete_tables.complete_stream import CompleteStream
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.plan.plan import candidate_plans, make_plan
+from oocbe.elimination.plan.plan import candidate_orders, make_plan
 from oocbe.elimination.plan.planned_bucket import duration_of
 from oocbe.elimination.preparation import linear
 from oocbe.elimination.preparation.prepare import prepare
@@ -146,11 +146,11 @@ def test_without_variables():
 def test_candidates_begin_with_the_plan_itself():
     problem = chain(30)
     options = SolveOptions(order_seconds=0, seed=3)
-    plans = candidate_plans(problem, options)
-    assert plans[0].choice == make_plan(problem, options).choice
-    predicted = [sum(p.choice.predicted_rows) for p in plans]
+    choices = candidate_orders(problem, options)
+    assert choices[0] == make_plan(problem, options).choice
+    predicted = [sum(choice.predicted_rows) for choice in choices]
     assert predicted == sorted(predicted)
-    assert len(candidate_plans(problem, SolveOptions(order="min-fill"))) == 1
+    assert len(candidate_orders(problem, SolveOptions(order="min-fill"))) == 1
 
 
 @pytest.mark.parametrize("semiring", ["counting", "sum-product", "log-sum-exp"])

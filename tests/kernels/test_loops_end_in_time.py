@@ -20,7 +20,10 @@ from oocbe import kernels
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu import threads
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
-from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, best_linear_order, greedy_order, separators_of
+from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of
+from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
+from oocbe.kernels.cpu.orders.linear_order import best_linear_order
+from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.kernels.cpu.pruning.dominance import mark_dominated
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, tiled_ranges
 from oocbe.system.deadline import Deadline, current, current_flag, look, unlimited
@@ -163,12 +166,16 @@ LOOPS = {
     "greedy_order.members_of": A_ROW,
     "greedy_order._score": "the neighbours of one vertex; its caller looks at the flag",
     "greedy_order.greedy_order": FLAG,
-    "greedy_order.separators_of": FLAG,
-    "greedy_order.linear_order": FLAG,
-    "greedy_order.joined_bits": "one pass over the edges of the filled graph",
-    "greedy_order.list_members": "two passes over the edges of the filled graph",
-    "greedy_order.best_linear_order": "a few orders of linear_order, which looks at the flag",
-    "greedy_order._peripheral": "three breadth-first searches; its caller looks at the flag",
+    "graphs.graph_of_scopes": FLAG,
+    "graphs.separators_of": FLAG,
+    "graphs.summed": "one pass over the edges of the filled graph",
+    "linear_order.linear_order": FLAG,
+    "linear_order.best_linear_order": "a few orders of linear_order, which looks at the flag",
+    "linear_order._peripheral": "three breadth-first searches; its caller looks at the flag",
+    "sparse_order._placed": "from a place in a heap to another; its caller looks at the flag",
+    "sparse_order._live": "the neighbours of one vertex; its caller looks at the flag",
+    "sparse_order._score": "the neighbours of one vertex and of these; its caller looks at the flag",
+    "sparse_order.sparse_order": FLAG,
     "groups.differs": A_ROW,
     "groups._count_starts": PIECES,
     "groups._fill_starts": PIECES,
@@ -407,17 +414,24 @@ def random_graph(count):
 
 
 def test_stopped_searches_leave_orders_of_all_vertices():
-    graph, ones = random_graph(70), np.ones(70)
-    greedy, _ = greedy_order(graph.copy(), ones, MIN_FILL, 0, ones, np.inf, STOPPED)
-    linear = best_linear_order(graph, ones, 0, 3, np.inf, STOPPED)
-    assert sorted(greedy.tolist()) == sorted(linear.tolist()) == list(range(70))
-    separators = graph.copy()
-    separators_of(separators, greedy, STOPPED)
-    assert (separators == graph).all()
+    graph, ones, never = random_graph(70), np.ones(70), np.zeros(1, dtype=np.int64)
+    edges = np.argwhere(np.unpackbits(graph.view(np.uint8), axis=1, bitorder="little")).astype(np.int32)
+    scopes = (2 * np.arange(len(edges) + 1), edges.ravel())
+    starts, neighbours, is_whole = graph_of_scopes(*scopes, 70, 1 << 20, never)
+    assert is_whole and not graph_of_scopes(*scopes, 70, 1 << 20, STOPPED)[2]
+    greedy, _ = greedy_order(graph.copy(), ones, MIN_FILL, 0, ones, np.inf, never, STOPPED)
+    linear = best_linear_order(starts, neighbours, ones, 0, 3, np.inf, never, STOPPED)
+    lists = (starts, neighbours, ones, MIN_FILL, 0, ones, np.inf, 1 << 20)
+    sparse, _ = sparse_order(*lists, never, never, STOPPED)
+    assert all(sorted(order.tolist()) == list(range(70)) for order in (greedy, linear, sparse))
+    assert separators_of(starts, neighbours, greedy, 1 << 20, never)[2]
+    assert not separators_of(starts, neighbours, greedy, 1 << 20, STOPPED)[2]
     none = np.zeros(71, dtype=np.int64)
     limits = (np.full(70, np.inf), np.inf, STOPPED)
     two = np.full(70, 2, dtype=np.int64)
-    assert not estimate_rows(graph, two, none, none[:0], none[:0], np.zeros(1, np.uint64), 8, 0, *limits).any()
+    assert not estimate_rows(
+        starts, neighbours, two, none, none[:0], none[:0], np.zeros(1, np.uint64), 8, 0, *limits
+    ).any()
 
 
 def test_stopped_marking_leaves_rows():

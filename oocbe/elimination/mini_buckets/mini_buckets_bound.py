@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.buckets import elements_of
@@ -32,6 +30,7 @@ from oocbe.elimination.mini_buckets.mini_buckets_wishes import AUTO, check_wishe
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.linear import is_tabulated
 from oocbe.elimination.preparation.logarithms import exponential_above, in_logarithms
@@ -354,14 +353,9 @@ class Bounding:
         target, separators = self.target, shape.separators
         if not separators:
             return 0.0
-        graph, sizes = self._graph, target.sizes
-        count, words = graph.adjacency.shape
-        bits = np.zeros((-(-len(separators) // count) * count, words), dtype=np.uint64)
-        for row, members in enumerate(separators):
-            bits[row] = np.frombuffer(members.to_bytes(8 * words, "little"), dtype=np.uint64)
-        predicted = [graph.predict(bits[i : i + count], PROBES, self.options.seed) for i in range(0, len(bits), count)]
-        rows = np.concatenate(predicted)[: len(separators)]
-        key_bits = [sum(bits_for(sizes[v]) for v in elements_of(m)) for m in separators]
+        sizes, sets = target.sizes, [elements_of(members) for members in separators]
+        rows = self._graph.predict(Separators.of(sets), PROBES, self.options.seed)
+        key_bits = [sum(bits_for(sizes[v]) for v in members) for members in sets]
         value_bytes = 8 if self.shifting else value_dtype(target, MIN_SUM).itemsize
         sent: list[float] = [
             r * (8 * (-(-b // 64)) + value_bytes) for r, b in zip(rows.tolist(), key_bits, strict=True)

@@ -6,7 +6,12 @@ differ by more than ten times in rows, and a wider one may have fewer. So each c
 cells of complete tables are cheap, the one whose buckets cost least in the cheaper form of each. Greedy orders are
 improved (:mod:`oocbe.elimination.orders.order_improvement`), others found again from other random numbers, until the
 time limit, or until the search has taken as long as elimination with the best order found would: a better one could
-then save less than was spent already. Every heuristic is tried once even when the limit is zero.
+then save less than was spent already.
+
+Every heuristic is tried once even when the limit is zero, as that takes milliseconds, but for graphs of thousands of
+variables. So min-degree, which is quick, comes first where the graph is large; what the others have not chosen by the
+limit, and by :data:`FIRST_SECONDS`, is chosen by min-degree too (see :class:`~oocbe.elimination.orders.separators
+.Hurry`), and after :data:`GRACE_SECONDS` more the rest comes in any order.
 """
 
 from __future__ import annotations
@@ -14,8 +19,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import count
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +31,11 @@ from oocbe.elimination.orders.elimination_speed import MANY_ROWS_A_SECOND, ROWS_
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.orders.order_improvement import Chain
-from oocbe.elimination.orders.primal_graph import PrimalGraph, listed_separators
+from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.orders.separators import UNHURRIED, Hurry, ScopeGraph
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import Deadline, current_flag, look
+from oocbe.system.deadline import Deadline
 from oocbe.tracing.recorder import ELIMINATION, spanning
 
 SEARCH_PROBES = 16
@@ -42,11 +50,23 @@ FINALISTS = 4
 CERTAINLY = 4.0
 """How far few probes must be beyond a limit to settle that many probes would be, too."""
 
-LINEAR_SWEEPS = 16
-"""Sweeps from random ends for one linear order: a bad end is common, and its width shows it at once."""
-
 TURNS_FOR_ALL, HOPELESS = 3, 16.0
 """After so many turns a heuristic has no further one whose best order has so many times the rows of the best of all."""
+
+FIRST_SECONDS = 0.5
+"""Of the first orders, one of each heuristic, together, where the limit of the search is shorter."""
+
+GRACE_SECONDS = 0.5
+"""Of min-degree where the limit has come while an order was made, and of judging the best orders after the search."""
+
+GRACE_A_VARIABLE = 4e-6
+"""The same for each variable and each neighbour of one: what a few passes over a large graph take."""
+
+QUICK_VARIABLES = 512
+"""Up to which an order takes some milliseconds, whatever the graph."""
+
+OUT_OF_REACH = 2.0**64
+"""Predicted rows of the best order beyond which no long search is worth it: no search makes them few."""
 
 LONGER = 20
 """Elimination without bounds may let the search go on for so many times ``order_seconds``, see :func:`longest_search`.
@@ -69,24 +89,20 @@ CRITERIA = {
 class Heuristic(Protocol):
     """Makes one order from a seed; where its buckets have more than ``most`` assignments, partly any order."""
 
-    def __call__(self, graph: PrimalGraph, seed: int, most: float = math.inf) -> NDArray[np.int64]: ...  # noqa: D102
+    def __call__(  # noqa: D102
+        self, graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED
+    ) -> NDArray[np.int64]: ...
 
 
 def _greedy(name: str) -> Heuristic:
-    def run(graph: PrimalGraph, seed: int, most: float = math.inf) -> NDArray[np.int64]:
-        arguments = (graph.weights, CRITERIA[name], seed, np.ones(len(graph.sizes)), most, current_flag())
-        order: NDArray[np.int64] = greedy.greedy_order(graph.adjacency.copy(), *arguments)[0]
-        look()
-        return order
+    def run(graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
+        return graph.greedy_order(CRITERIA[name], seed, most, flags=flags)[0]
 
     return run
 
 
-def _linear(graph: PrimalGraph, seed: int, most: float = math.inf) -> NDArray[np.int64]:
-    arguments = (graph.weights, seed, LINEAR_SWEEPS, math.log2(most), current_flag())
-    order: NDArray[np.int64] = greedy.best_linear_order(graph.adjacency, *arguments)
-    look()
-    return order
+def _linear(graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
+    return graph.linear_order(seed, most, flags)
 
 
 HEURISTICS: dict[str, Heuristic] = {
@@ -118,8 +134,8 @@ def search_orders(
     Parameters
     ----------
     wanted : ``auto``, one of :data:`HEURISTICS`, or the path of a file of variable names.
-    seconds : time limit of the search; every heuristic allowed is tried at least once. It ends earlier when it has
-        taken longer than elimination is predicted to take.
+    seconds : time limit of the search, but for the first order of each heuristic allowed (see the module). It ends
+        earlier when it has taken longer than elimination is predicted to take.
     seed : of ties, noise and probes.
     most_work : where every order that is found certainly costs more, in predicted rows, none is returned: that takes
         a fraction of the time, as most of it goes into predictions.
@@ -131,7 +147,8 @@ def search_orders(
 
     Raises
     ------
-    TimeLimitError : the deadline came.
+    TimeLimitError : the deadline came. ResourceError : memory, or what a plan can list, does not suffice for the graph
+        or for the separators of any order found.
     FormatError : a file that does not list every variable once.
     """
     graph = graph or PrimalGraph(problem)
@@ -144,28 +161,67 @@ def search_orders(
     deadline = deadline or Deadline()
     # Where nothing is known that makes rows fewer than assignments, an order with too many of these need not be ended.
     most_cells = CERTAINLY * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
-    for name, order in _candidates(graph, names, seed, finalists, cell_work, most_cells):
-        deadline.check()
-        candidates += 1
-        if order is not None and (name, order.tobytes()) not in tried:
-            tried.add((name, order.tobytes()))
-            work = graph.work(order, SEARCH_PROBES, seed, CERTAINLY * most_work, cell_work)
-            least_work = min(least_work, work)
-            ranked = sorted([*finalists[name], (work, candidates, order)], key=lambda f: f[:2])
-            finalists[name] = ranked[:FINALISTS]
-        spent = time.monotonic() - begin
-        worth = max(min(seconds, least_work / ROWS_A_SECOND), min(longest, least_work / MANY_ROWS_A_SECOND))
-        if candidates >= len(names) and spent >= worth:
-            break
+    with _Flags(graph, seconds, longest) as flags:
+        for name, order in _candidates(graph, names, seed, finalists, cell_work, most_cells, flags):
+            deadline.check()
+            candidates += 1
+            if order is not None and (name, order.tobytes()) not in tried:
+                tried.add((name, order.tobytes()))
+                work = graph.work(order, SEARCH_PROBES, seed, CERTAINLY * most_work, cell_work)
+                least_work = min(least_work, work)
+                ranked = sorted([*finalists[name], (work, candidates, order)], key=lambda f: f[:2])
+                finalists[name] = ranked[:FINALISTS]
+            spent = time.monotonic() - begin
+            worth = max(min(seconds, least_work / ROWS_A_SECOND), min(longest, least_work / MANY_ROWS_A_SECOND))
+            if least_work > OUT_OF_REACH:
+                worth = seconds
+            if candidates >= len(names) and spent >= worth:
+                break
     if least_work > CERTAINLY * most_work:
         return []
-    best = []
-    for name, ranked in finalists.items():
+    best: dict[str, OrderChoice] = {}
+    until = time.monotonic() + GRACE_SECONDS
+    ranks = [(rank, *found, name) for name, ranked in finalists.items() for rank, found in enumerate(ranked)]
+    for _, _, _, order, name in sorted(ranks, key=lambda r: r[:3]):
         deadline.check()
-        judged = [_judged(graph, order, name, candidates, seed + 1, cell_work) for _, _, order in ranked]
-        if judged:
-            best.append(min(judged, key=OrderChoice.cost))
-    return sorted(best, key=OrderChoice.cost)
+        if best and time.monotonic() > until:
+            break
+        judged = _judged(graph, order, name, candidates, seed + 1, cell_work)
+        best[name] = min(best.get(name, judged), judged, key=OrderChoice.cost)
+    return sorted(best.values(), key=OrderChoice.cost)
+
+
+class _Flags:
+    """When the orders of a search are to be ended in a quicker way; a context manager that ends its timers."""
+
+    def __init__(self, graph: ScopeGraph, seconds: float, longest: float) -> None:
+        self._first, self._later = max(seconds, FIRST_SECONDS), max(seconds, longest)
+        self._grace = GRACE_SECONDS + GRACE_A_VARIABLE * (len(graph.sizes) + len(graph.neighbours))
+        self._is_quick = len(graph.sizes) <= QUICK_VARIABLES  # a timer takes longer than it could save
+        self._begin = time.monotonic()
+        self._timers: list[Deadline] = []
+        self.first = self._made(self._first)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for timer in self._timers:
+            timer.close()
+
+    @cached_property
+    def later(self) -> Hurry:
+        """Those of all orders but the first one of each heuristic."""
+        return self._made(max(0.0, self._begin + self._later - time.monotonic()))
+
+    def _made(self, seconds: float) -> Hurry:
+        if self._is_quick:
+            return UNHURRIED
+        made = [Deadline(seconds), Deadline(seconds + self._grace)]
+        self._timers += made
+        return Hurry(*(timer.flag for timer in made))
 
 
 def longest_search(order_seconds: float, remaining: float) -> float:
@@ -187,6 +243,7 @@ def _candidates(
     finalists: Mapping[str, Sequence[tuple[float, int, NDArray[np.int64]]]],
     cell_work: float,
     most_cells: float,
+    flags: _Flags,
 ) -> Iterator[tuple[str, NDArray[np.int64] | None]]:
     """An order of each heuristic in turn, without end: greedy ones are improved, others begin again; None: no better.
 
@@ -204,9 +261,12 @@ def _candidates(
         if turn and name in CRITERIA:
             if name not in chains:
                 chains[name] = Chain(graph, CRITERIA[name], SEARCH_PROBES, seed & 0x7FFFFFFF, cell_work)
-            yield name, chains[name].step()
+            yield name, chains[name].step(flags.later)
+        elif turn == 0 and flags.first.hurry[0] != 0 and any(finalists.values()):
+            yield name, None
         else:
-            yield name, HEURISTICS[name](graph, (seed + restart) & 0x7FFFFFFF, most_cells)
+            own = flags.later if turn else flags.first
+            yield name, HEURISTICS[name](graph, (seed + restart) & 0x7FFFFFFF, most_cells, own)
 
 
 def _judged(
@@ -218,7 +278,6 @@ def _judged(
     cell_work: float = math.inf,
 ) -> OrderChoice:
     sets = graph.separators(order)
-    rows = graph.limited(order, sets, graph.predict(sets, FINAL_PROBES, seed))[order]
-    costs = () if cell_work == math.inf else tuple((cell_work * graph.joined_cells(sets)[order]).tolist())
-    separators = tuple(tuple(members) for members in listed_separators(sets, order))
-    return OrderChoice(tuple(order.tolist()), name, candidates, separators, tuple(rows.tolist()), costs)
+    rows = graph.limited(order, sets, graph.predict(sets, FINAL_PROBES, seed))
+    costs = () if cell_work == math.inf else tuple((cell_work * graph.joined_cells(order, sets)).tolist())
+    return OrderChoice(tuple(order.tolist()), name, candidates, tuple(sets.listed()), tuple(rows.tolist()), costs)

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.orders import greedy_order as greedy
+from oocbe.elimination.orders.separators import UNHURRIED, Hurry
 from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.system.deadline import current_flag, look
 
 if TYPE_CHECKING:
     from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -63,7 +62,7 @@ class Chain:
         self._logarithms = FIRST_SPREAD * self._random.normal(size=len(graph.sizes))
         self.work = float("inf")
 
-    def step(self) -> NDArray[np.int64] | None:
+    def step(self, flags: Hurry = UNHURRIED) -> NDArray[np.int64] | None:
         """Try a change in each thread; the order of the best one, None where all have more work than before."""
         count = len(self._logarithms)
         trials = [self._logarithms]
@@ -76,7 +75,7 @@ class Chain:
                 changes[chosen] = SPREAD * self._random.normal(size=np.count_nonzero(chosen))
                 trials.append(self._logarithms + changes)
         seeds = self._random.integers(0, SEEDS, size=len(trials)).tolist()
-        calls = [(np.exp(t), seed, copy_context()) for t, seed in zip(trials, seeds, strict=True)]
+        calls = [(np.exp(t), seed, flags, copy_context()) for t, seed in zip(trials, seeds, strict=True)]
         found = run_all(self._judged, calls)
         best = min(range(len(trials)), key=lambda trial: found[trial][0])
         work: float = found[best][0]
@@ -86,17 +85,17 @@ class Chain:
         self.work, self._logarithms = work, trials[best]
         return order
 
-    def _judged(self, factors: NDArray[np.float64], seed: int, context: Context) -> tuple[float, NDArray[np.int64]]:
+    def _judged(
+        self, factors: NDArray[np.float64], seed: int, flags: Hurry, context: Context
+    ) -> tuple[float, NDArray[np.int64]]:
         """What :meth:`_judge` says, on a thread that knows the caller's deadline from its context."""
-        return context.run(self._judge, factors, seed)
+        return context.run(self._judge, factors, seed, flags)
 
-    def _judge(self, factors: NDArray[np.float64], seed: int) -> tuple[float, NDArray[np.int64]]:
+    def _judge(self, factors: NDArray[np.float64], seed: int, flags: Hurry) -> tuple[float, NDArray[np.int64]]:
         """Work of the greedy order with some factors, more than that of the last order where it was given up."""
         graph = self._graph
         most = self.work if graph.is_complete else float("inf")
-        limits = (factors, most, current_flag())
-        order, work = greedy.greedy_order(graph.adjacency.copy(), graph.weights, self._criterion, seed, *limits)
-        look()
+        order, work = graph.greedy_order(self._criterion, seed, most, factors, flags)
         if not graph.is_complete:
             work = graph.work(order, self._probes, seed, self.work, self._cell_work)
         return work, order

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import cached_property
 from typing import Any
@@ -11,48 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.orders.row_limits import hidden_supports, leaves_few, row_limits
+from oocbe.elimination.orders.separators import MOST_ROWS, ScopeGraph, Separators
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.elimination.preparation.zeros import without_zeros
-from oocbe.errors import ResourceError, UnsupportedError
-from oocbe.kernels.cpu.orders import greedy_order as greedy
+from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.settings.machine import available_memory
 from oocbe.system.deadline import current_flag, look
-from oocbe.tables.table import format_bytes
-
-MOST_ROWS = 2.0**960
-"""Predictions end here: sums of them, ratios and bytes are still within float64."""
 
 MASKED_SIZE = 64
 """Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""
 
-MOST_VARIABLES = 1 << 15
-"""Each greedy order takes time that grows with the square of the variables: some minutes from here on."""
-
-NARROW = 6
-"""Variables of a scope up to which all scopes of a length are put into the graph at once, pair by pair."""
-
-GRAPH_COPIES = 8
-"""Graphs, a bit for each pair of variables, that the search holds at a time: one for each of a few orders."""
+PROBE_STEPS = 1 << 27
+"""Constraints that all probes look at together, about: half a second. Large orders have fewer probes."""
 
 
-def _check_graph(name: str, variables: int, nbytes: int) -> None:
-    """Refuse, before anything is allocated, a primal graph that memory or patience does not suffice for."""
-    if variables > MOST_VARIABLES:
-        raise UnsupportedError(
-            f"{name}: an elimination order is searched for {MOST_VARIABLES:,} variables at most, and there are "
-            f"{variables:,}; fix variables by evidence, or divide the problem into its independent parts"
-        )
-    if GRAPH_COPIES * nbytes > available_memory():
-        raise ResourceError(
-            f"{name}: an elimination order of {variables:,} variables needs {GRAPH_COPIES} bits for each pair of them, "
-            f"{format_bytes(GRAPH_COPIES * nbytes)}, more than the {format_bytes(available_memory())} of memory here"
-        )
-
-
-class PrimalGraph:
+class PrimalGraph(ScopeGraph):
     """Variables as vertices, an edge where two share a scope; with the pairwise constraints for probing.
 
     Parameters
@@ -61,32 +35,8 @@ class PrimalGraph:
     """
 
     def __init__(self, problem: Problem) -> None:
-        count = len(problem.variables)
-        words = (count + 63) // 64
-        _check_graph(problem.name, count, 8 * count * words)
         problem = without_zeros(problem)  # what they forbid, probes see as constraints
-        adjacency = np.zeros((count, words), dtype=np.uint64)
-        narrow: dict[int, list[tuple[int, ...]]] = {}
-        for scope in set(scopes_of(problem)):
-            look()
-            if len(scope) <= NARROW:
-                narrow.setdefault(len(scope), []).append(scope)
-                continue
-            index = np.array(scope, dtype=np.int64)
-            members = np.zeros(words, dtype=np.uint64)
-            np.bitwise_or.at(members, index >> 6, np.uint64(1) << (index & 63).astype(np.uint64))
-            adjacency[index] |= members
-        for arity, scopes in narrow.items():
-            look()
-            columns = np.array(scopes, dtype=np.int64).T
-            for u, v in itertools.permutations(range(arity), 2):
-                bits = np.uint64(1) << (columns[v] & 63).astype(np.uint64)
-                np.bitwise_or.at(adjacency.reshape(-1), columns[u] * words + (columns[v] >> 6), bits)
-        own = np.arange(count)
-        adjacency[own, own >> 6] &= ~(np.uint64(1) << (own & 63).astype(np.uint64))
-        self.adjacency: NDArray[np.uint64] = adjacency
-        self.sizes = np.array(problem.sizes, dtype=np.int64)
-        self.weights = np.log2(np.maximum(1, self.sizes))
+        super().__init__(problem.name, scopes_of(problem), problem.sizes)
         self._problem = problem
 
     @cached_property
@@ -110,59 +60,42 @@ class PrimalGraph:
         cell_work : see :func:`oocbe.elimination.orders.order.search_orders`.
         """
         look()
-        separators = self.separators(order)
-        complete = None if cell_work == math.inf else cell_work * self.joined_cells(separators)
+        try:
+            separators = self.separators(order)
+        except ResourceError:
+            return math.inf
+        complete = None if cell_work == math.inf else cell_work * self.joined_cells(order, separators)
         rows = self.limited(order, separators, self.predict(separators, probes, seed, most, complete))
         return float(np.minimum(rows, math.inf if complete is None else complete).sum())
 
     def limited(
-        self, order: NDArray[np.int64], separators: NDArray[np.uint64], rows: NDArray[np.float64]
+        self, order: NDArray[np.int64], separators: Separators, rows: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Predicted rows by variable, lowered to what listed rows that probes do not see permit."""
+        """Predicted rows by elimination position, lowered to what listed rows that probes do not see permit."""
         if not self._hidden:
             return rows
-        sequence = order.tolist()
-        limits = row_limits(
-            self._problem,
-            self._hidden,
-            sequence,
-            listed_separators(separators, order),
-            [float(rows[v]) for v in sequence],
-        )
-        result = np.empty_like(rows)
-        result[order] = limits
-        return result
-
-    def separators(self, order: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Bit set of each bucket's separator, by variable."""
-        rows = self.adjacency.copy()
-        greedy.separators_of(rows, order, current_flag())
-        look()
-        return rows
-
-    def joined_cells(self, separators: NDArray[np.uint64]) -> NDArray[np.float64]:
-        """Assignments of each bucket's variables, the eliminated one among them, by variable."""
-        bits = greedy.joined_bits(separators, np.log2(self.sizes))
-        cells: NDArray[np.float64] = np.exp2(np.minimum(bits, np.log2(MOST_ROWS)))
-        return cells
+        limits = row_limits(self._problem, self._hidden, order.tolist(), separators.listed(), rows.tolist())
+        return np.array(limits)
 
     def predict(
         self,
-        separators: NDArray[np.uint64],
+        separators: Separators,
         probes: int,
         seed: int,
         most: float = math.inf,
         otherwise: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
-        """Estimated feasible rows of each bucket's message, by variable.
+        """Estimated feasible rows of each bucket's message, in the order of the separators.
 
         They are incomplete where all buckets together certainly cost more than ``most`` rows. A bucket costs its rows,
         or what ``otherwise`` says where that is less.
         """
         if otherwise is None:
-            otherwise = np.full(len(self.sizes), np.inf)
+            otherwise = np.full(len(separators.starts) - 1, np.inf)
+        uses = len(self._pairs[1]) / max(1, len(self.sizes))
+        probes = max(1, min(probes, int(PROBE_STEPS / (1 + (1 + uses) * len(separators.members)))))
         limits = (otherwise, most, current_flag())
-        rows = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF, *limits)
+        rows = estimate_rows(*separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF, *limits)
         look()
         result: NDArray[np.float64] = np.minimum(rows, MOST_ROWS)
         return result
@@ -177,10 +110,11 @@ def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any],
     for part in supports:
         scope = part.scope
         if len(scope) == 2 and max(sizes[v] for v in scope) <= MASKED_SIZE:
+            forbids = isinstance(part, Constraint) and not part.allowed
+            if len(part.tuples) == (0 if forbids else sizes[scope[0]] * sizes[scope[1]]):
+                continue  # every pair is permitted
             pair = (scope[0], scope[1])
             array = part.to_array(sizes) if isinstance(part, Constraint) else part.to_array(sizes)[1]
-            if array.all():
-                continue
             permitted[pair] = permitted[pair] & array if pair in permitted else array
     uses: list[list[tuple[int, int]]] = [[] for _ in sizes]
     masks: list[NDArray[np.uint64]] = []
@@ -203,10 +137,3 @@ def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any],
         np.array([o for _, o in flat], dtype=np.int64),
         np.concatenate(masks) if masks else np.zeros(1, dtype=np.uint64),
     )
-
-
-def listed_separators(sets: NDArray[np.uint64], order: NDArray[np.int64]) -> list[list[int]]:
-    """Variables of each bucket's separator, the one eliminated next at the front, by elimination position."""
-    listed, ends = greedy.list_members(sets, order)
-    members = listed.tolist()
-    return [members[first:last] for first, last in itertools.pairwise(ends.tolist())]

@@ -213,13 +213,20 @@ def make_plan(problem: Problem, options: SolveOptions) -> Plan:
     FormatError : the file named by ``options.order`` is no order of this problem.
     ValueRangeError : sums of values may leave 64-bit integers.
     """
-    return candidate_plans(problem, options)[0]
+    problem = problem.in_semiring(options.semiring or problem.semiring)
+    return plan_of(problem, candidate_orders(problem, options)[0], options)
 
 
-def candidate_plans(
+def plan_of(problem: Problem, choice: OrderChoice, options: SolveOptions) -> Plan:
+    """The plan of one order, with what a solve would do about bounds."""
+    semiring = options.semiring or problem.semiring
+    return plan_for(problem, semiring, choice, bounds_to_come(problem, semiring, choice, options), options)
+
+
+def candidate_orders(
     problem: Problem, options: SolveOptions, deadline: Deadline | None = None, known: Sequence[int] = ()
-) -> list[Plan]:
-    """The most promising plan of each heuristic that the options allow, the best first.
+) -> list[OrderChoice]:
+    """The most promising order of each heuristic that the options allow, the best first.
 
     Parameters
     ----------
@@ -239,10 +246,7 @@ def candidate_plans(
     if known:
         judged = judge_order(problem, known, "known", options.seed, _cell_work(problem, semiring, options))
         choices = sorted([*choices, judged], key=OrderChoice.cost)
-    return [
-        plan_for(problem, semiring, choice, bounds_to_come(problem, semiring, choice, options), options)
-        for choice in choices
-    ]
+    return choices
 
 
 def thorough_orders(

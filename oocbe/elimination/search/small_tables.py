@@ -11,17 +11,12 @@ assignments.
 
 from __future__ import annotations
 
-import numpy as np
-
 from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import HEURISTICS
-from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.model.parts import Function
-from oocbe.model.problem import Problem
+from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.pruning.row_reduction import Reduction, eliminated
-from oocbe.pruning.row_tables import Tables
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import look
 
@@ -58,7 +53,7 @@ def eliminated_whole(reduction: Reduction, options: SolveOptions) -> Reduction:
     count = len(tables.problem.variables)
     if not 1 < count <= MOST_VARIABLES or tables.is_impossible or options.tables == INCOMPLETE:
         return reduction
-    graph = PrimalGraph(_scopes_of(tables))
+    graph = ScopeGraph(tables.problem.name, [part.scope for part in tables.parts], tables.problem.sizes)
     spared = BEGIN_SECONDS + BUCKET_SECONDS * count
     most = spared / (1 / CELLS_A_SECOND - 1 / speed_of(options.backend).cells)
     best, fewest = None, min(most, memory)  # the best values that are kept are a byte each
@@ -66,19 +61,10 @@ def eliminated_whole(reduction: Reduction, options: SolveOptions) -> Reduction:
         for seed in range(SEEDS):
             look()
             order = HEURISTICS[name](graph, seed, most)
-            cells = graph.joined_cells(graph.separators(order))
+            cells = graph.joined_cells(order, graph.separators(order))
             if cells.max() <= min(LARGEST, memory // CELL_BYTES) and cells.sum() <= fewest:
                 best, fewest = order, float(cells.sum())
     if best is None:
         return reduction
     whole = eliminated(reduction, best.tolist())
     return reduction if whole.tables.is_impossible else whole
-
-
-def _scopes_of(tables: Tables) -> Problem:
-    """A problem with functions over the same variables, whatever they are worth."""
-    nothing = np.zeros(0, dtype=np.int64)
-    functions = [
-        Function(part.scope, np.zeros((0, len(part.scope)), dtype=np.int64), nothing, 0) for part in tables.parts
-    ]
-    return Problem(tables.problem.variables, tuple(functions), name=tables.problem.name)

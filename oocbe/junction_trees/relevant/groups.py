@@ -7,20 +7,19 @@ that need much of the same are put into a group as long as its tree costs no mor
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.orders.separators import ScopeGraph, Separators
 from oocbe.junction_trees.relevance import components, relevant
 from oocbe.junction_trees.relevant.complete_tree import CompleteTree
 from oocbe.junction_trees.relevant.factors import CaseFactors
 from oocbe.kernels.cpu.orders import greedy_order as greedy
-from oocbe.system.deadline import current_flag, look
+from oocbe.system.deadline import look
 
 CLIQUE_CELLS = 2e4
 """Joined cells that cost as much as what there is to do for a clique besides."""
@@ -236,34 +235,20 @@ class _Orders:
     def __init__(self, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]) -> None:
         own = sorted({v for scope in scopes for v in scope})
         number = {v: i for i, v in enumerate(own)}
-        members = [0] * len(own)  # as bits
-        for scope in scopes:
-            every = 0
-            for v in scope:
-                every |= 1 << number[v]
-            for v in scope:
-                members[number[v]] |= every
-        nbytes = 8 * ((len(own) + 63) // 64)
-        rows = b"".join((bits & ~(1 << i)).to_bytes(nbytes, "little") for i, bits in enumerate(members))
-        self._adjacency = np.frombuffer(rows, dtype=np.uint64).reshape(len(own), -1)
         self._variables = np.array(own, dtype=np.int64)
-        self._bits = np.log2(sizes[self._variables])
+        numbered = [[number[v] for v in scope] for scope in scopes]
+        self._graph = ScopeGraph("a case", numbered, sizes[self._variables].tolist())
 
     def order(self, seed: int) -> Order:
         """The order of a seed: weighted min-fill and min-fill in turn, with noise after that."""
         criterion = greedy.MIN_FILL if seed % 3 == 1 else greedy.WEIGHTED_MIN_FILL
-        factors = np.ones(len(self._bits))
+        factors = None
         if seed > 1:
-            factors = np.exp(NOISE * np.random.default_rng(seed).normal(size=len(self._bits)))
-        flag = current_flag()
-        order, _ = greedy.greedy_order(self._adjacency.copy(), self._bits, criterion, seed, factors, math.inf, flag)
-        sets = self._adjacency.copy()
-        greedy.separators_of(sets, order, flag)
-        look()
-        cells = np.exp2(greedy.joined_bits(sets, self._bits))
+            factors = np.exp(NOISE * np.random.default_rng(seed).normal(size=len(self._variables)))
+        order, _ = self._graph.greedy_order(criterion, seed, factors=factors)
+        separators = self._graph.separators(order)
+        cells = self._graph.joined_cells(order, separators)
         cost = float(cells.sum()) + CLIQUE_CELLS * len(order)
         largest = float(cells.max(initial=0.0))
-        members, ends = greedy.list_members(sets, order)
-        listed = self._variables[members].tolist()
-        separators = tuple(tuple(listed[first:last]) for first, last in pairwise(ends.tolist()))
-        return Order(tuple(self._variables[order].tolist()), separators, cost, largest)
+        scopes = Separators(separators.starts, self._variables[separators.members].astype(np.int32)).listed()
+        return Order(tuple(self._variables[order].tolist()), tuple(scopes), cost, largest)

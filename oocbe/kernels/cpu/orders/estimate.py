@@ -13,13 +13,17 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cpu.jit import jit
-from oocbe.kernels.cpu.orders.greedy_order import count_bits, members_of
+from oocbe.kernels.cpu.orders.greedy_order import count_bits
 
 U64 = np.uint64
+
+MANY_USES = 256
+"""Constraints of a variable from which on they are not gone through for each probe that assigns it."""
 
 
 @jit
 def estimate_rows(
+    starts: Any,
     separators: Any,
     sizes: Any,
     use_start: Any,
@@ -32,31 +36,33 @@ def estimate_rows(
     most: Any,
     stop: Any,
 ) -> Any:
-    """Estimated feasible rows of every separator, float64 (variables,).
+    """Estimated feasible rows of every separator, float64 (separators,).
 
     Parameters
     ----------
-    separators : uint64 (variables, words), row v: the separator of v's bucket as a bit set.
+    starts, separators : int64 (separators + 1,) and int32: each one's variables, from where it starts.
     sizes : int64 (variables,); variables with more than 64 values count as unconstrained.
     use_start, neighbour, offset : CSR of pairwise constraints by variable; the constraint between u = x and its
         neighbour leaves the neighbour the values in masks[offset + x].
     masks : uint64. probes : random probes a separator. seed : of the probes.
-    otherwise : float64 (variables,), what each bucket costs, in rows, where it is not made of rows.
+    otherwise : float64 (separators,), what each bucket costs, in rows, where it is not made of rows.
     most : float64; where all buckets together, each by rows or otherwise, pass it, the rest is left at 0.
     stop : int64 (1,); the same where it is set to another value than 0.
     """
     np.random.seed(seed)
     n = len(sizes)
-    result = np.zeros(n, dtype=np.float64)
+    result = np.zeros(len(starts) - 1, dtype=np.float64)
     domain = np.zeros(n, dtype=np.uint64)
     stamp = np.full(n, -1, dtype=np.int64)
     members = np.empty(n, dtype=np.int64)
     tick = 0
     together = 0.0
-    for v in range(n):
+    for v in range(len(result)):
         if stop[0] != 0:
             break
-        count = members_of(separators[v], members)
+        count = starts[v + 1] - starts[v]
+        for i in range(count):
+            members[i] = separators[starts[v] + i]
         total = 0.0
         complete = 1.0
         for i in range(count):
@@ -88,6 +94,14 @@ def estimate_rows(
                     word &= word - U64(1)
                 x = count_bits((word & (~word + U64(1))) - U64(1))
                 stamp[u] = -1
+                if use_start[u + 1] - use_start[u] > MANY_USES:
+                    for k in range(i + 1, count):  # as each of the others sees it
+                        w = members[k]
+                        for use in range(use_start[w], use_start[w + 1]):
+                            for y in range(sizes[w] if neighbour[use] == u else 0):
+                                if (masks[offset[use] + y] >> U64(x)) & U64(1) == U64(0):
+                                    domain[w] &= ~(U64(1) << U64(y))
+                    continue
                 for use in range(use_start[u], use_start[u + 1]):
                     if stamp[neighbour[use]] == tick:
                         domain[neighbour[use]] &= masks[offset[use] + x]

@@ -1,11 +1,10 @@
-"""Greedy elimination orders on the primal graph, with neighbourhoods as bit sets.
+"""Greedy elimination orders on the primal graph of some thousand variables, with neighbourhoods as bit sets.
 
 Eliminating a vertex joins its neighbours pairwise (the *fill*) and removes it; the neighbours it has at that moment are
 the separator of its bucket. The three classic criteria pick the vertex with the fewest neighbours (min-degree), the
 fewest fill edges (min-fill) or the least fill weighted by domain sizes (weighted min-fill); see Kjaerulff 1990 and
-Koller and Friedman 2009, section 9.4.3.2. A *linear* order sweeps the graph from one end to the other instead: it
-always eliminates a vertex of the frontier (the neighbours of what is gone), the one that brings in the fewest new
-vertices. It makes one large message that travels, not a tree of them; on sparse tables either may have fewer rows.
+Koller and Friedman 2009, section 9.4.3.2. Graphs of more variables are those of
+:mod:`oocbe.kernels.cpu.orders.sparse_order`.
 """
 
 from __future__ import annotations
@@ -45,49 +44,15 @@ def members_of(row: Any, out: Any) -> Any:
     return count
 
 
-@jit
-def list_members(sets: Any, order: Any) -> Any:
-    """The members of separators, uint64 (variables, words), bucket by bucket, the one eliminated next at the front.
-
-    Returns
-    -------
-    int64 (members of all,), and int64 (variables + 1,), where those of each bucket of ``order`` begin.
-    """
-    n = len(order)
-    ends = np.zeros(n + 1, dtype=np.int64)
-    begins = np.zeros(n + 1, dtype=np.int64)  # by variable, of the buckets whose separator has it
-    members = np.empty(n, dtype=np.int64)
-    for bucket in range(n):
-        count = members_of(sets[order[bucket]], members)
-        ends[bucket + 1] = ends[bucket] + count
-        for i in range(count):
-            begins[members[i] + 1] += 1
-    for v in range(n):
-        begins[v + 1] += begins[v]
-    place = begins[:n].copy()
-    having = np.empty(ends[n], dtype=np.int64)
-    for bucket in range(n):
-        for i in range(members_of(sets[order[bucket]], members)):
-            v = members[i]
-            having[place[v]] = bucket
-            place[v] += 1
-    place[:] = ends[:n]
-    listed = np.empty(ends[n], dtype=np.int64)
-    for v in order:
-        for i in range(begins[v], begins[v + 1]):
-            bucket = having[i]
-            listed[place[bucket]] = v
-            place[bucket] += 1
-    return listed, ends
-
-
 @helper
 def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any) -> Any:
-    """Criterion of eliminating v now; members of its neighbourhood are left in ``neighbours``."""
-    degree = members_of(adjacency[v], neighbours)
-    if criterion == MIN_DEGREE:
-        return np.float64(degree)
+    """Criterion of eliminating v now; ``neighbours`` is room for those that it has."""
     score = 0.0
+    if criterion == MIN_DEGREE:
+        for w in range(adjacency.shape[1]):
+            score += count_bits(adjacency[v, w])
+        return score
+    degree = members_of(adjacency[v], neighbours)
     for i in range(degree):
         u = neighbours[i]
         for w in range(adjacency.shape[1]):
@@ -105,7 +70,9 @@ def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any
 
 
 @jit
-def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factors: Any, most: Any, stop: Any) -> Any:
+def greedy_order(
+    adjacency: Any, weights: Any, criterion: Any, seed: Any, factors: Any, most: Any, hurry: Any, stop: Any
+) -> Any:
     """One greedy order and the assignments of its separators, hard constraints aside; ties are broken at random.
 
     Parameters
@@ -115,6 +82,7 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factor
     criterion : one of the three codes above.
     seed : of the tie breaks. factors : float64 (vertices,), what the score of each vertex is multiplied by.
     most : float64; where the separators have more assignments together, the vertices left come in any order.
+    hurry : int64 (1,); set to another value than 0 it makes min-degree, which is quick, choose the vertices left.
     stop : int64 (1,); set to another value than 0 it ends the search, with the vertices left in any order.
 
     Returns
@@ -139,6 +107,9 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factor
                     order[place] = left
                     place += 1
             break
+        if hurry[0] != 0 and criterion != MIN_DEGREE:
+            criterion = MIN_DEGREE
+            stale[:] = 1
         best: Any = -1
         best_score = np.inf
         ties = 0
@@ -198,161 +169,3 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factor
                             stale[k * 64 + count_bits(one - U64(1))] = 1
             adjacency[u, best >> 6] &= ~(U64(1) << U64(best & 63))
     return order, together
-
-
-@jit
-def separators_of(adjacency: Any, order: Any, stop: Any) -> Any:
-    """Turn the primal graph (destroyed) into separators: row v ends as the separator of v's bucket.
-
-    Where ``stop``, int64 (1,), is set to another value than 0, they are left unfinished.
-    """
-    n, words = adjacency.shape
-    neighbours = np.empty(n, dtype=np.int64)
-    for step in range(n):
-        if stop[0] != 0:
-            break
-        v = order[step]
-        degree = members_of(adjacency[v], neighbours)
-        for i in range(degree):
-            u = neighbours[i]
-            for w in range(words):
-                joined = adjacency[u, w] | adjacency[v, w]
-                if w == u >> 6:
-                    joined &= ~(U64(1) << U64(u & 63))
-                if w == v >> 6:
-                    joined &= ~(U64(1) << U64(v & 63))
-                adjacency[u, w] = joined
-
-
-@jit
-def joined_bits(separators: Any, weights: Any) -> Any:
-    """Weights of each vertex and its separator, uint64 (vertices, words), added up: float64 (vertices,)."""
-    n = len(separators)
-    neighbours = np.empty(n, dtype=np.int64)
-    bits = np.empty(n, dtype=np.float64)
-    for v in range(n):
-        total = weights[v]
-        for i in range(members_of(separators[v], neighbours)):
-            total += weights[neighbours[i]]
-        bits[v] = total
-    return bits
-
-
-@jit
-def linear_order(adjacency: Any, weights: Any, seed: Any, most: Any, stop: Any) -> Any:
-    """One linear order from a random peripheral vertex; see the module. The graph is not changed.
-
-    Parameters
-    ----------
-    weights : float64 (vertices,), bits of the domains. most : bits; where a frontier has more, the vertices left are in
-        any order, and where ``stop``, int64 (1,), is set to another value than 0.
-
-    Returns
-    -------
-    int64 (vertices,) : the order. float64, twice : bits of the largest frontier, and of all together.
-    """
-    np.random.seed(seed)
-    n = len(adjacency)
-    order = np.empty(n, dtype=np.int64)
-    alive = np.ones(n, dtype=np.uint8)
-    frontier = np.zeros(n, dtype=np.uint8)
-    words = adjacency.shape[1]
-    outside = np.zeros(words, dtype=np.uint64)  # alive, and not in the frontier
-    for v in range(n):
-        outside[v >> 6] |= U64(1) << U64(v & 63)
-    neighbours = np.empty(n, dtype=np.int64)
-    queue = np.empty(n, dtype=np.int64)
-    seen = np.full(n, -1, dtype=np.int64)
-    size, peak, total = 0.0, 0.0, 0.0
-    for step in range(n):
-        best = -1
-        best_score = np.inf
-        is_over = stop[0] != 0 or peak > most
-        if is_over:
-            for v in range(n):
-                if alive[v] != 0:
-                    best = v
-                    break
-        for v in range(n):
-            if alive[v] == 0 or frontier[v] == 0 or is_over:
-                continue
-            score = np.random.random()
-            for w in range(words):
-                score += count_bits(adjacency[v, w] & outside[w])
-            if score < best_score:
-                best, best_score = v, score
-        if best < 0:
-            best = _peripheral(adjacency, alive, neighbours, queue, seen, step)
-        order[step] = best
-        alive[best] = 0
-        outside[best >> 6] &= ~(U64(1) << U64(best & 63))
-        if frontier[best] != 0:
-            size -= weights[best]
-        degree = members_of(adjacency[best], neighbours)
-        for i in range(degree):
-            u = neighbours[i]
-            if alive[u] != 0 and frontier[u] == 0:
-                size += weights[u]
-            frontier[u] = 1
-            outside[u >> 6] &= ~(U64(1) << U64(u & 63))
-        peak = max(peak, size)
-        total += size
-    return order, peak, total
-
-
-@jit
-def best_linear_order(adjacency: Any, weights: Any, seed: Any, sweeps: Any, most: Any, stop: Any) -> Any:
-    """Of several linear orders, the one whose largest frontier (in bits of its domains) is smallest.
-
-    Where all have more than ``most`` bits, or ``stop``, int64 (1,), is set to another value than 0, it is one of them,
-    in part of any order.
-    """
-    best = np.arange(len(adjacency))
-    best_peak = np.inf
-    best_total = np.inf
-    for sweep in range(sweeps):
-        order, peak, total = linear_order(adjacency, weights, seed + sweep, min(most, best_peak), stop)
-        if peak < best_peak or (peak == best_peak and total < best_total):
-            best_peak, best_total = peak, total
-            best = order
-    return best
-
-
-@helper
-def _peripheral(adjacency: Any, alive: Any, neighbours: Any, queue: Any, seen: Any, stamp: Any) -> Any:
-    """A vertex far from a random one among those alive: among the last that three breadth-first searches reach."""
-    n = len(alive)
-    depth = np.zeros(n, dtype=np.int64)
-    start = np.random.randint(n)
-    while alive[start] == 0:
-        start = (start + 1) % n
-    for sweep in range(3):
-        mark = stamp * 3 + sweep
-        seen[start] = mark
-        queue[0] = start
-        depth[start] = 0
-        head, tail = 0, 1
-        while head < tail:
-            degree = members_of(adjacency[queue[head]], neighbours)
-            head += 1
-            first = np.random.randint(degree) if degree > 0 else 0
-            for i in range(degree):
-                u = neighbours[(first + i) % degree]
-                if alive[u] and seen[u] != mark:
-                    seen[u] = mark
-                    depth[u] = depth[queue[head - 1]] + 1
-                    queue[tail] = u
-                    tail += 1
-        # Among the farthest, one with few neighbours: the first message then stays small.
-        fewest = n
-        last = tail
-        while last > 0 and (depth[queue[last - 1]] == depth[queue[tail - 1]]):
-            last -= 1
-            degree = members_of(adjacency[queue[last]], neighbours)
-            living = 0
-            for i in range(degree):
-                living += alive[neighbours[i]]
-            if living < fewest:
-                fewest = living
-                start = queue[last]
-    return start

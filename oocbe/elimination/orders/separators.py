@@ -1,0 +1,185 @@
+"""The graph of some scopes, and the separators of its elimination orders."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ResourceError
+from oocbe.kernels.cpu.orders import greedy_order as greedy
+from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of, summed
+from oocbe.kernels.cpu.orders.linear_order import best_linear_order
+from oocbe.kernels.cpu.orders.sparse_order import sparse_order
+from oocbe.settings.machine import available_memory
+from oocbe.system.deadline import current_flag, look
+from oocbe.tables.table import format_bytes
+
+MOST_ROWS = 2.0**960
+"""Predictions end here: sums of them, ratios and bytes are still within float64."""
+
+BITSET_VARIABLES = 1 << 12
+"""Up to which greedy orders work on bit sets: on some thousand variables these are faster than lists."""
+
+EDGE_BYTES = 16
+"""Of memory that a neighbour of a variable takes while an order is made: lists that grow are copied."""
+
+MOST_MEMBERS = 1 << 25
+"""Members of all separators of an order, at most: plans list them, some dozens of bytes each."""
+
+LINEAR_SWEEPS = 16
+"""Sweeps from random ends for one linear order: a bad end is common, and its width shows it at once."""
+
+NEVER = np.zeros(1, dtype=np.int64)
+"""A flag that is never set."""
+
+
+class Separators(NamedTuple):
+    """Sets of variables, those of an order by elimination position.
+
+    Attributes
+    ----------
+    starts : int64 (sets + 1,). members : int32; set ``i`` is ``members[starts[i] : starts[i + 1]]``, of an order the
+        one eliminated next at the front.
+    """
+
+    starts: NDArray[np.int64]
+    members: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, sets: Collection[Collection[int]]) -> Separators:
+        """Sets that are given one by one."""
+        starts = np.zeros(len(sets) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, sets), dtype=np.int64, count=len(sets)), out=starts[1:])
+        members = itertools.chain.from_iterable(sets)
+        return cls(starts, np.fromiter(members, dtype=np.int32, count=int(starts[-1])))
+
+    @property
+    def width(self) -> int:
+        """Members of the largest."""
+        return int(np.diff(self.starts).max(initial=0))
+
+    def listed(self) -> list[tuple[int, ...]]:
+        """Each as a tuple."""
+        variables = list(range(int(self.members.max(initial=-1)) + 1))  # so that each number is one object
+        members = [variables[v] for v in self.members.tolist()]
+        return [tuple(members[first:last]) for first, last in itertools.pairwise(self.starts.tolist())]
+
+
+class Hurry(NamedTuple):
+    """Flags, int64 (1,), that tell a search for an order that its time is up.
+
+    Attributes
+    ----------
+    hurry : the rest of the order is chosen in a quicker way. give_up : the rest may be in any order.
+    """
+
+    hurry: NDArray[np.int64] = NEVER
+    give_up: NDArray[np.int64] = NEVER
+
+
+UNHURRIED = Hurry()
+"""As long as it takes."""
+
+
+class ScopeGraph:
+    """Variables as vertices, an edge where two share a scope.
+
+    Parameters
+    ----------
+    name : of the problem, for errors. scopes : of variables. sizes : of their domains.
+
+    Attributes
+    ----------
+    starts, neighbours : int64 and int32, the neighbours of each variable (:mod:`oocbe.kernels.cpu.orders.graphs`).
+    sizes : int64. weights : float64, bits of a domain.
+
+    Raises
+    ------
+    ResourceError : memory does not suffice for the edges. TimeLimitError : the deadline of the block came.
+    """
+
+    def __init__(self, name: str, scopes: Collection[Collection[int]], sizes: Sequence[int]) -> None:
+        self.name = name
+        self.sizes = np.array(sizes, dtype=np.int64)
+        self.weights = np.log2(np.maximum(1, self.sizes))
+        count, memory = len(self.sizes), available_memory()
+        look()
+        most = memory // EDGE_BYTES
+        self.starts, self.neighbours, is_whole = graph_of_scopes(*Separators.of(scopes), count, most, current_flag())
+        look()
+        if not is_whole or EDGE_BYTES * (count + len(self.neighbours)) > memory:
+            raise ResourceError(
+                f"{name}: the graph of {count:,} variables, an edge where two of them share a scope, has more edges "
+                f"than the {format_bytes(memory)} of memory here hold; functions over fewer variables make fewer"
+            )
+
+    @cached_property
+    def adjacency(self) -> NDArray[np.uint64]:
+        """The edges as bit sets, uint64 (variables, words); for graphs of some thousand variables."""
+        count = len(self.sizes)
+        words = (count + 63) // 64
+        edges = np.zeros((count, 64 * words), dtype=np.bool_)
+        edges[np.repeat(np.arange(count), np.diff(self.starts)), self.neighbours] = True
+        return np.packbits(edges, axis=1, bitorder="little").view(np.uint64)
+
+    def greedy_order(
+        self,
+        criterion: int,
+        seed: int,
+        most: float = math.inf,
+        factors: NDArray[np.float64] | None = None,
+        flags: Hurry = UNHURRIED,
+    ) -> tuple[NDArray[np.int64], float]:
+        """A greedy order and the assignments of its separators (:mod:`oocbe.kernels.cpu.orders.greedy_order`).
+
+        most : where they are more, the rest of the order is any.
+        """
+        factors = np.ones(len(self.sizes)) if factors is None else factors
+        order: NDArray[np.int64]
+        if len(self.sizes) <= BITSET_VARIABLES:
+            limits = (most, flags.hurry, current_flag())
+            order, cells = greedy.greedy_order(self.adjacency.copy(), self.weights, criterion, seed, factors, *limits)
+        else:
+            graph = (self.starts, self.neighbours, self.weights)
+            edges = max(len(self.neighbours), min(MOST_MEMBERS, available_memory() // EDGE_BYTES))
+            order, cells = sparse_order(*graph, criterion, seed, factors, most, edges, *flags, current_flag())
+        look()
+        return order, float(cells)
+
+    def linear_order(self, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
+        """The best of some linear orders (:mod:`oocbe.kernels.cpu.orders.linear_order`); ``most`` as above."""
+        graph = (self.starts, self.neighbours, self.weights)
+        order: NDArray[np.int64]
+        order = best_linear_order(*graph, seed, LINEAR_SWEEPS, math.log2(most), flags.hurry, current_flag())
+        look()
+        return order
+
+    def separators(self, order: NDArray[np.int64]) -> Separators:
+        """Separator of each bucket.
+
+        Raises
+        ------
+        ResourceError : they have more than :data:`MOST_MEMBERS` members. TimeLimitError : the deadline came.
+        """
+        starts, members, is_whole = separators_of(self.starts, self.neighbours, order, MOST_MEMBERS, current_flag())
+        look()
+        if not is_whole:
+            raise ResourceError(
+                f"{self.name}: along the elimination orders found, the messages of {len(self.sizes):,} variables have "
+                f"scopes of more than {MOST_MEMBERS:,} variables together, some of "
+                f"{int(np.diff(starts).max(initial=0)):,} and more; elimination is out of reach. A longer search for "
+                "orders (--order-seconds) may find better ones"
+            )
+        return Separators(starts, members)
+
+    def joined_cells(self, order: NDArray[np.int64], separators: Separators) -> NDArray[np.float64]:
+        """Assignments of each bucket's variables, the eliminated one among them, by elimination position."""
+        bits = summed(*separators, self.weights) + self.weights[order]
+        cells: NDArray[np.float64] = np.exp2(np.minimum(bits, np.log2(MOST_ROWS)))
+        return cells

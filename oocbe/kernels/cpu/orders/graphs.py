@@ -1,0 +1,153 @@
+"""Primal graphs and the separators of orders, as lists: memory and time grow with their edges, not with all pairs.
+
+A list of sets is two arrays, *starts* and *members*: set ``i`` is ``members[starts[i] : starts[i + 1]]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import helper, jit
+
+
+@helper
+def doubled(members: Any) -> Any:
+    """The same members in an array of twice the length."""
+    larger = np.empty(2 * len(members), dtype=members.dtype)
+    larger[: len(members)] = members
+    return larger
+
+
+@jit
+def graph_of_scopes(starts: Any, members: Any, count: Any, most: Any, stop: Any) -> Any:
+    """The vertices that each of ``count`` vertices shares a scope with.
+
+    Parameters
+    ----------
+    starts, members : int64 (scopes + 1,) and int32, the scopes. most : neighbours of all; where there are more, the
+        rest is left out.
+    stop : int64 (1,); the same where it is set to another value than 0.
+
+    Returns
+    -------
+    int64 (count + 1,) and int32, the neighbours; whether all are there.
+    """
+    use_start = np.zeros(count + 1, dtype=np.int64)
+    for v in members:
+        use_start[v + 1] += 1
+    for v in range(count):
+        use_start[v + 1] += use_start[v]
+    place = use_start[:count].copy()
+    uses = np.empty(len(members), dtype=np.int64)
+    for scope in range(len(starts) - 1):
+        for i in range(starts[scope], starts[scope + 1]):
+            v = members[i]
+            uses[place[v]] = scope
+            place[v] += 1
+    ends = np.zeros(count + 1, dtype=np.int64)
+    neighbours = np.empty(2 * len(members) + 16, dtype=np.int32)
+    stamp = np.full(count, -1, dtype=np.int64)
+    end = 0
+    for v in range(count):
+        if stop[0] != 0 or end > most:
+            return ends, neighbours[:end], False
+        stamp[v] = v
+        for use in range(use_start[v], use_start[v + 1]):
+            for i in range(starts[uses[use]], starts[uses[use] + 1]):
+                u = members[i]
+                if stamp[u] != v:
+                    stamp[u] = v
+                    if end == len(neighbours):
+                        neighbours = doubled(neighbours)
+                    neighbours[end] = u
+                    end += 1
+        ends[v + 1] = end
+    return ends, neighbours[:end], True
+
+
+@jit
+def separators_of(starts: Any, neighbours: Any, order: Any, most: Any, stop: Any) -> Any:
+    """The separators of an order: of each vertex the neighbours that it has when it is eliminated.
+
+    A separator is what later vertices the vertex has an edge to, and what the separators that begin with it leave: the
+    time grows with the members of all.
+
+    Parameters
+    ----------
+    starts, neighbours : the graph. order : int64 (vertices,). most : members of all separators; where there are more,
+        the rest is left out.
+    stop : int64 (1,); the same where it is set to another value than 0.
+
+    Returns
+    -------
+    int64 (vertices + 1,) and int32, the separators by elimination position, their members in elimination order; whether
+    all are there.
+    """
+    count = len(order)
+    position = np.empty(count, dtype=np.int64)
+    for place in range(count):
+        position[order[place]] = place
+    ends = np.zeros(count + 1, dtype=np.int64)
+    members = np.empty(len(neighbours) + count + 16, dtype=np.int32)
+    child, sibling = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    stamp = np.full(count, -1, dtype=np.int64)
+    begins = np.zeros(count + 1, dtype=np.int64)  # by vertex, of the separators that have it
+    end = 0
+    for place in range(count):
+        if stop[0] != 0 or end > most:
+            return ends, members[:end], False
+        v, begin, first = order[place], end, count
+        stamp[v] = place
+        for i in range(starts[v], starts[v + 1]):
+            u = neighbours[i]
+            if position[u] > place and stamp[u] != place:
+                stamp[u] = place
+                if end == len(members):
+                    members = doubled(members)
+                members[end] = u
+                end += 1
+        below = child[place]
+        while below >= 0:
+            for i in range(ends[below], ends[below + 1]):
+                u = members[i]
+                if stamp[u] != place:
+                    stamp[u] = place
+                    if end == len(members):
+                        members = doubled(members)
+                    members[end] = u
+                    end += 1
+            below = sibling[below]
+        ends[place + 1] = end
+        for i in range(begin, end):
+            begins[members[i] + 1] += 1
+            first = min(first, position[members[i]])
+        if first < count:
+            sibling[place] = child[first]
+            child[first] = place
+    for v in range(count):
+        begins[v + 1] += begins[v]
+    having = np.empty(end, dtype=np.int32)
+    at = begins[:count].copy()
+    for place in range(count):
+        for i in range(ends[place], ends[place + 1]):
+            having[at[members[i]]] = place
+            at[members[i]] += 1
+    at = ends[:count].copy()
+    for v in order:
+        for i in range(begins[v], begins[v + 1]):
+            place = having[i]
+            members[at[place]] = v
+            at[place] += 1
+    return ends, members[:end], True
+
+
+@jit
+def summed(starts: Any, members: Any, weights: Any) -> Any:
+    """Weights, float64 (vertices,), of the members of each set added up."""
+    sums = np.zeros(len(starts) - 1)
+    for number in range(len(sums)):
+        for i in range(starts[number], starts[number + 1]):
+            sums[number] += weights[members[i]]
+    return sums
