@@ -59,6 +59,8 @@ def read_columns(
 ) -> None:
     """Rows ``start`` and following into the caller's keys (words, rows) and values (rows,), or None for keys alone.
 
+    Keys of no words, (0, rows), ask for values alone.
+
     Raises
     ------
     CorruptDataError : a chunk is missing or damaged.
@@ -72,7 +74,8 @@ def read_columns(
         first = chunk * chunk_rows
         low, high = max(start, first), min(stop, first + chunk_rows)
         part = slice(low - start, high - start)
-        read_chunk(folder, manifest, layout, chunk, chunk_rows, low - first, keys[:, part])
+        if len(keys):
+            read_chunk(folder, manifest, layout, chunk, chunk_rows, low - first, keys[:, part])
         if values is not None:
             column = decoded(folder, manifest, f"{VALUES_NAME}/c/{chunk}", values.dtype, chunk_rows)
             values[part] = column[low - first : high - first]

@@ -144,14 +144,20 @@ def test_sorted_tables_are_not_written_to_scratch(monkeypatch, folder):
         maximise(table, "y", output=folder / "out", piece_rows=10)
 
 
-def test_tables_of_the_first_format_version(folder):
-    t1, t2 = (random_table(scope, 300, i) for i, scope in enumerate(NARROW))
-    with StoredTable.create(
-        folder / "old", t1.layout, t1.values.dtype, MIN_SUM, chunk_rows=50, codec="blosc"
-    ) as writer:
-        writer.append(t1.keys, t1.values)
-    found = join_sum(StoredTable.open(folder / "old"), t2, output=folder / "out", piece_rows=40)
-    same_rows(found, join_sum(t1, t2))
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+@pytest.mark.parametrize("codec", ["blosc", "zstd"])
+def test_tables_of_other_format_versions(codec, semiring, dtype, folder):
+    """Values are looked at without their keys before an operator begins, where floats are multiplied."""
+    t1, t2 = (random_table(scope, 300, i, semiring, dtype) for i, scope in enumerate(NARROW))
+    one, two = (StoredTable.save(folder / name, t, chunk_rows=50, codec=codec) for name, t in (("1", t1), ("2", t2)))
+    calls = (
+        lambda a, b, **more: join_sum(a, b, **more),
+        lambda a, b, **more: join_maximise(a, b, "b", **more),
+        lambda a, b, **more: maximise(a, ["a", "b"], **more),
+    )
+    for number, call in enumerate(calls):
+        same_rows(call(one, two, output=folder / f"out {number}", piece_rows=200), call(t1, t2), semiring.selects)
 
 
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
