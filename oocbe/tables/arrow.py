@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError, UsageError
 from oocbe.tables.column_form import column_dtype, columns_of
 from oocbe.tables.columns import Column, Domain, Rows, row_of
-from oocbe.tables.layout import Label, Layout
+from oocbe.tables.layout import Label, Layout, label_array
 
 
 def pyarrow() -> Any:
@@ -66,7 +66,7 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
     data = dates_as_text(name, data, what)
     kind = data.type
     if arrow.types.is_integer(kind) and not (domain is not None and not isinstance(domain, int)):
-        return Column(name, _numbers(data, name, what))
+        return Column(name, _numbers(data))
     if not arrow.types.is_dictionary(kind):
         check_label_type(name, kind, what)
         if arrow.types.is_string_view(kind):  # for which Arrow has no look-up
@@ -77,7 +77,7 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
         different = compute.unique(data)
         labels = different.take(compute.sort_indices(different))
         found = compute.index_in(data, value_set=labels)
-        return Column(name, _numbers(found, name, what), tuple(labels.to_pylist()))
+        return Column(name, _numbers(found), tuple(labels.to_pylist()))
     check_label_type(name, kind.value_type, what)
     if isinstance(data, arrow.ChunkedArray):
         data = data.unify_dictionaries().combine_chunks()
@@ -86,7 +86,7 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
     labels = data.dictionary
     if labels.null_count or len(labels) == 0 or len(compute.unique(labels)) != len(labels):
         return column_of(name, data.dictionary_decode(), what, domain, first)
-    return Column(name, _numbers(data.indices, name, what), tuple(labels.to_pylist()))
+    return Column(name, _numbers(data.indices), tuple(labels.to_pylist()))
 
 
 def _looked_up(name: str, data: Any, what: str, domain: tuple[Label, ...], first: int) -> NDArray[np.integer]:
@@ -170,10 +170,8 @@ def refuse_nulls(name: str, data: Any, what: str, first: int = 0) -> None:
         )
 
 
-def _numbers(data: Any, name: str, what: str) -> NDArray[np.integer]:
-    numbers: NDArray[np.integer] = data.to_numpy() if hasattr(data, "chunks") else data.to_numpy(zero_copy_only=False)
-    if numbers.dtype == np.uint64 and len(numbers) and int(numbers.max()) >= 1 << 63:
-        raise ModelError(f"{what}: column {name} has integers beyond 64 bits with a sign")
+def _numbers(data: Any) -> NDArray[Any]:
+    numbers: NDArray[Any] = data.to_numpy() if hasattr(data, "chunks") else data.to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -185,8 +183,7 @@ def numbers_of(name: str, data: Any, what: str, first: int = 0) -> NDArray[Any]:
     kind = data.type
     if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)):
         raise ModelError(f"{what}: column {name} is of type {kind}; values are integers or floats: cast it before")
-    found: NDArray[Any] = data.to_numpy() if hasattr(data, "chunks") else data.to_numpy(zero_copy_only=False)
-    return found
+    return _numbers(data)
 
 
 def schema_of(layout: Layout, dtype: np.dtype[Any], values: str) -> Any:
@@ -198,28 +195,28 @@ def schema_of(layout: Layout, dtype: np.dtype[Any], values: str) -> Any:
     for name, size in zip(layout.scope, layout.sizes, strict=True):
         kind = arrow.from_numpy_dtype(column_dtype(size))
         if name in layout.labels:
-            own = _labels(layout.labels[name]).type
+            own = _labels(name, layout.labels[name]).type
             kind = own if arrow.types.is_boolean(own) else arrow.dictionary(kind, own)
         fields.append(arrow.field(name, kind, nullable=False))
     return arrow.schema([*fields, arrow.field(values, arrow.from_numpy_dtype(dtype), nullable=False)])
 
 
-def _labels(labels: Sequence[Label]) -> Any:
+def _labels(name: str, labels: Sequence[Label]) -> Any:
     """Labels as an Arrow array: truth values, integers, or else text."""
     arrow = pyarrow()
     if all(isinstance(label, bool) for label in labels):
         return arrow.array(labels, type=arrow.bool_())
-    if all(isinstance(label, int) and not isinstance(label, bool) for label in labels):
-        return arrow.array(labels, type=arrow.int64())
+    if (integers := label_array(name, labels)) is not None:
+        return arrow.array(integers)
     if not all(isinstance(label, str) for label in labels):
-        raise UsageError("labels of a variable are of several types; Arrow's dictionaries have one")
+        raise UsageError(f"labels of the variable {name} are of several types; Arrow's dictionaries have one")
     return arrow.array(labels, type=arrow.string())
 
 
 def batches_of(layout: Layout, schema: Any, pieces: Iterable[Rows]) -> Iterator[Any]:
     """Record batches of pieces of a table, one each."""
     arrow = pyarrow()
-    labels = {name: _labels(own) for name, own in layout.labels.items()}
+    labels = {name: _labels(name, own) for name, own in layout.labels.items()}
     for keys, values in pieces:
         columns = []
         for name, indices in zip(layout.scope, columns_of(layout, keys), strict=True):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.semiring import Semiring
-from oocbe.tables.layout import Label, Layout
+from oocbe.tables.layout import Label, Layout, check_integers
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
 Domain: TypeAlias = int | Sequence[Label]
@@ -101,7 +101,7 @@ def layout_for(scope: Sequence[str], domains: Domains) -> Layout:
 
     Raises
     ------
-    ModelError : a label is neither text nor an integer, or occurs twice.
+    ModelError : a label is neither text nor an integer, or occurs twice, or integers exceed 64 bits.
     """
     sizes, labels = [], {}
     for name in scope:
@@ -114,6 +114,7 @@ def layout_for(scope: Sequence[str], domains: Domains) -> Layout:
             raise ModelError(f"variable {name}: labels are text or integers")
         if len(set(own)) != len(own) or not own:
             raise ModelError(f"variable {name}: no labels, or one of them twice")
+        check_integers(name, own)
         sizes.append(len(own))
         labels[name] = own
     return Layout(tuple(scope), tuple(sizes), labels)

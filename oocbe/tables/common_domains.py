@@ -14,7 +14,7 @@ from oocbe.settings.machine import default_memory_limit
 from oocbe.settings.option_values import parse_bytes
 from oocbe.tables.arrow import check_label_type, dates_as_text, label_type, pyarrow
 from oocbe.tables.columns import LARGEST_LABELS, Domain, check_scope
-from oocbe.tables.layout import Label
+from oocbe.tables.layout import Label, check_integers
 from oocbe.tables.parquet_source import ColumnSource, batch_rows, check_renamed, source_of, sparing
 
 LABEL_BYTES = 100
@@ -99,7 +99,12 @@ def domain_in(source: ColumnSource, name: str, memory: int, before: Domain | Non
     elif not all(type(label) is int for label in before):
         raise ModelError(f"{what}: column {name} is of type {kind}, and has other labels in another table")
     known = () if before is None or isinstance(before, int) else before
-    return _labels_in(source, name, memory, known)
+    found = _labels_in(source, name, memory, known)
+    try:
+        check_integers(name, found)
+    except ModelError as error:
+        raise ModelError(f"{what}: {error}") from None
+    return found
 
 
 def _pieces(source: ColumnSource, name: str, memory: int) -> Iterator[Any]:

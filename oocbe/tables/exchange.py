@@ -139,11 +139,15 @@ class InMemory(Exchanged):
         """
         from oocbe.tables.arrow import arrow_table, column_of, numbers_of
         from oocbe.tables.columns import check_scope, sorted_rows
+        from oocbe.tables.layout import check_integers
 
         given = arrow_table(data)
         what = "Arrow table"
         names = check_scope(given.column_names, values, scope, what)
         domains = domains or {}
+        for name in names:
+            if not isinstance(domain := domains.get(name, 1), int):
+                check_integers(name, domain)
         columns = [column_of(name, given.column(name), what, domains.get(name)) for name in names]
         return cls(
             *sorted_rows(columns, numbers_of(values, given.column(values), what), domains, semiring, what),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from oocbe.errors import ModelError, UsageError
 from oocbe.model.semiring import Semiring
 from oocbe.tables.column_form import columns_of
 from oocbe.tables.columns import Column, Domains, Rows, SortedRows, check_scope, row_of, sorted_rows
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, label_array
 
 
 def frame_rows(
@@ -57,7 +58,7 @@ def pandas_column(name: str, series: Any, what: str) -> Column:
             raise ModelError(f"{what}: column {name} has times of day; cast it to dates, or to text, before")
         series, kind = series.dt.strftime("%Y-%m-%d"), "O"
     if kind in "iu":
-        return Column(name, _signed(series.to_numpy(dtype=np.uint64 if kind == "u" else np.int64), name, what))
+        return Column(name, series.to_numpy(dtype=np.uint64 if kind == "u" else np.int64))
     if kind not in "ObUT":
         raise ModelError(f"{what}: column {name} is of type {series.dtype}; variables are integers, text or categories")
     try:
@@ -73,8 +74,7 @@ def polars_column(name: str, series: Any, what: str) -> Column:
 
     _refuse_missing(series.is_null().to_numpy(), name, what)
     if series.dtype.is_integer():
-        series = _of_64_bits(series, name, what)
-        return Column(name, _signed(series.to_numpy(), name, what))
+        return Column(name, _of_64_bits(series, name, what, unsigned=True).to_numpy())
     if series.dtype == polars.Boolean:
         return Column(name, series.cast(polars.Int32).to_numpy(), (False, True))
     if series.dtype in (polars.Date, polars.Categorical):
@@ -125,7 +125,10 @@ def to_polars(layout: Layout, rows: Rows, values: str) -> Any:
             columns.append(polars.Series(name, indices))
             continue
         text = all(isinstance(label, str) for label in labels)
-        own = polars.Series(name, list(labels), dtype=polars.Enum(list(labels)) if text else None)
+        integers = label_array(name, labels)
+        own = polars.Series(
+            name, list(labels) if integers is None else integers, dtype=polars.Enum(list(labels)) if text else None
+        )
         columns.append(own.gather(indices))
     return polars.DataFrame([*columns, polars.Series(_free(values, layout), rows[1])])
 
@@ -151,22 +154,22 @@ def _refuse_missing(missing: NDArray[np.bool_], name: str, what: str) -> None:
         raise ModelError(f"{what}: column {name}, {row_of(row)}: nothing is there (missing); drop or fill such rows")
 
 
-def _signed(numbers: NDArray[Any], name: str, what: str) -> NDArray[np.integer]:
-    if numbers.dtype == np.uint64 and len(numbers) and int(numbers.max()) >= 1 << 63:
-        raise ModelError(f"{what}: column {name} has integers beyond 64 bits with a sign")
-    return numbers
+def _of_64_bits(series: Any, name: str, what: str, unsigned: bool = False) -> Any:
+    """The series; one of Polars' 128-bit integers with 64 bits, which NumPy has. ModelError where it has not these.
 
-
-def _of_64_bits(series: Any, name: str, what: str) -> Any:
-    """The series; one of Polars' 128-bit integers with 64 bits, which NumPy has. ModelError where it has not these."""
+    unsigned : whether 64 bits without a sign do, where no entry has one.
+    """
     if str(series.dtype) not in ("Int128", "UInt128"):
         return series
     import polars
 
-    try:
-        return series.cast(polars.Int64)
-    except polars.exceptions.InvalidOperationError:
-        raise ModelError(f"{what}: column {name} has integers beyond 64 bits with a sign") from None
+    for kind in (polars.Int64, polars.UInt64) if unsigned else (polars.Int64,):
+        with suppress(polars.exceptions.InvalidOperationError):
+            return series.cast(kind)
+    raise ModelError(
+        f"{what}: column {name} has integers from {series.min()} to {series.max()}, beyond 64 bits with a sign"
+        + (", and without" if unsigned else "")
+    )
 
 
 def _labels(name: str, found: NDArray[Any], what: str) -> tuple[str | int | bool, ...]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from oocbe.errors import CorruptDataError, ModelError, UnsupportedError
 from oocbe.tables.chunk_files import CODEC_NAMES
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, check_integers
 from oocbe.tables.limbs import LIMB_BITS, MOST_LIMBS
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
@@ -94,7 +94,8 @@ def _codec_names(metadata: Mapping[str, Any]) -> list[object] | None:
 def layout_of(attributes: Mapping[str, Any]) -> Layout:
     """The layout that attributes tell; ValueError or ModelError where labels are none that a variable may have."""
     labels = {name: tuple(own) for name, own in attributes.get("labels", {}).items()}
-    for own in labels.values():
+    for name, own in labels.items():
+        check_integers(name, own)
         if not all(isinstance(label, str | int) for label in own) or len(set(own)) != len(own):
             raise ValueError("labels that are neither text nor integers, or one twice")
     return Layout(tuple(attributes["scope"]), tuple(attributes["sizes"]), labels)

@@ -8,11 +8,11 @@ Keys compare like numbers, the last word most significant. A table's keys are on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,31 @@ Label: TypeAlias = str | int | bool
 
 WORD_BITS = 64
 """Bits of a key word."""
+
+
+INTEGER_LABELS = (-(1 << 63), 1 << 64)
+"""Least integer that is a label, and the first that is too large for one: int64 and uint64 are what others exchange."""
+
+
+def check_integers(name: str, labels: Iterable[Label]) -> None:
+    """Refuse (ModelError) integer labels of a variable that fit neither int64 nor uint64 together."""
+    integers = [label for label in labels if isinstance(label, int)]
+    low, high = min(integers, default=0), max(integers, default=0)
+    least, past = INTEGER_LABELS
+    if low < least or high >= past or (low < 0 and high >= 1 << 63):
+        raise ModelError(
+            f"variable {name}: its labels are integers from {low} to {high}; all of them must fit 64 bits with a sign, "
+            "or all 64 bits without: number them anew, or make text of them"
+        )
+
+
+def label_array(name: str, labels: Sequence[Label]) -> NDArray[Any] | None:
+    """Integer labels of a variable as int64 or uint64 (labels,); None for others. ModelError where they fit neither."""
+    integers = [label for label in labels if isinstance(label, int) and not isinstance(label, bool)]
+    if len(integers) < len(labels):
+        return None
+    check_integers(name, integers)
+    return np.array(integers, dtype=np.uint64 if max(integers, default=0) >= 1 << 63 else np.int64)
 
 
 def bits_for(size: int) -> int:
