@@ -61,9 +61,12 @@ def plan(
     given = dict(locals())  # the parameters: nothing else has a name yet
     from oocbe.elimination.outlook import plan_solve
     from oocbe.errors import DiskError
+    from oocbe.system.deadline import Deadline
 
     options = options_from(given)
-    made = plan_solve(load(file, format, evidence), options)
+    with Deadline(options.time_limit):
+        problem = load(file, format, evidence)
+    made = plan_solve(problem, options)
     if json:
         print_json(made.to_json())
     else:

@@ -47,10 +47,12 @@ def compile_tree(
     """
     options = options_from(locals())
     from oocbe.errors import UsageError
+    from oocbe.system.deadline import Deadline
 
     if tree.exists():
         raise UsageError(f"{tree}: exists already; remove it, or name another folder for the tree")
-    problem = load(file, format, evidence)
+    with Deadline(options.time_limit):
+        problem = load(file, format, evidence)
     from oocbe.junction_trees.tree import JunctionTree
 
     made = JunctionTree(

@@ -23,6 +23,8 @@ from typing import BinaryIO, cast
 
 from oocbe.errors import FormatError, ResourceError, UsageError
 from oocbe.io.no_problem import told_folder
+from oocbe.system.deadline import look
+from oocbe.system.plain_files import PipeReader, kind_of, opened
 
 DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
 """Largest decompressed input where ``OOCBE_MAX_INPUT_BYTES`` names no other."""
@@ -71,7 +73,7 @@ def max_input_bytes(argument: int | None = None) -> int:
 
 
 def check_there(path: str | Path) -> None:
-    """Refuse (UsageError) a name that nothing has, or a folder, before anything is said of what the name promises."""
+    """Refuse (UsageError) a name that nothing has, or neither a file nor a pipe, whatever the name promises."""
     if str(path) == STANDARD_INPUT:
         return
     try:
@@ -82,16 +84,20 @@ def check_there(path: str | Path) -> None:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     if stat.S_ISDIR(mode):
         raise UsageError(f"{path}: cannot be read: {told_folder(Path(path))}")
+    if (kind := kind_of(mode)) is not None and not stat.S_ISFIFO(mode):
+        raise UsageError(f"{path}: cannot be read: is no file but {kind}")
 
 
-def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
-    """All (decompressed) bytes of a file.
+def read_bytes(path: str | Path, limit: int | None = None, may_wait: bool = False) -> bytes:
+    """All (decompressed) bytes of a file, or of a pipe of the shell.
 
     The compression is told by the first bytes; a name ending in ``.gz`` or ``.xz`` must keep its promise.
 
+    may_wait : whether a pipe with a name is read as well, which is waited for until somebody writes into it.
+
     Raises
     ------
-    UsageError : the file cannot be opened.
+    UsageError : the file cannot be opened, or is none. TimeLimitError : the deadline came.
     FormatError : the archive is damaged or truncated, or the content is larger than the limit.
     """
     limit = max_input_bytes(limit)
@@ -99,8 +105,9 @@ def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
     blocks: list[bytes] = []
     total = 0
     try:
-        with _opened(path) as file:
+        with _opened(path, may_wait) as file:
             for block in _decompressed(path, file):
+                look()
                 total += len(block)
                 if total > limit:
                     raise FormatError(
@@ -116,13 +123,20 @@ def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BufferedReader]:
+def _opened(path: Path, may_wait: bool) -> Iterator[BufferedReader]:
     """A file to read, or standard input, which is left open."""
-    if str(path) == STANDARD_INPUT:
+    if str(path) != STANDARD_INPUT:
+        with opened(path, may_wait) as file:
+            yield file
+        return
+    if sys.stdin is None:
+        raise UsageError(f"{path}: standard input is closed; name a file")
+    try:
+        handle = sys.stdin.fileno()
+    except io.UnsupportedOperation:  # somebody has put other bytes in its place
         yield cast(BufferedReader, sys.stdin.buffer)
         return
-    with path.open("rb") as file:
-        yield file
+    yield BufferedReader(PipeReader(handle, is_owner=False))
 
 
 def _decompressed(path: Path, file: BufferedReader) -> Iterator[bytes]:

@@ -30,7 +30,7 @@ SUFFIXES = {
 def told_folder(path: Path) -> str:
     """What a folder is that is no problem, and what takes it."""
     for record, told in RECORDS.items():
-        if (path / record).is_file():
+        if (path / record).exists():
             return f"this is {told}"
     return "this is a folder, expected a file"
 

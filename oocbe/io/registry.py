@@ -176,7 +176,7 @@ def read_model(path: str | Path, format: str | None = None, max_bytes: int | Non
     if what is not None:
         raise UsageError(f"{path}: this is {what}")
     chosen = _format_of(path, format)
-    text = Text(path, read_bytes(path, max_bytes))
+    text = Text(path, read_bytes(path, max_bytes, may_wait=True))
     if len(text) == 0:
         raise FormatError(path, 1, f"the file is empty, expected a problem in the {chosen.name} format")
     return _parse(chosen, text)

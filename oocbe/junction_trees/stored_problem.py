@@ -15,6 +15,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import semiring_by_name
 from oocbe.system.checksums import crc32
+from oocbe.system.plain_files import plain_status
 from oocbe.tables import disk
 
 RECORD_NAME = "tree.json"
@@ -33,7 +34,7 @@ PROBLEM_DTYPES: dict[str, np.dtype[Any]] = {
 
 def is_tree(folder: Path) -> bool:
     """Whether a folder says that it is a junction tree."""
-    return (folder / RECORD_NAME).is_file()
+    return (folder / RECORD_NAME).exists()
 
 
 def problem_arrays(problem: Problem) -> dict[str, NDArray[Any]]:
@@ -90,9 +91,10 @@ def read_array(folder: Path, name: str, dtype: str, size: int, checksum: int) ->
     if Path(name).name != name or kind.hasobject or size % kind.itemsize:
         raise CorruptDataError(f"{path}: {RECORD_NAME} has no usable record of it; compile the tree again")
     try:
-        found = path.lstat().st_size
-    except OSError:
-        raise CorruptDataError(f"{path}: missing; compile the tree again") from None
+        found = plain_status(path).st_size
+    except OSError as error:
+        why = "missing" if isinstance(error, FileNotFoundError) else error.strerror
+        raise CorruptDataError(f"{path}: {why}; compile the tree again") from None
     if found != size:
         raise CorruptDataError(f"{path}: has {found:,} bytes instead of {size:,}; compile the tree again")
     array: NDArray[Any] = np.empty(size // kind.itemsize, dtype=kind)

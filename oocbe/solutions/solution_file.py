@@ -34,6 +34,7 @@ from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.results.numerals import all_digits, digits, finite
 from oocbe.results.result import Result
+from oocbe.system.plain_files import read_text
 
 TOULBAR2 = ".toulbar2.sol"
 """End of the name of a file that is written for toulbar2."""
@@ -148,7 +149,7 @@ def write_assignment(
 def read_solution(path: str | Path) -> Solution:
     """Read a solution file of either format; FormatError says where it is damaged, UsageError why it cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(path)
     except UnicodeDecodeError:
         raise FormatError(path, None, "not a text file; expected a solution file or the JSON of a solve") from None
     except OSError as error:

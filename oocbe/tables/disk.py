@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from oocbe.errors import UsageError
+from oocbe.system.plain_files import open_plain
 from oocbe.tables.faults import passing
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tracing.recorder import READER, WRITER, span
@@ -123,7 +124,10 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 def read_file(path: Place, size: int) -> bytes:
-    """The first ``size`` bytes of a file, fewer where it is shorter; the last part of the path may be no link."""
+    """The first ``size`` bytes of a file, fewer where it is shorter; the last part of the path may be no link.
+
+    OSError where it cannot be read, or is no file (:mod:`oocbe.system.plain_files`).
+    """
     if isinstance(path, ObjectPath):
         with span(READER, "read object") as timed:
             data = path.read(size)
@@ -132,7 +136,7 @@ def read_file(path: Place, size: int) -> bytes:
     _before("read", path)
     try:
         with span(READER, "read file") as timed:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
             with os.fdopen(handle, "rb") as file:
                 data = file.read(size)
             timed.note(bytes=len(data))
@@ -142,7 +146,10 @@ def read_file(path: Place, size: int) -> bytes:
 
 
 def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
-    """A file from an offset on in the caller's memory, and no more than that; returns the bytes that were there."""
+    """A file from an offset on in the caller's memory, and no more than that; returns the bytes that were there.
+
+    OSError where it cannot be read, or is no file.
+    """
     if isinstance(path, ObjectPath):
         data = memoryview(read_file(path, offset + len(target)))[offset:]
         target[: len(data)] = data
@@ -150,7 +157,7 @@ def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
     _before("read", path)
     try:
         with span(READER, "read file") as timed:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 done = _read_at(handle, target, offset)
             finally:
@@ -209,7 +216,7 @@ def copy_file(path: Path, target: Path, buffer: memoryview) -> None:
     """Copy a file's bytes to a new file, a buffer at a time; not forced to disk."""
     _before("read", path)
     _before("create", target)
-    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    source = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
@@ -230,7 +237,7 @@ def will_need(path: Place) -> None:
     if isinstance(path, ObjectPath) or not hasattr(os, "posix_fadvise"):
         return
     with suppress(OSError):  # whoever reads the file is told what is wrong with it
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             for start in range(0, os.fstat(handle).st_size, ADVICE_BYTES):
                 os.posix_fadvise(handle, start, ADVICE_BYTES, os.POSIX_FADV_WILLNEED)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from oocbe.errors import DiskError, UsageError
+from oocbe.system.plain_files import open_plain
 
 LOCK_NAME = "lock"
 """Name of the file in a folder that its owner has locked."""
@@ -56,9 +57,9 @@ class FolderLock:
     def try_take(cls, folder: Path, create: bool) -> FolderLock | str:
         """The lock, or who holds it (empty where that is unknown); ``create``: make the lock file where missing."""
         path = folder / LOCK_NAME
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
         try:
-            handle = os.open(path, flags, 0o600)
+            handle = open_plain(path, flags)
         except OSError as error:
             raise DiskError(f"{path}: no lock can be made there ({error.strerror}); choose another folder") from None
         try:
@@ -90,7 +91,7 @@ class FolderLock:
 def host_of_owner(folder: Path) -> str:
     """Host of the process that has locked a folder, or was killed while it had; empty where nobody is named there."""
     try:
-        handle = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        handle = open_plain(folder / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return ""
     try:

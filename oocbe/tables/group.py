@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 
 def is_table(folder: Path) -> bool:
     """Whether a folder is a table, be it damaged or not whole."""
-    return any((folder / name).is_file() for name in (MANIFEST_NAME, "zarr.json"))
+    return any((folder / name).exists() for name in (MANIFEST_NAME, "zarr.json"))
 
 
 def attributes_of(folder: Place, manifest: Manifest) -> dict[str, Any]:

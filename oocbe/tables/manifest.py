@@ -7,6 +7,7 @@ that :meth:`Manifest.render` gives, so that no changed bit goes unseen.
 
 from __future__ import annotations
 
+import errno
 import re
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 from oocbe.errors import CorruptDataError, UnsupportedError
 from oocbe.system.checksums import crc32
+from oocbe.system.plain_files import plain_status
 from oocbe.tables.disk import read_file, read_file_into
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.records import read_record, render_record
@@ -170,9 +172,10 @@ class Manifest:
             return folder / name
         path = folder / name
         try:
-            status = path.lstat()
-        except OSError:
-            raise CorruptDataError(f"{describe(name)} is missing: {path}") from None
+            status = plain_status(path)
+        except OSError as error:
+            why = error.strerror if error.errno == errno.EINVAL else "is missing"
+            raise CorruptDataError(f"{describe(name)} {why}: {path}") from None
         if not stat.S_ISREG(status.st_mode) or not self._is_inside(folder, path.parent):
             raise CorruptDataError(f"{describe(name)} is not a plain file inside the table: {path}")
         size = self.files[name].size

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from oocbe.errors import CorruptDataError, DiskError, UsageError
+from oocbe.tables import disk
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.object_path import ObjectPath, Place, is_url
 from oocbe.tables.records import read_record, render_record
@@ -103,7 +104,7 @@ def upload(folder: Place, names: Iterable[str], url: str) -> None:
     def copy(name: str) -> None:
         source = folder / name
         try:
-            content = source.read_bytes() if isinstance(source, Path) else source.read(1 << 62)
+            content = disk.read_file(source, -1 if isinstance(source, Path) else 1 << 62)
         except OSError as error:
             raise CorruptDataError(f"{source}: cannot be read ({error.strerror})") from None
         begun.append(data / name)

@@ -6,6 +6,7 @@ are seen to here, so that whoever reads a source knows nothing of either.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from oocbe.errors import FormatError, ModelError, UsageError
 from oocbe.system.deadline import look
+from oocbe.system.plain_files import kind_of, no_file
 from oocbe.tables.arrow import arrow_table, pyarrow, refuse_nulls
 
 Source: TypeAlias = str | Path | Sequence[str | Path]
@@ -297,6 +299,8 @@ def _stored(source: Source) -> Columns:
     several = not isinstance(source, str | Path)
     given: Any = str(source) if isinstance(source, str | Path) else [str(path) for path in source]
     try:
+        for path in [given] if isinstance(given, str) else given:
+            _refuse_no_files(Path(path))
         if isinstance(given, str) and Path(given).is_file():
             return _File.opened(given)
         import pyarrow.dataset as datasets
@@ -310,6 +314,16 @@ def _stored(source: Source) -> Columns:
         raise UsageError(f"{source}: cannot be read: there is no such file or folder") from None
     except (arrow.ArrowInvalid, arrow.ArrowTypeError, OSError) as error:
         raise FormatError(str(source), None, f"no Parquet, or damaged ({error})") from None
+
+
+def _refuse_no_files(path: Path) -> None:
+    """Refuse (OSError) a path, or one in a folder, that is a pipe, a socket or a device: Arrow waits, or sees none."""
+    if (kind := kind_of(path.stat().st_mode)) is not None and not path.is_dir():
+        raise no_file(path, kind)
+    for folder, _, names in os.walk(path):
+        for found in (Path(folder, name) for name in names if not name.startswith((".", "_"))):
+            if found.exists() and (kind := kind_of(found.stat().st_mode)) is not None:
+                raise no_file(found, kind)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from oocbe.facade import read_finite, settings_from, solve, with_reading
 from oocbe.results.failure import Failure, failure_of
 from oocbe.settings.option_types import OwnValues
 from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import heard
 from oocbe.system.parents import end_with
 
@@ -200,9 +201,10 @@ def _result(task: _Task) -> Result:
     if task.format is None or not isinstance(task.problem, str | Path):
         return solve(task.problem, task.options)
     begin = time.perf_counter()
-    problem = read_finite(task.problem, task.format)
-    reading = time.perf_counter() - begin
-    return with_reading(solve(problem, task.options), reading)
+    with Deadline(task.options.time_limit):
+        problem = read_finite(task.problem, task.format)
+        reading = time.perf_counter() - begin
+        return with_reading(solve(problem, task.options), reading)
 
 
 _is_started_here = False

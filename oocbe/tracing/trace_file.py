@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from oocbe.errors import FormatError
+from oocbe.system.plain_files import opened
 from oocbe.tracing.recorder import (
     CALLER,
     DEVICE_TO_HOST,
@@ -71,7 +72,7 @@ class TraceFile:
 
     def __init__(self, path: Path, about: dict[str, str] | None = None) -> None:
         self._began, self._cpu_before = time.perf_counter_ns(), time.process_time()
-        self._file = _opened(path, "wb")
+        self._file = _created(path)
         self._known: set[tuple[str, int]] = set()
         head = {"name": HEAD, "ph": "M", "pid": 0, "args": {"version": VERSION, **(about or {})}}
         try:
@@ -206,7 +207,7 @@ def _take(trace: Trace, event: dict[str, Any]) -> None:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Lines with an event, and their numbers; as many as there are where a gzipped file was cut short."""
-    with _opened(path, "rb") as file:
+    with opened(path) as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
         number = 0
         while True:
             number += 1
@@ -229,5 +230,5 @@ def _plain(number: Any) -> object:
     return number.item()
 
 
-def _opened(path: Path, mode: str) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, mode, 5) if path.suffix == ".gz" else path.open(mode))
+def _created(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path, "wb", 5) if path.suffix == ".gz" else path.open("wb"))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from oocbe.errors import FormatError
 from oocbe.model.problem import Problem
+from oocbe.system.plain_files import read_text
 
 
 def read_order(problem: Problem, path: str | Path) -> list[int]:
@@ -20,7 +21,7 @@ def read_order(problem: Problem, path: str | Path) -> list[int]:
     seen: set[int] = set()
     number = 0
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(path, None, f"cannot be read as an elimination order ({error})") from None
     for number, line in enumerate(text.splitlines(), start=1):

@@ -18,12 +18,12 @@ _SIGNS = {"min-sum": 1, "max-sum": -1}
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is a run directory in which a run has begun."""
-    return (folder / "run.json").is_file()
+    return (folder / "run.json").exists()
 
 
 def has_lock(folder: Path) -> bool:
     """Whether a process works, or has worked, in a folder."""
-    return (folder / LOCK_NAME).is_file()
+    return (folder / LOCK_NAME).exists()
 
 
 def describe_run(folder: Path) -> dict[str, object]:

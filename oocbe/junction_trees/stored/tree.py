@@ -35,6 +35,7 @@ from oocbe.junction_trees.weights import Weights, value_kind, weights_of
 from oocbe.model.model_checks import as_number
 from oocbe.model.problem import Problem
 from oocbe.model.problem_digest import problem_digest
+from oocbe.system.plain_files import plain_status
 from oocbe.tables import disk
 from oocbe.tables.scratch import ScratchFolder, default_parent
 
@@ -313,11 +314,15 @@ def _stored_clique(
         if piece.first_group not in ((group,) if end == 0 or not piece.groups else (group - 1, group)):
             raise ValueError("groups that do not follow one another")
         end, group = end + piece.rows, piece.first_group + piece.groups
-        size = disk.size_of(path / SEGMENT_NAME.format(piece.segment))
+        segment = path / SEGMENT_NAME.format(piece.segment)
+        try:
+            size = plain_status(segment).st_size
+        except OSError as error:
+            raise CorruptDataError(f"{segment}: cannot be read ({error.strerror}); compile the tree again") from None
         if piece.offset + piece.size > size:
             raise CorruptDataError(
-                f"{path / SEGMENT_NAME.format(piece.segment)}: has {size:,} bytes, and rows up to byte "
-                f"{piece.offset + piece.size:,} are recorded; compile the tree again"
+                f"{segment}: has {size:,} bytes, and rows up to byte {piece.offset + piece.size:,} are recorded; "
+                "compile the tree again"
             )
     if end != rows or group != separator_rows or rows < 1:
         raise ValueError("another number of rows")
