@@ -119,6 +119,7 @@ def describe_problem(problem: Problem) -> dict[str, object]:
         "linear_constraints": [linear.name for linear in problem.linear_constraints],
         "constant": problem.constant,
         "upper_bound": problem.upper_bound,
+        "lower_bound": problem.lower_bound,
         "integral": problem.is_integral,
         "largest_degree": max(degrees, default=0),
         "mean_degree": round(sum(degrees) / max(1, len(problem.variables)), 2),

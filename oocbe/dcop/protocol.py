@@ -293,8 +293,7 @@ class _Protocol:
         found = None if values is None else progress.dcop.problem.below(None).evaluate(values)
         if values is not None and not is_divided:
             check_claim(problem.below(None), total, values, "agents")
-        limit = problem.upper_bound
-        if found is not None and limit is not None and found >= limit:
+        if found is not None and values is not None and progress.dcop.problem.evaluate(values) is None:
             found = None
             if not is_divided:
                 return False

@@ -8,7 +8,7 @@ from dataclasses import replace
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.plan.plan import plan_for
 from oocbe.elimination.preparation.linear import left_out, why_left_out
-from oocbe.elimination.search.outcome import bound_can_bind, minimises
+from oocbe.elimination.search.outcome import bound_can_bind
 from oocbe.errors import DiskError, UnsupportedError, UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
@@ -26,11 +26,15 @@ def checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Prob
         raise UsageError(f"ub: only the min-sum semiring has an upper bound, not {semiring}")
     if not semiring.selects:
         problem.refuse_question(f"the {semiring} semiring")
-    if not minimises(semiring) and bound_can_bind(problem):
-        raise UnsupportedError(
-            f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
-            f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
-        )
+    for bound, side, told_by in (
+        (problem.upper_bound, "below its upper", "min-sum"),
+        (problem.lower_bound, "above its lower", "max-sum"),
+    ):
+        if bound is not None and semiring.name != told_by and bound_can_bind(problem):
+            raise UnsupportedError(
+                f"{problem.name}: only assignments {side} bound of {bound} count, and the {semiring} semiring cannot "
+                f"tell them apart; solve it in {told_by}, or without the bound"
+            )
     if options.ub is None or (problem.upper_bound is not None and problem.upper_bound <= options.ub):
         return problem
     return problem.below(options.ub)

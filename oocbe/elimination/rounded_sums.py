@@ -23,7 +23,12 @@ from oocbe.settings.options import SolveOptions
 
 
 def with_room(problem: Problem) -> Problem:
-    """The problem with an upper bound so much higher that no sum which counts is rounded to reach it."""
+    """The problem with an upper bound so much higher that no sum which counts is rounded to reach it.
+
+    A lower bound of sums to maximise is left out: either the greatest sum is above it, or none is (:func:`judged`).
+    """
+    if problem.lower_bound is not None:
+        problem = replace(problem, lower_bound=None)
     if problem.upper_bound is None:
         return problem
     margin = rounding_margin(problem)
@@ -36,6 +41,8 @@ def judged(result: Result, problem: Problem, options: SolveOptions) -> Result:
 
     problem : as it was given, with its own upper bound or that of the options.
     """
+    if problem.lower_bound is not None:
+        result = _above(result, problem, problem.lower_bound)
     adds = problem.semiring.combination is Combination.ADD
     if result.assignment is None or problem.is_integral or not adds:
         return result
@@ -54,3 +61,16 @@ def judged(result: Result, problem: Problem, options: SolveOptions) -> Result:
         return replace(result, value=value, bound=None if result.bound is None else value)
     choose = min if result.sense == "min" else max
     return replace(result, value=value, bound=choose(result.bound, value))
+
+
+def _above(result: Result, problem: Problem, bound: int | float) -> Result:
+    """The result without an assignment that is not above the lower bound; infeasible where none can be."""
+    if result.assignment is not None and problem.evaluate(result.assignment) is None:
+        note = f"the greatest sum that was found is not above the lower bound of {bound}"
+        is_proven = result.status not in UNPROVEN
+        result = replace(result, value=None, assignment=None, notes=(*result.notes, note))
+        if is_proven:
+            return replace(result, status="infeasible", bound=None)
+    if result.status in UNPROVEN and result.bound is not None and result.bound <= bound:
+        return replace(result, status="infeasible", bound=None)
+    return result

@@ -5,10 +5,15 @@ An object with the ``problem`` (``name`` and ``mustbe``), the ``variables`` and 
     {problem: {name: pair, mustbe: "<10.5"}, variables: {x: [a b], y: 2},
      functions: {f: {scope: [x y], costs: [0.5 1 2 10.5]}}}
 
-Quotes, commas, colons and the tags within objects may be left out, braces and brackets stand for each other, and a line
-that begins with ``#`` is a comment. ``<10.5`` minimises, and what costs 10.5 or more is infeasible; ``>0`` maximises (a
-max-sum problem), and what is worth 0 or less is infeasible. Costs are taken as they are printed: integers exactly,
-decimals as float64 (toulbar2 itself keeps as many decimals as ``mustbe`` has).
+Quotes, commas, colons and the tags within objects may be left out, braces and brackets stand for each other, a line
+that begins with ``#`` is a comment, and so is what follows ``//``. ``<10.5`` minimises, and assignments that cost 10.5
+or more in all are infeasible; ``>0`` maximises (a max-sum problem), and those worth 0 or less are infeasible. What
+single costs forbid by that, and how many decimals costs have, says :mod:`oocbe.io.decimal_costs`; ``inf`` forbids.
+
+Where toulbar2 (1.4) reads other than what the format's definition says, this reader keeps to the definition: toulbar2
+takes a limit such as ``<-0.5``, between -1 and 0, for 0.5; it counts the least cost of a complete table over more than
+three variables twice; it forgets a function that shares the costs of one before it (refused here), and stops at the
+exponent of ``<1e3``.
 
 Read are functions with a list of ``costs``: all of them in lexicographic order, or tuples each with its cost and a
 ``defaultcost`` for the others; or with the name of a later function whose costs are shared. A function with a ``type``
@@ -21,6 +26,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,9 +34,10 @@ from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.cfn_globals import GlobalCall, decomposed, read_parameters
+from oocbe.io.decimal_costs import FORBIDDEN, Cost, CostTable, Precision, room, split
 from oocbe.io.lexer import Lexer, parse_number
 from oocbe.io.text import Text
-from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import tuples_at
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
@@ -44,23 +51,28 @@ LARGEST_TABLE = 2**27
 OPEN, CLOSE = "{[", "}]"
 """Brackets of objects and lists."""
 
-TOKENS = re.compile(r'(?m:^#[^\n]*)|[\s,:]+|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}\[\]])|(?P<word>[^\s,:{}\[\]"]+)')
+TOKENS = re.compile(
+    r'(?m:^#[^\n]*)|//[^\n]*|[\s,:]+|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}\[\]])|(?P<word>(?:(?!//)[^\s,:{}\[\]"])+)'
+)
 """Comments and separators, a quoted name, a bracket, or a word."""
+
+_NUMBERED = re.compile("v(0|[1-9][0-9]{0,8})")
+"""What toulbar2 calls a value without a name."""
 
 
 @dataclass
 class _Listed:
-    """The costs of a function: numbers as they are printed.
+    """The costs of a function, to the precision of the file.
 
     Attributes
     ----------
     tuples : (rows, arity) with ``default``; None: all tuples, in lexicographic order.
-    costs : (rows,). default : of tuples that are not listed.
+    costs : (rows,), infinite where forbidden. default : of tuples that are not listed; None: all are.
     """
 
     tuples: NDArray[np.int64] | None
-    costs: list[str]
-    default: str | None
+    costs: list[Cost]
+    default: Cost | None
 
 
 @dataclass
@@ -81,10 +93,12 @@ class _Reader:
     lexer: Lexer
     variables: list[Variable] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
+    unnamed: dict[str, int] = field(default_factory=dict)
     labels: list[dict[str, int]] = field(default_factory=list)
     functions: list[_Named] = field(default_factory=list)
     calls: list[GlobalCall] = field(default_factory=list)
     path: str = ""
+    precision: Precision = field(default_factory=lambda: Precision("0"))
 
 
 def parse(text: Text) -> Problem:
@@ -102,6 +116,7 @@ def parse(text: Text) -> Problem:
     limit = parse_number(mustbe[1:])
     if mustbe[:1] not in ("<", ">") or limit is None:
         raise lexer.error(f"found {lexer.shown(place)}, expected mustbe: '<' or '>' and a number", place)
+    reader.precision = Precision(mustbe[1:])
     lexer.take(CLOSE, "'}' after mustbe")
     _tag(lexer, "variables")
     _read_variables(reader)
@@ -110,13 +125,14 @@ def parse(text: Text) -> Problem:
     lexer.take(CLOSE, "'}' at the end")
     if not lexer.ended:
         raise lexer.expected("the end of the file")
-    return _Builder(reader, mustbe[0] == "<", mustbe[1:]).problem(name, place)
+    return _Builder(reader, mustbe[0] == "<", mustbe[1:]).problem(name)
 
 
-def _tag(lexer: Lexer, name: str) -> None:
-    """Pass over the name of a field, which may be left out."""
-    if lexer.sees_word((name,)):
-        lexer.place += 1
+def _tag(lexer: Lexer, name: str) -> bool:
+    """Pass over the name of a field, which may be left out; whether it is there."""
+    is_there = lexer.sees_word((name,))
+    lexer.place += is_there
+    return is_there
 
 
 def _read_variables(reader: _Reader) -> None:
@@ -125,8 +141,10 @@ def _read_variables(reader: _Reader) -> None:
     while not lexer.accept(CLOSE):
         place = lexer.place
         name = str(len(reader.variables))
-        if lexer.sees_word() and not _is_size(lexer):
+        if lexer.sees_word() and (lexer.sees_string or not _is_number(lexer)):
             name = lexer.word("a variable's name")
+        else:
+            reader.unnamed[f"x{name}"] = len(reader.variables)
         if name in reader.index:
             raise lexer.error(f"found variable {name!r} a second time, expected each once", place)
         labels: list[str] | None = None
@@ -152,13 +170,8 @@ def _read_variables(reader: _Reader) -> None:
         reader.labels.append({label: value for value, label in enumerate(labels or ())})
 
 
-def _is_size(lexer: Lexer) -> bool:
-    if lexer.sees_string:
-        return False  # a name, though it be that of a number
-    place = lexer.place
-    number = parse_number(lexer.word("a variable"))
-    lexer.place = place
-    return number is not None
+def _is_number(lexer: Lexer) -> bool:
+    return parse_number(lexer.next_word) is not None
 
 
 def _read_functions(reader: _Reader) -> None:
@@ -174,10 +187,9 @@ def _read_functions(reader: _Reader) -> None:
         scope: list[int] = []
         while not lexer.accept(CLOSE):
             scope.append(_variable(reader))
-            if scope[-1] in scope[:-1]:
-                raise lexer.error(f"found a variable twice in the scope of {title}", lexer.place - 1)
-        if lexer.sees_word(("type",)):
-            lexer.place += 1
+        if _tag(lexer, "type"):
+            if len(set(scope)) < len(scope):
+                raise lexer.error(f"found a variable twice in the scope of {title}, expected each once")
             kind = lexer.word("the type of a function")
             line = lexer.line(lexer.place - 1)
             _tag(lexer, "params")
@@ -185,10 +197,12 @@ def _read_functions(reader: _Reader) -> None:
             reader.calls.append(GlobalCall(reader.path, line, title, kind, tuple(scope), parameters))
             lexer.take(CLOSE, f"'}}' at the end of {title}")
             continue
-        _tag(lexer, "defaultcost")
-        default = lexer.word("a default cost") if lexer.sees_word() and _is_size(lexer) else None
+        is_default = _tag(lexer, "defaultcost")
+        default = _cost(reader, "a default cost") if is_default or _is_number(lexer) else None
         _tag(lexer, "costs")
         if lexer.sees_word():
+            if default is not None:
+                raise lexer.error(f"found a default cost of {title}, which shares its costs: expected none")
             reader.functions.append(_Named(name, tuple(scope), place, None, lexer.word("a function")))
         else:
             lexer.take(OPEN, f"'[' and the costs of {title}")
@@ -197,11 +211,11 @@ def _read_functions(reader: _Reader) -> None:
         lexer.take(CLOSE, f"'}}' at the end of {title}")
 
 
-def _read_costs(reader: _Reader, title: str, scope: list[int], default: str | None) -> _Listed:
-    """The costs up to their closing bracket; checked, but kept as they are printed."""
+def _read_costs(reader: _Reader, title: str, scope: list[int], default: Cost | None) -> _Listed:
+    """The costs up to their closing bracket."""
     lexer = reader.lexer
     sizes = [reader.variables[v].size for v in scope]
-    costs: list[str] = []
+    costs: list[Cost] = []
     tuples: list[list[int]] = []
     seen: set[tuple[int, ...]] = set()
     while not lexer.accept(CLOSE):
@@ -212,9 +226,7 @@ def _read_costs(reader: _Reader, title: str, scope: list[int], default: str | No
                 raise lexer.error(f"found a tuple of {title} a second time, expected each once", place)
             seen.add(tuple(row))
             tuples.append(row)
-        place = lexer.place
-        lexer.number(f"a cost of {title}")
-        costs.append(_token(lexer, place))
+        costs.append(_cost(reader, f"a cost of {title}"))
         if len(costs) > LARGEST_TABLE:
             raise UnsupportedError(f"{_where(lexer)}: {title} lists more than {LARGEST_TABLE:,} costs")
     if default is not None and scope:
@@ -226,20 +238,23 @@ def _read_costs(reader: _Reader, title: str, scope: list[int], default: str | No
     return _Listed(None, costs, None)
 
 
-def _token(lexer: Lexer, place: int) -> str:
-    after = lexer.place
+def _cost(reader: _Reader, what: str) -> Cost:
+    lexer = reader.lexer
+    place = lexer.place
+    if lexer.next_word != FORBIDDEN:
+        lexer.number(what)
     lexer.place = place
-    token = lexer.word("a cost")
-    lexer.place = after
-    return token
+    return reader.precision.cost(lexer.word(what))
 
 
 def _variable(reader: _Reader) -> int:
-    """A variable by name, or by its number."""
+    """A variable by name, or by its number, which toulbar2 gives a name such as x3 where the file gives none."""
     lexer = reader.lexer
     name = lexer.word("a variable, or ']'")
     if name in reader.index:
         return reader.index[name]
+    if name in reader.unnamed:
+        return reader.unnamed[name]
     lexer.place -= 1
     if not name.isdecimal() or not name.isascii():
         raise lexer.expected("a variable that was declared before")
@@ -247,12 +262,15 @@ def _variable(reader: _Reader) -> int:
 
 
 def _value(reader: _Reader, v: int) -> int:
-    """A value of a variable by name, or by its number."""
+    """A value of a variable by name, or by its number, or as v3 where the file gives no names."""
     lexer, variable = reader.lexer, reader.variables[v]
     label = lexer.word(f"a value of variable {variable.name!r}, or ']'")
     if label in reader.labels[v]:
         return reader.labels[v][label]
     lexer.place -= 1
+    if variable.labels is None and _NUMBERED.fullmatch(label) and int(label[1:]) < variable.size:
+        lexer.place += 1
+        return int(label[1:])
     return lexer.integer(f"a value of variable {variable.name!r}", 0, variable.size - 1)
 
 
@@ -262,124 +280,82 @@ def _where(lexer: Lexer) -> str:
 
 
 class _Builder:
-    """Makes the problem once it is known whether every number is an integer."""
+    """Makes the problem of what was read."""
 
     def __init__(self, reader: _Reader, minimises: bool, limit: str) -> None:
         self._reader = reader
-        self._minimises = minimises
-        named = {f.name: f for f in reader.functions if f.name}
-        for f in reader.functions:
-            if f.listed is None:
-                later = named.get(f.shared)
-                if later is None or later.listed is None or later.place < f.place:
-                    raise reader.lexer.error(
-                        f"found the costs of {f.shared!r}, expected a function that follows", f.place
-                    )
-                sizes = [[reader.variables[v].size for v in g.scope] for g in (f, later)]
-                if sizes[0] != sizes[1]:
-                    raise reader.lexer.error(
-                        f"found domain sizes {sizes[0]}, expected those of {f.shared!r}, {sizes[1]}", f.place
-                    )
-        self._listed = [f.listed or named[f.shared].listed for f in reader.functions]
-        texts = [limit, *(c for p in self._listed if p for c in (*p.costs, *([p.default] if p.default else [])))]
-        self._is_integral = all(_integer(t) is not None for t in texts)
-        self._limit = self._number(limit)
+        self._sign = 1 if minimises else -1
+        self._listed = [f.listed or self._shared(f) for f in reader.functions]
+        self._bound = reader.precision.bound(minimises)
+        numbers = chain([self._bound], *((*p.costs, p.default or 0) for p in self._listed))
+        is_integral = reader.precision.is_whole and all(isinstance(n, int) or n == math.inf for n in numbers)
+        self._number: type[Any] = int if is_integral else float
 
-    def _number(self, text: str) -> int | float:
-        value = _integer(text) if self._is_integral else None
-        return float(text) if value is None else value
+    def _shared(self, f: _Named) -> _Listed:
+        """The costs of a later function of a name."""
+        lexer, variables = self._reader.lexer, self._reader.variables
+        named = [g for g in self._reader.functions if g.name == f.shared and g.listed and g.place > f.place]
+        if len(named) != 1:
+            what = "two functions of this name" if named else "expected a function that follows, with costs of its own"
+            raise lexer.error(f"found the costs of {f.shared!r}, {what}", f.place)
+        sizes = [[variables[v].size for v in g.scope] for g in (f, named[0])]
+        if sizes[0] != sizes[1]:
+            raise lexer.error(f"found domain sizes {sizes[0]}, expected those of {f.shared!r}, {sizes[1]}", f.place)
+        assert named[0].listed is not None
+        return named[0].listed
 
-    def problem(self, name: str, mustbe_place: int) -> Problem:
-        """The problem; ``mustbe_place`` is where the limit was read."""
-        constant: int | float = 0 if self._is_integral else 0.0
-        functions: list[Function] = []
-        constraints: list[Constraint] = []
+    def problem(self, name: str) -> Problem:
+        """The problem, with what its functions cost and forbid below the limit."""
+        constant: Cost = 0
+        tables: list[CostTable] = []
         for f, listed in zip(self._reader.functions, self._listed, strict=True):
-            assert listed is not None
-            costs = np.array(
-                [self._number(c) for c in listed.costs], dtype=np.int64 if self._is_integral else np.float64
-            )
-            if not f.scope:
-                if self._is_hard(costs)[0]:
-                    constraints.append(Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True))
-                else:
-                    constant += costs[0].item()
-                continue
-            shape = tuple(self._reader.variables[v].size for v in f.scope)
-            default = None if listed.default is None else self._number(listed.default)
-            tuples = listed.tuples
-            if tuples is None:
-                tuples = tuples_at(np.arange(math.prod(shape), dtype=np.int64), shape)
-            self._add(f.scope, tuples, costs, default, listed.tuples is None, functions, constraints)
-        whole = decomposed(self._reader.calls, self._minimises, self._limit, self._reader.variables)
-        for table in whole.tables:
-            default, *own = (min(cost, self._limit) for cost in (table.default, *table.costs))
-            if table.scope:
-                costs = np.array(own, dtype=np.int64 if self._is_integral else np.float64)
-                self._add(table.scope, table.tuples, costs, default, False, functions, constraints)
+            table = self._table(f.scope, listed)
+            if f.scope:
+                tables.append(table)
+            else:
+                constant += table.costs[0]
+        bound = self._sign * self._bound
+        variables = self._reader.variables
+        whole = decomposed(self._reader.calls, self._sign > 0, room(bound, constant, tables), variables)
+        most = room(bound, constant, tables)
+        for made in whole.tables:
+            default, *costs = (cost if cost < most else math.inf for cost in (made.default, *made.costs))
+            if made.scope:
+                size = math.prod(whole.sizes[v] for v in made.scope)
+                tables.append(CostTable(made.scope, size, made.tuples, costs, default))
             else:
                 constant += default
-        if not self._minimises:
-            self._check_limit(constant, functions, mustbe_place)
+        functions, constraints = split(tables, bound, constant, self._sign, self._number)
+        if constant == math.inf:
+            constant = 0
+            constraints.append(Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True))
         return Problem(
-            (*self._reader.variables, *map(Variable, whole.names, whole.sizes[len(self._reader.variables) :])),
+            (*variables, *map(Variable, whole.names, whole.sizes[len(variables) :])),
             tuple(functions),
             tuple(constraints),
             tuple(whole.linear),
-            constant=constant,
-            semiring=MIN_SUM if self._minimises else MAX_SUM,
-            upper_bound=self._limit if self._minimises else None,
+            constant=self._number(self._sign * constant) + 0,  # not -0.0
+            semiring=MIN_SUM if self._sign > 0 else MAX_SUM,
+            upper_bound=self._bound if self._sign > 0 else None,
+            lower_bound=self._bound if self._sign < 0 else None,
             name=name,
         )
 
-    def _is_hard(self, costs: NDArray[Any]) -> NDArray[np.bool_]:
-        hard: NDArray[np.bool_] = costs >= self._limit if self._minimises else costs <= self._limit
-        return hard
-
-    def _add(
-        self,
-        scope: tuple[int, ...],
-        tuples: NDArray[np.int64],
-        costs: NDArray[Any],
-        default: int | float | None,
-        is_complete: bool,
-        functions: list[Function],
-        constraints: list[Constraint],
-    ) -> None:
-        """Split one function into what it forbids and what it costs; a part that says nothing is left out."""
-        hard = self._is_hard(costs)
-        soft = ~hard
-        if is_complete or (default is not None and self._is_hard(np.array([default]))[0]):
-            if costs[soft].any():
-                functions.append(Function(scope, tuples[soft], costs[soft], None))
-            elif not is_complete or hard.any():
-                constraints.append(Constraint(scope, tuples[soft], allowed=True))
-            return
-        if hard.any():
-            constraints.append(Constraint(scope, tuples[hard]))
-        if default or costs[soft].any():
-            functions.append(Function(scope, tuples[soft], costs[soft], default))
-
-    def _check_limit(self, constant: float, functions: list[Function], place: int) -> None:
-        """Refuse a lower limit on a sum to maximise that an assignment may fail to pass."""
-        least = constant
-        for f in functions:
-            entries = f.values.tolist() if f.default is None else [*f.values.tolist(), f.default]
-            least += min(entries, default=0)
-        if least <= self._limit:
-            lexer = self._reader.lexer
-            error = lexer.error("", place)
-            raise UnsupportedError(
-                f"{error.path}, line {error.line}: only sums above {self._limit} count, and some may be {least}: a "
-                f"limit that can bind is supported for costs to minimise only; lower it below {least}, if every single "
-                "function's values stay above it"
-            )
-
-
-def _integer(text: str) -> int | None:
-    """A number that is an integer below 2^62, of any number of digits (of which Python converts so many only)."""
-    digits = text.lstrip("+-")
-    significant = digits.lstrip("0") or "0"
-    if not digits.isdecimal() or not text.isascii() or len(significant) > 19 or int(significant) >= 2**62:
-        return None
-    return -int(significant) if text.startswith("-") else int(significant)
+    def _table(self, scope: tuple[int, ...], listed: _Listed) -> CostTable:
+        """Costs to minimise, of all tuples or those listed."""
+        shape = tuple(self._reader.variables[v].size for v in scope)
+        size = math.prod(shape)
+        tuples = listed.tuples
+        if tuples is None:
+            tuples = tuples_at(np.arange(size, dtype=np.int64), shape)
+        costs = listed.costs if self._sign > 0 else [-c if c < math.inf else c for c in listed.costs]
+        default = math.inf if listed.default is None else listed.default
+        default = self._sign * default if default < math.inf else default
+        if len(set(scope)) < len(scope):  # only tuples with one value of a variable say anything
+            first = [scope.index(v) for v in scope]
+            places = sorted(set(first))
+            keep = (tuples == tuples[:, first]).all(axis=1)
+            costs = [cost for cost, kept in zip(costs, keep.tolist(), strict=True) if kept]
+            tuples, scope = tuples[np.ix_(keep, places)], tuple(scope[k] for k in places)
+            size = math.prod(shape[k] for k in places)
+        return CostTable(scope, size, tuples, costs, default)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import replace
-from decimal import Decimal
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -33,15 +33,16 @@ _NUMBER = re.compile(r"[\d+.-]")
 
 
 def render(problem: Problem) -> str:
-    """The problem as a cfn, with the names of variables and values; integers stay integers, floats keep all digits.
+    """The problem as a cfn, with the names of variables and values; integers stay integers, floats keep their
+    decimals, of which toulbar2 holds so many that all numbers have at most 17 digits.
 
     Names that toulbar2 would not read are changed: marks in them and numbers at their beginning become ``_`` and get
     one in front.
 
     Raises
     ------
-    UnsupportedError : neither costs to minimise nor values to maximise by sums, an upper bound that single costs pass
-        although others make up for it, or a linear constraint over too much.
+    UnsupportedError : neither costs to minimise nor values to maximise by sums, a linear constraint over too much, or
+        a bound that toulbar2 misreads: a decimal between -1 and 0.
     """
     if problem.semiring not in (MIN_SUM, MAX_SUM):
         raise UnsupportedError(
@@ -50,7 +51,8 @@ def render(problem: Problem) -> str:
         )
     problem = _with_plain_names(problem)
     minimises = problem.semiring == MIN_SUM
-    limit = _limit(problem) if minimises else _floor(problem)
+    numbers = _numbers(problem)
+    hard = numbers.hard
     variables = []
     for v, variable in enumerate(problem.variables):
         labels = variable.labels
@@ -58,10 +60,10 @@ def render(problem: Problem) -> str:
         # toulbar2 takes a number in the place of a name for a domain size, be it in quotes or not.
         variables.append(domain if variable.name == str(v) else f"{_quoted(variable.name)}: {domain}")
     parts: list[tuple[tuple[int, ...], NDArray[np.int64], list[Any], Any]] = [
-        (f.scope, f.tuples, f.values.tolist(), limit if f.default is None else f.default) for f in problem.functions
+        (f.scope, f.tuples, f.values.tolist(), hard if f.default is None else f.default) for f in problem.functions
     ]
     for c in problem.constraints:
-        listed, default = (0, limit) if c.allowed else (limit, 0)
+        listed, default = (0, hard) if c.allowed else (hard, 0)
         parts += [(c.scope, c.tuples, [listed] * len(c.tuples), default)]
     for linear in problem.linear_constraints:
         if math.prod(len(own) for own in linear.coefficients) > MOST_CELLS:
@@ -70,56 +72,41 @@ def render(problem: Problem) -> str:
                 "would have to list; write it as .wcsp"
             )
         wrong = np.argwhere(~linear.to_array())
-        parts.append((linear.scope, wrong, [limit] * len(wrong), 0))
+        parts.append((linear.scope, wrong, [hard] * len(wrong), 0))
     if problem.constant:
         parts.append(((), np.zeros((0, 0), dtype=np.int64), [], problem.constant))
-    mustbe = f"{'<' if minimises else '>'}{_with_decimals(limit, problem)}"
+    mustbe = f"{'<' if minimises else '>'}{numbers.text(numbers.limit)}"
     lines = ["{", f'"problem": {{"name": {_quoted(_plain([problem.name or "problem"])[0])}, "mustbe": "{mustbe}"}},']
     lines += ['"variables": {', ",\n".join(variables), "},", '"functions": {']
-    bodies = [_body(problem, number, *part) for number, part in enumerate(parts)]
+    bodies = [_body(problem, numbers, number, *part) for number, part in enumerate(parts)]
     return "\n".join([*lines, ",\n".join(bodies), "}", "}"]) + "\n"
 
 
 def _body(
-    problem: Problem, number: int, scope: tuple[int, ...], tuples: NDArray[np.int64], costs: list[Any], default: Any
+    problem: Problem,
+    numbers: _Numbers,
+    number: int,
+    scope: tuple[int, ...],
+    tuples: NDArray[np.int64],
+    costs: list[Any],
+    default: Any,
 ) -> str:
     names = ", ".join(str(v) if (own := problem.variables[v].name) == str(v) else _quoted(own) for v in scope)
     if not scope:
         only = costs[0] if costs else default
-        return f'"f{number}": {{"scope": [], "costs": [{_number(only)}]}}'
+        return f'"f{number}": {{"scope": [], "costs": [{numbers.text(only)}]}}'
     rows = []
     for row, cost in zip(tuples.tolist(), costs, strict=True):
         values = [_value(problem, v, value) for v, value in zip(scope, row, strict=True)]
-        rows.append(f"{', '.join(values)}, {_number(cost)}")
+        rows.append(f"{', '.join(values)}, {numbers.text(cost)}")
     listed = ",\n".join(rows)
-    return f'"f{number}": {{"scope": [{names}], "defaultcost": {_number(default)}, "costs": [\n{listed}]}}'
+    return f'"f{number}": {{"scope": [{names}], "defaultcost": {numbers.text(default)}, "costs": [\n{listed}]}}'
 
 
 def _value(problem: Problem, v: int, value: int) -> str:
     """A value by its label: numbers would be taken for labels where these are numbers themselves."""
     variable = problem.variables[v]
     return str(value) if variable.labels is None else _quoted(variable.labels[value])
-
-
-def _number(value: int | float) -> str:
-    """All digits, without an exponent, which not every reader takes."""
-    return str(value) if isinstance(value, int) else format(Decimal(repr(float(value))), "f")
-
-
-def _with_decimals(limit: int | float, problem: Problem) -> str:
-    """The limit with as many decimals as costs have: toulbar2 rounds all costs to those that it finds here.
-
-    No more than its 64-bit integers can hold together with the digits before the point.
-    """
-    text = _number(limit)
-    if problem.is_integral:
-        return text
-    numbers = {float(problem.constant), *(float(f.default) for f in problem.functions if f.default is not None)}
-    numbers.update(*(f.values.astype(np.float64).tolist() for f in problem.functions))
-    wanted = max(len(_number(number).partition(".")[2]) for number in numbers)
-    before, _, decimals = text.partition(".")
-    room = MOST_DIGITS - len(before.lstrip("-"))
-    return f"{before}.{decimals.ljust(min(wanted, room), '0')}" if max(wanted, len(decimals)) and room > 0 else text
 
 
 def _quoted(name: str) -> str:
@@ -149,25 +136,59 @@ def _ends(function: Function) -> tuple[int | float, int | float]:
     return min(listed, default=0), max(listed, default=0)
 
 
-def _limit(problem: Problem) -> int | float:
-    """What costs must stay below: the upper bound, or more than any assignment and any single function costs."""
-    ends = [_ends(f) for f in problem.functions]
-    if problem.upper_bound is not None and not math.isinf(problem.upper_bound):
-        limit = problem.upper_bound
-        if any(high >= limit for _, high in ends) and (problem.constant < 0 or any(low < 0 for low, _ in ends)):
-            raise UnsupportedError(
-                f"{problem.name}: a single cost reaches the upper bound {limit}, and others below 0 may make up for "
-                "it; in the cfn format it would be forbidden"
-            )
-        return math.ceil(limit) if problem.is_integral else limit
-    total = max(problem.constant, 0) + sum(max(high, 0) for _, high in ends)
-    return total + _margin(total)
+@dataclass(frozen=True)
+class _Numbers:
+    """How numbers are written.
+
+    Attributes
+    ----------
+    limit : what sums must stay below, or above: the bound, or what no assignment reaches. hard : what forbids a tuple,
+        whatever else is below (above) zero. decimals : of all numbers; None of integers.
+    """
+
+    limit: int | Decimal
+    hard: int | float
+    decimals: int | None
+
+    def text(self, value: int | float | Decimal) -> str:
+        """A number with so many decimals, rounded; without an exponent, which toulbar2 does not take."""
+        if isinstance(value, int):
+            return str(value)
+        number = Decimal(repr(value)) if isinstance(value, float) else value
+        return format(number, f".{self.decimals or 0}f")
 
 
-def _floor(problem: Problem) -> int | float:
-    """What sums must stay above: less than any assignment's value, and than that of any single function."""
-    total = min(problem.constant, 0) + sum(min(_ends(f)[0], 0) for f in problem.functions)
-    return total - _margin(total)
+def _numbers(problem: Problem) -> _Numbers:
+    """The limit of a problem, what is hard, and as many decimals as costs have.
+
+    toulbar2 cuts all decimals to those of the limit, which has no more than its 64-bit integers can hold together with
+    the digits before the point.
+    """
+    sign = 1 if problem.semiring == MIN_SUM else -1
+    own = problem.upper_bound if sign > 0 else problem.lower_bound
+    ends = [sorted((sign * low, sign * high)) for low, high in map(_ends, problem.functions)]
+    bound = None if own is None else sign * own
+    if bound is None:
+        total = max(sign * problem.constant, 0) + sum(max(high, 0) for _, high in ends)
+        bound = total + _margin(total)
+    saved = min(sign * problem.constant, 0) + sum(min(low, 0) for low, _ in ends)
+    if problem.is_integral:
+        bound = math.ceil(bound)
+        return _Numbers(sign * bound, sign * max(0, bound - int(saved)), None)
+    hard = sign * max(0.0, float(math.ceil(bound - saved + _margin(float(abs(bound) - saved)))))
+    numbers = {float(problem.constant), *(float(f.default) for f in problem.functions if f.default is not None)}
+    numbers.update(*(f.values.astype(np.float64).tolist() for f in problem.functions))
+    wanted = max(len(format(Decimal(repr(number)), "f").partition(".")[2]) for number in numbers)
+    decimals = max(0, min(wanted, MOST_DIGITS - len(str(math.ceil(max(abs(bound), abs(hard)))))))
+    # Sums are multiples of the last place: those below the bound are below the next multiple, too.
+    context = Context(prec=400, rounding=ROUND_CEILING)
+    limit = sign * Decimal(repr(float(bound))).quantize(Decimal(1).scaleb(-decimals), context=context)
+    if -1 < limit < 0:
+        raise UnsupportedError(
+            f"{problem.name}: toulbar2 takes a limit between -1 and 0, such as {limit}, for its absolute value; add 1 "
+            "to the bound and to the constant"
+        )
+    return _Numbers(limit, hard, decimals)
 
 
 def _margin(total: int | float) -> int | float:

@@ -92,9 +92,10 @@ def render(problem: Problem) -> str:
         raise UnsupportedError(
             f"{problem.name}: the qpbo format has no constraints; add their violations as costs first"
         )
-    if problem.upper_bound is not None and not math.isinf(problem.upper_bound):
+    if problem.upper_bound is not None or problem.lower_bound is not None:
+        side = "lower" if problem.upper_bound is None else "upper"
         raise UnsupportedError(
-            f"{problem.name}: the qpbo format has no upper bound; in Python, problem.below(None) has none"
+            f"{problem.name}: the qpbo format has no {side} bound; in Python, problem.below(None) has none"
         )
     wide = next((v.name for v in problem.variables if v.size != 2), None)
     if wide is not None:

@@ -50,6 +50,7 @@ class Problem(Shown, Asked):
     upper_bound : for min-sum, only assignments with a value strictly below count (None: all); toulbar2's "top". The
         value is what :meth:`evaluate` gives: floats are added up in the order of the functions.
     name : for messages and reports.
+    lower_bound : for max-sum, only assignments with a value strictly above count (None: all).
     day : what the variables are, where the problem is a day of a photographing satellite; else None.
     notes, question : what the file says beside that, see :class:`~oocbe.model.asked.Asked`.
     """
@@ -62,6 +63,7 @@ class Problem(Shown, Asked):
     semiring: Semiring = MIN_SUM
     upper_bound: int | float | None = None
     name: str = field(default="problem")
+    lower_bound: int | float | None = None
     day: ImagingDay | None = field(default=None, repr=False)
     notes: tuple[str, ...] = field(default=(), repr=False)
     question: str = field(default="", repr=False)
@@ -70,8 +72,10 @@ class Problem(Shown, Asked):
         given: object = self.constant
         constant = self.semiring.one if given is None else as_number(f"{self.name}: the constant", given)
         object.__setattr__(self, "constant", constant)
-        if self.upper_bound is not None:
-            object.__setattr__(self, "upper_bound", as_number(f"{self.name}: the upper bound", self.upper_bound))
+        for side in ("upper", "lower"):
+            bound = getattr(self, f"{side}_bound")
+            if bound is not None:
+                object.__setattr__(self, f"{side}_bound", as_number(f"{self.name}: the {side} bound", bound))
         names = {v.name for v in self.variables}
         if len(names) != len(self.variables):
             twice = next(name for name, count in Counter(v.name for v in self.variables).items() if count > 1)
@@ -148,6 +152,8 @@ class Problem(Shown, Asked):
             total = total + value_here if self.semiring.combination is Combination.ADD else total * value_here
         if self.upper_bound is not None and total >= self.upper_bound:
             return None
+        if self.lower_bound is not None and total <= self.lower_bound:
+            return None
         return total
 
     @cached_property
@@ -155,13 +161,16 @@ class Problem(Shown, Asked):
         return SelectedRows(self.constraints), SelectedRows(self.functions)
 
     def below(self, upper_bound: int | float | None) -> Problem:
-        """The problem in which only assignments with a value strictly below a bound count; None: all.
+        """The problem in which only assignments with a value strictly below a bound count; None: all, whatever its
+        lower bound is.
 
         Its parts were checked when this one was made; searches ask for this again and again.
         """
         number = None if upper_bound is None else as_number(f"{self.name}: the upper bound", upper_bound)
         made = copy.copy(self)
         object.__setattr__(made, "upper_bound", number)
+        if number is None:
+            object.__setattr__(made, "lower_bound", None)
         return made
 
     def with_evidence(self, evidence: Mapping[int, int] | Mapping[str, str | int]) -> Problem:

@@ -37,5 +37,6 @@ def problem_digest(problem: Problem) -> str:
         add("linear constraint", linear.scope, linear.capacity)
         for coefficients in linear.coefficients:
             add_array(coefficients)
-    add("whole", repr(problem.constant), problem.semiring.name, repr(problem.upper_bound))
+    bounds = [repr(problem.upper_bound), *([] if problem.lower_bound is None else [repr(problem.lower_bound)])]
+    add("whole", repr(problem.constant), problem.semiring.name, *bounds)
     return digest.hexdigest()

@@ -131,6 +131,9 @@ def violations_of(problem: Problem, assignment: Sequence[int]) -> tuple[str, ...
         if f.value_at(assignment) is None
     ]
     if not found and problem.evaluate(assignment) is None:
-        unbounded = problem.below(None)
-        found.append(f"value {unbounded.evaluate(assignment)} is not below the upper bound {problem.upper_bound}")
+        value = problem.below(None).evaluate(assignment)
+        bound = f"below the upper bound {problem.upper_bound}"
+        if problem.lower_bound is not None and value is not None and value <= problem.lower_bound:
+            bound = f"above the lower bound {problem.lower_bound}"
+        found.append(f"value {value} is not {bound}")
     return tuple(found)

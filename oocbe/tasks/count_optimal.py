@@ -76,12 +76,12 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
 
 
 def _counts(tables: Tables, problem: Problem, value: int | float) -> bool:
-    """Whether the optimum is below the upper bound; where rounding may decide, the problem itself says so."""
-    bound = problem.upper_bound
+    """Whether the optimum is within the problem's bound; where rounding may decide, the problem itself says so."""
+    bound = problem.upper_bound if problem.lower_bound is None else problem.lower_bound
     if bound is None:
         return True
     if abs(value - bound) > rounding_margin(problem):
-        return value < bound
+        return (value < bound) == (problem.lower_bound is None)
     outcome = tables.outcome
     assignment = backward_pass(tables.prepared, outcome.buckets, outcome.recomputation, tables.deadline)
     return problem.evaluate(assignment) is not None

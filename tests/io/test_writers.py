@@ -109,10 +109,29 @@ def test_an_upper_bound_is_written(problem, bound):
     assert f'"<{bound}"' in text
 
 
-def test_cfn_keeps_floats_to_the_last_digit(tmp_path):
+def test_cfn_keeps_the_digits_that_toulbar2_holds(tmp_path):
+    """At most 17 in all; it cuts off further ones, which are rounded here."""
     costs = [0.1, 1e-7, math.pi, 123456.75]
     problem = Problem((Variable("x", 4),), (Function.from_array((0,), costs),))
-    assert values_of(back(problem, tmp_path / "p.cfn")) == costs
+    assert values_of(back(problem, tmp_path / "p.cfn")) == [0.1, 1e-7, 3.14159265359, 123456.75]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cfn_keeps_bounds_and_what_is_forbidden_beside_negative_costs(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    sense = (MIN_SUM, MAX_SUM)[seed % 2]
+    number = (lambda a: a) if seed % 4 < 2 else (lambda a: a / 4)
+    functions = tuple(Function.from_array(scope, number(rng.integers(-9, 9, (2, 3)))) for scope in ((0, 1), (2, 3)))
+    forbidden = Constraint((0, 3), rng.integers(0, 2, (1, 2)))
+    bound = {"upper_bound" if sense == MIN_SUM else "lower_bound": number(int(rng.integers(-12, 12)))}
+    if seed % 5 == 0:
+        bound = {}
+    variables = tuple(Variable(f"x{v}", size) for v, size in enumerate((2, 3, 2, 3)))
+    problem = Problem(variables, functions, (forbidden,), semiring=sense, **bound)
+    try:
+        assert values_of(back(problem, tmp_path / "p.cfn")) == values_of(problem)
+    except UnsupportedError as error:
+        assert "between -1 and 0" in str(error)
 
 
 @given(problems(most=2))

@@ -12,9 +12,17 @@ from oocbe.model.semiring import MIN_SUM
 def negated(problem: Problem) -> Problem:
     """A max-sum problem in min-sum: the same assignments, each worth the negative of its value.
 
-    An upper bound is left out: it means something in min-sum only.
+    A lower bound becomes an upper one. An upper one is left out: it means something in min-sum only.
     """
+    bound = problem.lower_bound
     functions = tuple(
         Function(f.scope, f.tuples, -f.values, None if f.default is None else -f.default) for f in problem.functions
     )
-    return replace(problem, functions=functions, constant=-problem.constant, semiring=MIN_SUM, upper_bound=None)
+    return replace(
+        problem,
+        functions=functions,
+        constant=-problem.constant,
+        semiring=MIN_SUM,
+        upper_bound=None if bound is None else -bound,
+        lower_bound=None,
+    )

@@ -1,4 +1,4 @@
-"""Problems whose upper bound forbids assignments as ones without it."""
+"""Problems whose bound forbids assignments as ones without it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import Combination, Marginalisation
+from oocbe.model.semiring import MAX_SUM, Combination, Marginalisation
 
 
 def without_upper_bound(problem: Problem) -> Problem:
-    """A problem without its upper bound: what exceeds it by itself becomes a hard constraint.
+    """A problem without its upper or lower bound: what exceeds it by itself becomes a hard constraint.
 
     Raises
     ------
     UnsupportedError : values that are each below the bound can still add up to it, or floats come so near to it that
         rounding decides.
     """
+    if problem.lower_bound is not None:
+        if problem.semiring != MAX_SUM:
+            raise UnsupportedError(
+                f"{problem.name}: a lower bound has a meaning in max-sum only, not {problem.semiring}"
+            )
+        return replace(negated(without_upper_bound(negated(problem))), semiring=MAX_SUM)
     bound = problem.upper_bound
     if bound is None:
         return problem

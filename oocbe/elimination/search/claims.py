@@ -54,12 +54,12 @@ def check_claim(problem: Problem, value: int | float | None, assignment: Sequenc
 
 
 def value_of_assignment(problem: Problem, assignment: Sequence[int]) -> int | float | None:
-    """What an assignment is worth, whatever the upper bound; None where it violates something.
+    """What an assignment is worth, whatever the upper or lower bound; None where it violates something.
 
     Products of floats cannot overflow or underflow on the way; what float64 cannot hold in the end is infinite or 0.
     """
     value = problem.evaluate(assignment)
-    if value is None and problem.upper_bound is not None:
+    if value is None:
         value = problem.below(None).evaluate(assignment)
     if value is None or problem.is_integral or problem.semiring.combination is Combination.ADD:
         return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from oocbe.elimination.buckets.forward import ForwardPass
@@ -211,14 +212,14 @@ def minimises(semiring: Semiring) -> bool:
 
 
 def bound_can_bind(problem: Problem) -> bool:
-    """Whether some assignment may reach the upper bound: the sum of the functions' largest values does."""
-    if problem.upper_bound is None:
-        return False
-    largest = problem.constant
-    for f in problem.functions:
-        entries = f.values.tolist() if f.default is None else [*f.values.tolist(), f.default]
-        largest += max(entries, default=0)
-    return largest >= problem.upper_bound
+    """Whether some assignment may reach the upper or lower bound: the sum of the functions' extreme values does."""
+
+    def extreme(choose: Callable[..., int | float]) -> int | float:
+        listed = ([*f.values.tolist(), *([] if f.default is None else [f.default])] for f in problem.functions)
+        return sum((choose(own, default=0) for own in listed), problem.constant)
+
+    upper, lower = problem.upper_bound, problem.lower_bound
+    return (upper is not None and extreme(max) >= upper) or (lower is not None and extreme(min) <= lower)
 
 
 def is_worthless(problem: Problem, semiring: Semiring, value: int | float | None) -> bool:
