@@ -36,7 +36,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
-OOCBE = [sys.executable, "-m", "oocbe"]
+OOCBE = [sys.executable, "-P", "-m", "oocbe"]
 
 LONGEST_SECONDS = 5.0
 """Commands that take longer are interrupted within these first seconds."""

@@ -2,7 +2,7 @@
 
 Every command is wrapped by :func:`guarded`. Errors are printed on standard error in one line, without a traceback
 unless ``--debug`` asks for it. Besides the codes in :mod:`oocbe.errors` there are those of the shell: 130 after Ctrl-C,
-143 after a request to terminate, 141 when the reader of our output went away.
+143 after SIGTERM, 129 after SIGHUP, 141 when the reader of our output went away.
 
 A first signal is a request where work can wind down (:mod:`oocbe.system.interruption`): the command then prints and
 writes what is known by itself. Anywhere else it raises, and what ``--json`` promised is printed here.
@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import ParamSpec
 
 import typer
@@ -26,10 +27,10 @@ from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
 from oocbe.results import failure as told
 from oocbe.results.failure import Failure, failure_of
-from oocbe.system.interruption import Interruption, heard
+from oocbe.system.interruption import END_SIGNALS, Interruption, heard
 
-EXIT_TERMINATED = 128 + signal.SIGTERM
-"""Exit code after SIGTERM."""
+EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
+"""Exit codes after a signal, as a shell tells them."""
 
 EXIT_BROKEN_PIPE = 128 + 13
 """Exit code where the reader of the output went away: SIGPIPE, which the signal module lacks on some systems."""
@@ -44,7 +45,16 @@ ended_with: int | None = None
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived; raised so that temporary files are removed on the way out, as after Ctrl-C."""
+    """SIGTERM or SIGHUP arrived; raised so that temporary files are removed on the way out, as after Ctrl-C.
+
+    Attributes
+    ----------
+    number : of the signal.
+    """
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, None]:
@@ -77,8 +87,8 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                 # A Ctrl-C inside code that was given as text (Numba makes such) leaves a mark by which Python, run with
                 # -m, kills itself with SIGINT at its end, whatever exit code is asked for. Evaluating text removes it.
                 eval("None")
-            if code == EXIT_INTERRUPTED and interruption.number == signal.SIGTERM:
-                code = EXIT_TERMINATED
+            if code == EXIT_INTERRUPTED and interruption.number is not None:
+                code = 128 + interruption.number
             global ended_with
             ended_with = code
         raise typer.Exit(code)
@@ -94,9 +104,10 @@ def _told(error: BaseException) -> dict[str, object]:
 
 
 def _raised() -> dict[int, Callable[[], BaseException]]:
-    """What signals raise that are no requests; a shell starts what runs in the background with Ctrl-C ignored."""
-    hears_ctrl_c = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-    return {signal.SIGTERM: Terminated, **({signal.SIGINT: KeyboardInterrupt} if hears_ctrl_c else {})}
+    """What signals raise that are no requests; a shell starts what runs in the background with Ctrl-C ignored, and
+    ``nohup`` with SIGHUP."""
+    raised = {number: partial(Terminated, number) for number in END_SIGNALS} | {signal.SIGINT: KeyboardInterrupt}
+    return {number: make for number, make in raised.items() if signal.getsignal(number) is not signal.SIG_IGN}
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -104,7 +115,7 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     if isinstance(error, Terminated):
-        return EXIT_TERMINATED
+        return 128 + error.number
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
     assert isinstance(error, Exception)
@@ -142,21 +153,21 @@ def _report(error: BaseException, debug: bool) -> None:
 
 @contextmanager
 def _lost_interruptions_come_again(interruption: Interruption) -> Iterator[None]:
-    """Within the block, a Ctrl-C or SIGTERM that Python could only print arrives once more.
+    """Within the block, a signal that Python could only print arrives once more.
 
     What is raised while Python calls a destructor or a callback of a weak reference goes nowhere. A solve would run on.
     """
     timers: list[threading.Timer] = []
 
     def again(unraisable: sys.UnraisableHookArgs) -> None:
-        for kind, number in ((KeyboardInterrupt, signal.SIGINT), (Terminated, signal.SIGTERM)):
-            if issubclass(unraisable.exc_type, kind):
-                # Later, and out of the callback: here it would be lost again.
-                timers.append(threading.Timer(AGAIN_SECONDS, interruption.arrive_again, (number,)))
-                timers[-1].daemon = True
-                timers[-1].start()
-                return
-        before(unraisable)
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt | Terminated):
+            before(unraisable)
+            return
+        number = unraisable.exc_value.number if isinstance(unraisable.exc_value, Terminated) else signal.SIGINT
+        # Later, and out of the callback: here it would be lost again.
+        timers.append(threading.Timer(AGAIN_SECONDS, interruption.arrive_again, (number,)))
+        timers[-1].daemon = True
+        timers[-1].start()
 
     before, sys.unraisablehook = sys.unraisablehook, again
     try:

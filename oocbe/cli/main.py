@@ -20,8 +20,8 @@ import typer
 
 from oocbe import __version__
 from oocbe.cli import COMPLETION_VARIABLE, failures
-from oocbe.cli.failures import EXIT_TERMINATED
-from oocbe.errors import EXIT_INTERRUPTED
+from oocbe.cli.failures import EXITS_BY_SIGNAL
+from oocbe.system.interruption import END_SIGNALS
 
 YOUNG_CONTAINERS = 50_000
 """New containers after which Python looks for cycles that nothing refers to; by itself it does so after 700, or 2,000.
@@ -117,7 +117,7 @@ def main() -> None:
     # Numba looks for SciPy's BLAS when it loads its first loop, which takes longer than many a solve. Nothing in this
     # process needs it; a program that uses the library may, so the library leaves it alone.
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in END_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
     atexit.register(_ignore_signals)
@@ -129,7 +129,7 @@ def main() -> None:
         program(sys.argv[1] if len(sys.argv) > 1 else None)()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
-        if code in (EXIT_INTERRUPTED, EXIT_TERMINATED):
+        if code in EXITS_BY_SIGNAL:
             _leave(code)
         failures.ended_with = code
         raise
@@ -150,5 +150,5 @@ def _leave(code: int) -> NoReturn:
 
 def _ignore_signals() -> None:
     """Python gives handlers back to the system while it takes itself apart, and a signal would change the exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in END_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json as writer
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ import typer
 
 from oocbe.cli import envelope
 from oocbe.cli.flags import options_from
-from oocbe.cli.output import note, seconds
+from oocbe.cli.output import defer_signals, note, seconds
+from oocbe.errors import EXIT_INTERRUPTED
 from oocbe.results.numerals import all_digits
 from oocbe.system.interruption import current
 
@@ -53,9 +54,11 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
     interruption = current()
     if interruption is not None:
         interruption.is_answered = True  # a line a file: there is no object for all of them
-    failed, ended = 0, 0
-    with closing(outcomes):
+    defer_signals()  # a first signal has the solves wind down, and a line printed for each that was at work
+    failed, ended, told = 0, 0, 0
+    with closing(outcomes), _summed_up(lambda: told, len(files)):
         for outcome in outcomes:
+            told += 1
             if outcome.failure is not None:
                 failed = max(failed, outcome.exit_code)
                 note(f"oocbe: {outcome.failure.message}")
@@ -67,6 +70,16 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
     return failed or ended
 
 
+@contextmanager
+def _summed_up(told: Callable[[], int], files: int) -> Iterator[None]:
+    """Say how many files have an answer where a signal ends the block."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"oocbe: {files - told():,} of {files:,} files were not begun, and have no answer")
+        raise
+
+
 def _print_line(file: Path, outcome: Outcome) -> None:
     """The outcome as one line of JSON: the object that the file alone would have given."""
     envelope.begin("solve", {"file": file})
@@ -74,7 +87,10 @@ def _print_line(file: Path, outcome: Outcome) -> None:
         content = outcome.result.to_json()
     else:
         assert outcome.failure is not None
-        content = envelope.failure("error", outcome.failure.to_json())
+        is_interruption = outcome.exit_code == EXIT_INTERRUPTED
+        content = (
+            envelope.failure("interrupted") if is_interruption else envelope.failure("error", outcome.failure.to_json())
+        )
     with all_digits():
         typer.echo(writer.dumps(envelope.wrapped(content), allow_nan=False))
 

@@ -7,13 +7,11 @@ stored tables: what is sent is the folder, and the receiver reads it.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -28,7 +26,7 @@ from oocbe.errors import InternalError, OocbeError, ResourceError
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
-from oocbe.system.parents import child_command, child_environment
+from oocbe.system.parents import connected_child
 from oocbe.tables.residence import to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
@@ -193,16 +191,8 @@ class InProcesses:
         self._scratch.close(interrupted=True)
 
     def _start(self, contract: Contract, count: int) -> None:
-        ours, theirs = Pipe()
-        environment = child_environment()
-        environment["OOCBE_THREADS"] = str(max(1, thread_count() // count))
-        with theirs:
-            number = theirs.fileno()
-            command = child_command("oocbe.dcop.worker", number, os.getpid())
-            # A session of its own: Ctrl-C reaches this process alone, which ends the others.
-            self._processes.append(
-                subprocess.Popen(command, pass_fds=[number], env=environment, start_new_session=True)
-            )
+        process, ours = connected_child("oocbe.dcop.worker", max(1, thread_count() // count))
+        self._processes.append(process)
         self._connections.append(ours)
         self._contracts.append(contract)
         self._requests.append(deque())

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to wind down: what is known is returned, and what was asked for is written.
+"""Ctrl-C, SIGTERM and SIGHUP as a request to wind down: what is known is returned, and what was asked for is written.
 
 Within :func:`listening` the first signal raises nothing: it sets the flag of every
 :class:`oocbe.system.deadline.Deadline` of the thread, and work ends as at a time limit. Work that goes on for
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 0.4
 """Seconds after a request within which work that looks at its deadline has ended; together with what is written then,
 less than the second that a person, or a batch system, waits patiently."""
+
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a process to end: Ctrl-C, a batch system, and a terminal that is closed."""
 
 Raised = Mapping[int, Callable[[], BaseException]]
 """By number of a signal, makes what is raised where the signal is no request."""
@@ -75,7 +78,8 @@ class Interruption:
     @property
     def reason(self) -> str:
         """What came, for people."""
-        return f"interrupted by {'Ctrl-C' if self.number == signal.SIGINT else 'SIGTERM'}"
+        is_ctrl_c = self.number in (None, signal.SIGINT)
+        return f"interrupted by {'Ctrl-C' if is_ctrl_c else signal.Signals(self.number or 0).name}"
 
     def caused(self, error: BaseException) -> bool:
         """Whether an error ends work because a first signal asked it to: a second one ends more than that."""
@@ -231,7 +235,7 @@ def is_requested() -> bool:
 
 @contextmanager
 def listening() -> Iterator[Interruption]:
-    """Within the block a first Ctrl-C is a request to end; a SIGTERM where an outer block of :func:`heard` says so.
+    """Within the block a first Ctrl-C is a request to end; other signals where an outer block of :func:`heard` says so.
 
     Nothing is heard on other threads than the main one, nor where the program has a handler of its own: what that one
     raises ends the work wherever it is.

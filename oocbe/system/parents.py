@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
 """Where the package lies."""
@@ -31,6 +37,37 @@ def child_command(module: str, *arguments: object) -> list[str]:
 def child_environment() -> dict[str, str]:
     """Environment of such a process, and of those that it starts in turn."""
     return os.environ | {"PYTHONPATH": python_path(), "PYTHONSAFEPATH": "1"}
+
+
+def connected_child(module: str, threads: int) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a process that runs a module of this package, which calls :func:`connection_to_parent`.
+
+    Nobody but these two can reach the connection. The process has a session of its own: Ctrl-C reaches this one alone,
+    which has the other end.
+    """
+    from multiprocessing import Pipe  # not at every start
+
+    ours, theirs = Pipe()
+    with theirs:
+        number = theirs.fileno()
+        process = subprocess.Popen(
+            child_command(module, number, os.getpid()),
+            pass_fds=[number],
+            env=child_environment() | {"OOCBE_THREADS": str(threads)},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return process, ours
+
+
+def connection_to_parent() -> Connection:
+    """In a process that :func:`connected_child` has started: the other end; the process ends with its parent."""
+    from multiprocessing.connection import Connection
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it may be in this process's group where a test starts it
+    connection, parent = Connection(int(sys.argv[1])), int(sys.argv[2])
+    end_with(parent)
+    return connection
 
 
 def end_with(parent: int) -> None:

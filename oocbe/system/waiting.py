@@ -10,6 +10,7 @@ from concurrent.futures import TimeoutError as NotYet
 from typing import TypeVar
 
 from oocbe.system.deadline import look
+from oocbe.system.interruption import END_SIGNALS
 
 Result = TypeVar("Result")
 
@@ -41,8 +42,8 @@ def wait_for(
 def interruptibly(work: Callable[[], object]) -> None:
     """Run foreign code that takes long and looks at nothing, such as a compiler, on a thread of its own.
 
-    Signals and the current deadline end the wait; the code itself then goes on in the background. Handlers of Ctrl-C
-    and SIGTERM are put back while it runs: NVRTC has its own meanwhile, which end the process without a word.
+    Signals and the current deadline end the wait; the code itself then goes on in the background. Handlers of
+    signals are put back while it runs: NVRTC has its own meanwhile, which end the process without a word.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def interruptibly(work: Callable[[], object]) -> None:
     threading.Thread(target=run, name="oocbe-compiler", daemon=True).start()
     handlers = {}
     if threading.current_thread() is threading.main_thread():  # elsewhere Python sets no handlers
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {number: signal.getsignal(number) for number in END_SIGNALS}
     while True:
         for number, handler in handlers.items():
             if handler is not None:

@@ -1,45 +1,30 @@
-"""Many problems side by side, each solved as :func:`oocbe.solve` does, by a process that has a share of the machine.
-
-Processes are new ones (Python's ``spawn``), as a process with threads cannot be copied safely. Each has a session of
-its own, so that Ctrl-C reaches the caller alone, who has the others wind down; where the caller was killed they end.
-A process that the system kills for memory takes a whole :class:`~concurrent.futures.ProcessPoolExecutor` with it.
-What it may have had at work is then solved again, one by one, and what ends its process once more is told as a failure;
-all others are solved as if nothing had been.
+"""Many problems side by side, each solved as :func:`oocbe.solve` does, by a process that has a share of the machine
+(:mod:`oocbe.tasks.solving_processes`), or by an executor of the caller's.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, UsageError
 from oocbe.facade import read_finite, settings_from, solve, with_reading
 from oocbe.results.failure import Failure, failure_of
+from oocbe.results.interrupted import Interrupted
+from oocbe.results.result import Result
 from oocbe.settings.option_types import OwnValues
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
-from oocbe.system.interruption import heard
-from oocbe.system.parents import end_with
+from oocbe.tasks.solving_processes import SolvingProcesses
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
-    from oocbe.results.result import Result
-
-END_SIGNAL = signal.SIGTERM
-"""What asks a process to end: one that is starting, or waits for work, ends at once, as it has nothing to remove."""
-
-END_SECONDS = 10.0
-"""So long a process is waited for that was asked to end, before it is killed: it removes its files meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +76,9 @@ def solve_many(
 ) -> Generator[Outcome, None, None]:
     """Solve problems, or the files that paths name, side by side; gives each outcome as soon as it is there.
 
-    What goes wrong with one problem is its outcome, and stops no other. A script that calls this needs Python's
-    ``if __name__ == "__main__":``, as every program does that starts processes.
+    What goes wrong with one problem is its outcome, and stops no other. Where Ctrl-C comes while the next outcome is
+    waited for, solves that are at work wind down, and what they know by then is given, before KeyboardInterrupt is
+    raised.
 
     Parameters
     ----------
@@ -110,7 +96,7 @@ def solve_many(
     Raises
     ------
     UsageError : an unusable option, workers to share one problem, or fewer jobs than one. What is wrong with a problem
-        is in its outcome.
+        is in its outcome. KeyboardInterrupt : Ctrl-C came; problems that had not begun have no outcome.
     """
     if isinstance(problems, str | Path) or not isinstance(problems, Iterable):
         raise UsageError(f"solve_many takes several problems, such as a list, not {problems!r}; see solve for one")
@@ -174,20 +160,13 @@ def _run_directories(parent: Path | None, problems: Sequence[Problem | str | Pat
     return folders
 
 
-def _solved(task: _Task) -> Outcome:
+def solved(task: _Task) -> Outcome:
     """Solve a problem where its executor runs it."""
-    if not (_is_started_here and threading.current_thread() is threading.main_thread()):
-        return _outcome(task)
-    with heard({END_SIGNAL: KeyboardInterrupt}) as interruption:
-        outcome = _outcome(task)
-    if interruption.is_requested:
-        os._exit(EXIT_INTERRUPTED)  # before the next problem: nobody waits for this one
-    return outcome
-
-
-def _outcome(task: _Task) -> Outcome:
     try:
         return Outcome(task.number, task.name, _result(task))
+    except Interrupted as error:
+        assert isinstance(error.result, Result)
+        return Outcome(task.number, task.name, error.result)
     except KeyboardInterrupt:
         return Outcome(task.number, task.name, failure=Failure("KeyboardInterrupt", "interrupted", EXIT_INTERRUPTED))
     except Exception as error:
@@ -207,91 +186,14 @@ def _result(task: _Task) -> Result:
         return with_reading(solve(problem, task.options), reading)
 
 
-_is_started_here = False
-"""Whether this process was started to solve problems."""
-
-
-def _begin(parent: int, threads: int) -> None:
-    """What a new process does first."""
-    global _is_started_here
-    _is_started_here = True
-    os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    end_with(parent)
-    os.environ["OOCBE_THREADS"] = str(threads)
-
-
-class _Process(SpawnProcess):
-    """A process that does not hear of Ctrl-C while it starts: it would tell where it was."""
-
-    def start(self) -> None:
-        """Start it; a Ctrl-C that comes meanwhile reaches this process behind it."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            super().start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-class _Spawning(SpawnContext):
-    """How processes are started; remembers them, as executors do not tell which are theirs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.started: list[SpawnProcess] = []
-
-    def Process(self, *arguments: Any, **settings: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
-        """A new process."""
-        process = _Process(*arguments, **settings)
-        self.started.append(process)
-        return process
-
-
-@contextmanager
-def _processes(count: int, threads: int) -> Iterator[Executor]:
-    """So many processes; those that are at work at the end of the block are asked to end, and then made to."""
-    context = _Spawning()
-    pool = ProcessPoolExecutor(count, context, _begin, (os.getpid(), threads))
-    try:
-        yield pool
-    except BaseException:
-        _end(context.started)
-        pool.shutdown(cancel_futures=True)
-        raise
-    pool.shutdown()
-
-
-def _end(processes: Sequence[SpawnProcess]) -> None:
-    for process in processes:
-        if process.is_alive() and process.pid is not None:
-            os.kill(process.pid, END_SIGNAL)
-    for process in processes:
-        if process.pid is not None:
-            process.join(END_SECONDS)
-            if process.is_alive():
-                process.kill()
-                process.join()
-
-
 def _by_processes(tasks: Sequence[_Task], count: int) -> Generator[Outcome, None, None]:
     """Outcomes of tasks that processes of ours solve."""
     threads = max(1, _processors() // count)
-    left = {task.number: task for task in tasks}
-    while left:
-        doubtful: list[_Task] = []
-        with _processes(min(count, len(left)), threads) as pool:
-            for outcome in _ended(list(left.values()), pool):
-                if outcome is None:
-                    doubtful = list(left.values())[: 2 * count + 1]  # an executor hands on one more than are at work
-                    break
-                del left[outcome.number]
-                yield outcome
-        for task in doubtful:
-            with _processes(1, threads) as pool:
-                outcome = next(_ended([task], pool))
-            del left[task.number]
-            yield _killed(task) if outcome is None else outcome
+    processes: SolvingProcesses[_Task, Outcome] = SolvingProcesses(
+        threads, _killed, lambda task, failure: Outcome(task.number, task.name, failure=failure)
+    )
+    with processes:
+        yield from processes.answers(tasks, count)
 
 
 def _by_executor(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome, None, None]:
@@ -312,7 +214,7 @@ def _ended(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome | No
     try:
         for task in tasks:
             try:
-                waiting[executor.submit(_solved, task)] = task
+                waiting[executor.submit(solved, task)] = task
             except BrokenExecutor:
                 break
         is_broken = len(waiting) < len(tasks)

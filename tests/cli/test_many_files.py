@@ -81,7 +81,7 @@ def is_running(pid):
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_ends_all_processes(tmp_path, interrupts_heard, number):
     """Whatever ends the command ends its processes; unless it is killed, no scratch folder is left."""
     hard = tmp_path / "hard.wcsp"
@@ -110,3 +110,38 @@ def test_a_signal_ends_all_processes(tmp_path, interrupts_heard, number):
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_answers_so_far(tmp_path, interrupts_heard, number):
+    """A line for what is done and for what is at work; one sentence about what has not begun, and no traceback."""
+    easy, hard = tmp_path / "easy.wcsp", tmp_path / "hard.wcsp"
+    write(clique(3, 2), easy)
+    write(clique(12, 8, largest=50), hard)
+    command = [sys.executable, "-m", "oocbe", "solve", *map(str, (easy, hard, hard, hard)), "--json", *FAST]
+    command += ["--bounds", "constant", "--workdir", str(tmp_path / "runs")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        first = json.loads(process.stdout.readline())
+        assert (first["status"], first["input"]["path"]) == ("optimal", str(easy))
+        deadline = time.monotonic() + 120
+        known = '"assignment":['
+        while sum(known in p.read_text() for p in tmp_path.glob("runs/hard*/known.json")) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        children = children_of(process)
+        process.send_signal(number)
+        out, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    answers = [json.loads(line) for line in out.splitlines()]
+    for answer in answers:
+        jsonschema.validate(answer, SCHEMA)
+        assert (answer["status"], answer["input"]["path"]) == ("interrupted", str(hard))
+        assert answer["value"] is not None and len(answer["assignment"]) == 12
+    assert len(answers) == 2
+    assert process.returncode == 128 + number
+    assert "1 of 4 files were not begun" in said and "Traceback" not in said and "leaked" not in said
+    assert len(said.splitlines()) == 2, said
+    assert not any(map(is_running, children))

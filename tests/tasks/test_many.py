@@ -13,7 +13,8 @@ import oocbe
 from oocbe.errors import EXIT_RESOURCES, UsageError
 from oocbe.io import write
 from oocbe.settings.options import SolveOptions
-from oocbe.tasks import many
+from oocbe.system import parents
+from oocbe.tasks import many, solving_processes
 from tests.helpers.small_problems import clique
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu", memory=1 << 28)
@@ -127,18 +128,80 @@ def test_a_process_that_is_killed_takes_no_other_problem_with_it():
         assert outcomes[number].result.value == oocbe.solve(given[number], OPTIONS).value
 
 
-def test_processes_end_with_the_iterator(monkeypatch):
-    started = []
-    spawning = many._Spawning
+@pytest.fixture
+def started(monkeypatch):
+    """Processes that are started, and those who asked for them."""
+    made = []
+    start = parents.subprocess.Popen
 
-    def recorded():
-        context = spawning()
-        started.append(context)
-        return context
+    def recorded(*arguments, **settings):
+        made.append(start(*arguments, **settings))
+        return made[-1]
 
-    monkeypatch.setattr(many, "_Spawning", recorded)
-    hard = clique(12, 8, largest=50)
-    outcomes = oocbe.solve_many([clique(3, 2), hard, hard], OPTIONS, jobs=2, bounds="none", dominance=False)
+    monkeypatch.setattr(parents.subprocess, "Popen", recorded)
+    return made
+
+
+HARD = clique(12, 8, largest=50)
+"""Its solve ends when it is asked to, and not before: the suite has no time for it."""
+
+
+def test_processes_end_with_the_iterator(started):
+    outcomes = oocbe.solve_many([clique(3, 2), HARD, HARD], OPTIONS, jobs=2, bounds="none", dominance=False)
     assert next(outcomes).number == 0
-    outcomes.close()  # and not when the hard ones are solved, for which the suite has no time
-    assert started and not any(process.is_alive() for context in started for process in context.started)
+    outcomes.close()
+    assert started and not any(process.poll() is None for process in started)
+
+
+def test_a_process_that_dies_again_and_again_is_no_other_problem_s_fault(started):
+    given = [Dying(), *problems(2), Dying()]
+    outcomes = {o.number: o for o in oocbe.solve_many(given, OPTIONS, jobs=1)}
+    assert [outcomes[n].exit_code for n in range(4)] == [EXIT_RESOURCES, 0, 0, EXIT_RESOURCES]
+    assert len(started) == 1 + 1 + 2  # at first, after the first death, and each of both once more, alone
+
+
+class NotToBeSent:
+    name = "not to be sent"
+
+    def __reduce__(self):
+        raise TypeError("this stays here")
+
+
+class NotToBeRead:
+    name = "not to be read"
+
+    def __reduce__(self):
+        return (int, ("nothing of this kind",))
+
+
+def test_problems_that_cannot_be_sent_or_read(started):
+    given = [NotToBeSent(), NotToBeRead(), NotToBeSent(), *problems(1), NotToBeSent()]
+    outcomes = {o.number: o for o in oocbe.solve_many(given, OPTIONS, jobs=1)}
+    assert "this stays here" in outcomes[0].failure.message and "nothing of this kind" in outcomes[1].failure.message
+    assert [o.failure is None for _, o in sorted(outcomes.items())] == [False, False, False, True, False]
+    assert len(started) == 1
+
+
+@pytest.mark.usefixtures("interrupts_heard")
+def test_ctrl_c_gives_what_is_known_of_those_at_work(started, monkeypatch, tmp_path):
+    """One is done, one is at work, and one has not begun."""
+    more = {"bounds": "constant", "workdir": tmp_path}
+    outcomes = oocbe.solve_many([clique(3, 2), HARD, HARD], OPTIONS, jobs=1, **more)
+    found = [next(outcomes)]
+    ready = solving_processes.SolvingProcesses._ready
+
+    def pressed(self):
+        if any('"assignment":[' in path.read_text() for path in tmp_path.glob("*-2/known.json")):
+            monkeypatch.setattr(solving_processes.SolvingProcesses, "_ready", ready)
+            signal.raise_signal(signal.SIGINT)
+        return ready(self)
+
+    monkeypatch.setattr(solving_processes.SolvingProcesses, "_ready", pressed)
+    with pytest.raises(KeyboardInterrupt, match="interrupted by Ctrl-C"):
+        found.extend(outcomes)
+    assert [outcome.number for outcome in found] == [0, 1]
+    assert (found[1].result.status, found[1].exit_code) == ("interrupted", 130)
+    assert found[1].result.notes[-1] == "interrupted by Ctrl-C"
+    assert HARD.evaluate(found[1].result.assignment) == found[1].result.value
+    assert not any(process.poll() is None for process in started)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from pathlib import Path
 
 from .runner import FORMATS, MODES, Counts, Failures, Plan, replay, report, run_mode
@@ -37,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--enough", type=int, metavar="FAILURES", help="end after so many failures (default: never)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="check the case of a failure's file once more")
     given = parser.parse_args(arguments)
+    os.environ["PYTHONSAFEPATH"] = "1"  # processes that are started take no module from the current folder
     if given.replay is not None:
         return _replay(given.replay, given.hang_seconds)
     if given.minutes <= 0 or given.processes < 1 or (given.cases is not None and given.cases < 1):

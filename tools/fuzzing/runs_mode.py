@@ -296,7 +296,7 @@ def _check_program(case: Description, folder: Path, tally: Tally) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OOCBE_")}
     environment |= {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     environment["OOCBE_THREADS"] = "1"
-    command = [sys.executable, "-m", "oocbe", "solve", str(path), "--json", "--quiet", "--resume"]
+    command = [sys.executable, "-P", "-m", "oocbe", "solve", str(path), "--json", "--quiet", "--resume"]
     command += ["--workdir", str(folder / "run"), "--bounds", case["options"]["bounds"], "--backend", "cpu"]
     command += ["--order-seconds", "0", "--tables", "incomplete"]
     for kill in case["kills"]:

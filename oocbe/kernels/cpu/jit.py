@@ -189,9 +189,10 @@ def without_allocation(function: Function) -> Function:
 def _compiled(function: Function, **settings: Any) -> Function:
     """Numba takes the folder of its cache from its configuration, once, while it decorates a function.
 
-    No loop is called from C, so what Numba would compile for that is left out.
+    No loop is called from C, so what Numba would compile for that is left out. What lies in a cache is run, so a file
+    of settings in the current folder (``.numba_config.yaml``), which may be somebody else's, does not say where it is.
     """
-    folders = _cache_folders(function.__code__.co_filename, numba.config.CACHE_DIR)
+    folders = _cache_folders(function.__code__.co_filename, os.environ.get(CACHE_VARIABLE, ""))
     compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **settings)(function)
     if folders.all():
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folders.all()[0]
