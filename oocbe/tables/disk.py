@@ -10,9 +10,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +27,8 @@ from oocbe.tracing.recorder import READER, WRITER, span
 
 PARTIAL_SUFFIX = ".partial"
 """End of the names of files and folders that are being written."""
+
+_PARTIAL = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{8}" + re.escape(PARTIAL_SUFFIX), re.DOTALL)
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a disk, a quota or a file size limit that is used up."""
@@ -72,7 +74,7 @@ def partial_name(name: str) -> str:
 
 def is_partial(name: str) -> bool:
     """Whether a name is one of :func:`partial_name`."""
-    return name.startswith(".") and name.endswith(PARTIAL_SUFFIX)
+    return _PARTIAL.fullmatch(name) is not None
 
 
 def write_file(path: Path, data: bytes | memoryview) -> None:
@@ -168,18 +170,19 @@ def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
         raise _naming(error, path) from None
 
 
-def open_nameless(folder: Path, prefix: str) -> int:
+def open_nameless(folder: Path, name: str) -> int:
     """Open a new file for reading and writing that has no name, so that no way of ending a process leaves it behind.
 
-    Where the file system has no such files, it has a name that begins with ``prefix`` for a moment. The name may be
-    removed by others in that moment.
+    Where the file system has no such files, it has the :func:`partial_name` of ``name`` for a moment, which others may
+    remove in that moment.
     """
     _before("create", folder)
     with suppress(AttributeError, OSError):  # only Linux knows the flag, and not on all file systems
         return os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
-    handle, name = tempfile.mkstemp(prefix=prefix, dir=folder)
+    path = folder / partial_name(name)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        Path(name).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     except OSError:
         os.close(handle)
         raise

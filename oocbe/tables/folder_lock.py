@@ -54,9 +54,9 @@ class FolderLock:
         )
 
     @classmethod
-    def try_take(cls, folder: Path, create: bool) -> FolderLock | str:
+    def try_take(cls, folder: Path, create: bool, name: str = LOCK_NAME) -> FolderLock | str:
         """The lock, or who holds it (empty where that is unknown); ``create``: make the lock file where missing."""
-        path = folder / LOCK_NAME
+        path = folder / name
         flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
         try:
             handle = open_plain(path, flags)
@@ -88,10 +88,10 @@ class FolderLock:
             self._handle = None
 
 
-def host_of_owner(folder: Path) -> str:
+def host_of_owner(folder: Path, name: str = LOCK_NAME) -> str:
     """Host of the process that has locked a folder, or was killed while it had; empty where nobody is named there."""
     try:
-        handle = open_plain(folder / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW)
+        handle = open_plain(folder / name, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return ""
     try:

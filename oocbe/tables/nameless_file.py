@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oocbe.errors import CorruptDataError, DiskError
 from oocbe.tables import disk
-from oocbe.tables.scratch import PREFIX
+from oocbe.tables.scratch import NAMELESS
 from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class NamelessFile:
         self.name = f"{what} in {budget.folder}"
         self._budget, self._folder = budget, budget.folder
         try:
-            self._handle = disk.open_nameless(self._folder, PREFIX)
+            self._handle = disk.open_nameless(self._folder, NAMELESS)
         except OSError as error:
             raise budget.failure(error, self.name) from None
         self._taken = _Taken(budget)

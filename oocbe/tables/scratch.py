@@ -1,8 +1,9 @@
 """Scratch folders: for files that nobody needs once their owner has ended, however that was.
 
 A scratch folder is locked by its owner. Whoever makes the next one beside it removes those of this user whose owner has
-died. So is the folder in which a table is written until it is complete: whoever writes a table of the same name removes
-what a dead owner left of it.
+died. The lock has a name of its own, :data:`MARKER`, which says that it is such a folder: a run directory, or a folder
+of the user, may be called like one. So is the folder in which a table is written until it is complete: whoever writes a
+table of the same name removes what a dead owner left of it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import shutil
 import socket
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -24,7 +26,14 @@ PREFIX = "oocbe-"
 """Beginning of the names of scratch folders."""
 
 _NAME = re.compile(re.escape(PREFIX) + r"[a-z0-9_]{8}")
-"""Names of scratch folders; what has another name is never removed."""
+"""Names of scratch folders; what has another name is not even looked at."""
+
+MARKER = "oocbe-scratch.lock"
+"""Name of the lock of a scratch folder; a folder without it is never removed, whatever its own name is."""
+
+NAMELESS = "oocbe-nameless"
+"""Beginning of the name that a file has for a moment which is to have none; :func:`oocbe.tables.disk.partial_name` adds
+to it what no user would."""
 
 ATTEMPTS = 100
 """A folder that another process removes while it is being made is made anew so often."""
@@ -74,17 +83,17 @@ class ScratchFolder:
             if check:
                 time.sleep(SETTLING_SECONDS)
             with suppress(OSError):
-                remove_locked(self.path)
+                remove_locked(self.path, MARKER)
             if not interrupted and not self.path.exists():  # else a worker has written while it was removed
                 break
         self._lock.release()
 
 
-def remove_locked(path: Path) -> None:
+def remove_locked(path: Path, lock: str = LOCK_NAME) -> None:
     """Remove a folder of this process, the lock last: whoever is killed meanwhile leaves an orphan that can be told."""
     if path.is_dir():
         for entry in path.iterdir():
-            if entry.name != LOCK_NAME:
+            if entry.name != lock:
                 disk.remove(entry)
     disk.remove(path)
 
@@ -93,20 +102,20 @@ BEGINNING_SECONDS = 60.0
 """A writer's folder has its lock long before: without one, nobody is about to take it."""
 
 
-def _remove_dead(folder: Path) -> bool:
+def _remove_dead(folder: Path, name: str = LOCK_NAME) -> bool:
     """Remove a folder whose owner has died; whether that is so: one without a lock may be anybody's.
 
     Where file systems keep locks to each host, those of another one look free: what it has locked is left to it.
 
     DiskError : it has no lock, or cannot be locked. OSError : it cannot be removed.
     """
-    if host_of_owner(folder) not in ("", socket.gethostname()):
+    if host_of_owner(folder, name) not in ("", socket.gethostname()):
         return False
-    lock = FolderLock.try_take(folder, create=False)
+    lock = FolderLock.try_take(folder, create=False, name=name)
     if not isinstance(lock, FolderLock):
         return False
     try:
-        remove_locked(folder)
+        remove_locked(folder, name)
     finally:
         lock.release()
     return True
@@ -117,7 +126,7 @@ def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         # Another process that cleans up may take a folder whose lock is not held yet for an orphan.
         try:
-            lock = FolderLock.try_take(path, create=True)
+            lock = FolderLock.try_take(path, create=True, name=MARKER)
         except DiskError:
             if path.exists():
                 path.rmdir()
@@ -131,27 +140,30 @@ def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
     raise OSError(f"{ATTEMPTS} folders were removed while being made")
 
 
-def is_orphaned_file(path: Path) -> bool:
-    """Whether this is what stays of a file without a name (:func:`oocbe.tables.disk.open_nameless`) whose owner was
-    killed before the name was gone: it is still empty."""
-    return bool(_NAME.fullmatch(path.name)) and not path.is_symlink() and path.is_file() and path.lstat().st_size == 0
+def is_scratch(path: Path) -> bool:
+    """Whether this is a scratch folder, of whatever owner, or an empty one that is called so: its process may have been
+    killed as it began or ended."""
+    if not _NAME.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
+        return False
+    return (path / MARKER).is_file() or not any(path.iterdir())
 
 
 def remove_orphans(parent: Path) -> list[Path]:
     """Remove scratch folders of this user whose owner has died, and empty files that were to have no name.
 
-    Returns them. What cannot be removed is left.
+    Returns them. What cannot be removed is left, and so is an empty folder: nothing tells it from one of the user's.
     """
     removed = []
-    for path in sorted(parent.glob(f"{PREFIX}*")):
+    for path in sorted([*parent.glob(f"{PREFIX}*"), *parent.glob(f".{NAMELESS}.*")]):
         try:
-            if not _NAME.fullmatch(path.name) or path.is_symlink() or path.lstat().st_uid != os.geteuid():
+            found = path.lstat()
+            if found.st_uid != os.geteuid():
                 continue
-            if is_orphaned_file(path):
+            if disk.is_partial(path.name):
+                if not stat.S_ISREG(found.st_mode) or found.st_size:
+                    continue
                 path.unlink()
-            elif not any(path.iterdir()):
-                path.rmdir()
-            elif not _remove_dead(path):
+            elif not stat.S_ISDIR(found.st_mode) or not _NAME.fullmatch(path.name) or not _remove_dead(path, MARKER):
                 continue
         except (OSError, DiskError):
             continue

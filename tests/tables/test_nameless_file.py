@@ -95,7 +95,7 @@ def killed_before_the_name_is_gone(folder: Path, monkeypatch) -> Path:
         patch.setattr(Path, "unlink", killed)
         with pytest.raises(Killed):
             NamelessFile(DiskBudget(folder), "scratch file")
-    (left,) = folder.glob("oocbe-*")
+    (left,) = folder.glob(".oocbe-*")
     return left
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.errors import DiskError
+from oocbe.elimination.runs.run_directory import RunDirectory
+from oocbe.errors import DiskError, UsageError
 from oocbe.model.semiring import MIN_SUM
 from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.table_algebra.out_of_core import context
@@ -141,7 +142,7 @@ def test_tables_are_written_where_files_cannot_be_locked(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("age", "is_empty", "stays"), [(0, True, True), (100, True, False), (100, False, True)])
 def test_a_folder_of_a_writer_that_was_killed_as_it_began(tmp_path, age, is_empty, stays):
     """It has no lock: it may be about to get one, unless it is old, and what is in it may be anybody's."""
-    begun = tmp_path / ".table.4711.abcd.partial"
+    begun = tmp_path / ".table.4711.abcd0123.partial"
     begun.mkdir()
     if not is_empty:
         (begun / "notes").write_text("not ours")
@@ -174,8 +175,44 @@ def test_the_folder_of_another_host_is_left_to_it(tmp_path, monkeypatch):
     assert remove_orphans(tmp_path) == []
     remove_partial_folders(tmp_path / "table")
     assert scratch.path.is_dir() and partial.is_dir()
-    assert "on node7" in (scratch.path / "lock").read_text()
+    assert "on node7" in (scratch.path / scratch_folders.MARKER).read_text()
     monkeypatch.setattr(scratch_folders.socket, "gethostname", lambda: "node7")
     assert remove_orphans(tmp_path) == [scratch.path]
     remove_partial_folders(tmp_path / "table")
     assert not partial.exists()
+
+
+def test_what_is_called_like_a_scratch_folder_and_is_none_stays(tmp_path):
+    """Run directories, and folders and files of the user: empty, with a free lock, nested, and a link to another's."""
+    run = tmp_path / "oocbe-20261125"
+    with RunDirectory(run):
+        (run / "order-0123456789abcdef").mkdir()
+    (tmp_path / "oocbe-reports1").mkdir()
+    (tmp_path / "oocbe-empty_01").mkdir()
+    (tmp_path / "oocbe-reports1" / "lock").touch()
+    (tmp_path / "oocbe-reports1" / "oocbe-nested01" / "oocbe-nested02").mkdir(parents=True)
+    (tmp_path / "oocbe-an_empty").touch()
+    (tmp_path / ".oocbe-nameless.notes").touch()
+    (tmp_path / ".oocbe-nameless.4711.0123abcd.partial").write_text("not empty")
+    (tmp_path / "elsewhere").mkdir()
+    dead = ScratchFolder(tmp_path / "elsewhere")
+    os.close(dead._lock._handle)  # as its death would
+    (tmp_path / "oocbe-link0001").symlink_to(dead.path)
+    before = sorted(tmp_path.rglob("*"))
+    for parent in (tmp_path, run):
+        assert remove_orphans(parent) == []
+        ScratchFolder(parent).close()
+    assert sorted(tmp_path.rglob("*")) == before
+    assert remove_orphans(tmp_path / "elsewhere") == [dead.path]
+
+
+@pytest.mark.parametrize("name", ["order-2026", "oocbe-20261125", "result.json", "known.json", ".notes.partial"])
+def test_a_folder_with_names_like_those_of_a_run_is_no_run_directory(tmp_path, name):
+    """A run would remove them when it begins, or ends."""
+    if name.startswith("o"):
+        (tmp_path / name).mkdir()
+    if name != "order-2026":
+        (tmp_path / name / "mine" if name.startswith("o") else tmp_path / name).write_text("{}")
+    with pytest.raises(UsageError, match=f"holds '{name}', which no run has made"):
+        RunDirectory(tmp_path)
+    assert (tmp_path / name).exists()

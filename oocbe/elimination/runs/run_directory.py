@@ -8,7 +8,7 @@
     the
                      problem (or what bounds left of it) and the order
     result.json      the answer, once there is one; the messages are then removed
-    oocbe-…/         scratch tables of the process at work (an empty file of such a name: one that was to have none)
+    oocbe-…/         scratch tables of the process at work
 
 A run begins with the search for orders; the candidates are published in ``run.json`` before the first bucket, because
 the search depends on time. Without bounds, the race between orders (:mod:`oocbe.elimination.search.race`) is a function
@@ -28,6 +28,7 @@ an error. Nothing is read before its checksum holds, links are not followed, and
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
@@ -40,7 +41,7 @@ from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.records import read_record, render_record
-from oocbe.tables.scratch import is_orphaned_file, remove_orphans
+from oocbe.tables.scratch import is_scratch, remove_orphans
 
 FORMAT_VERSION = 1
 """Version of a run directory's format."""
@@ -53,6 +54,11 @@ LARGEST_RECORD = 1 << 28
 
 ORDER_PREFIX = "order-"
 """Beginning of the names of folders with the messages of one order."""
+
+_ORDER_NAME = re.compile(re.escape(ORDER_PREFIX) + r"[0-9a-f]{16}")
+
+RECORDS = ("run.json", "race.json", "known.json", "result.json")
+"""Names of the records of a run."""
 
 
 def no_run_in(path: Path) -> str:
@@ -198,10 +204,19 @@ class RunDirectory:
         if self.path.stat().st_uid != os.geteuid():
             raise UsageError(f"{self.path}: belongs to another user; choose a folder of your own for --workdir")
         foreign = sorted(p.name for p in self.path.iterdir() if not _is_ours(p))
+        if not (self.path / RECORDS[0]).exists():  # others may be called like records: a run would remove them
+            foreign += [name for name in RECORDS[1:] if (self.path / name).exists() and not self._is_record(name)]
         if foreign:
             raise UsageError(
                 f"{self.path}: holds {foreign[0]!r}, which no run has made; give --workdir a folder of its own"
             )
+
+    def _is_record(self, name: str) -> bool:
+        try:
+            read_record(self.path / name, LARGEST_RECORD, RUN_FORMAT)
+        except CorruptDataError:
+            return False
+        return True
 
     def _clean(self) -> None:
         """Remove what killed processes left unfinished: temporary names, and scratch."""
@@ -234,6 +249,5 @@ def _is_ours(path: Path) -> bool:
     if path.is_symlink():
         return False
     if path.is_dir():
-        return name.startswith((ORDER_PREFIX, "oocbe-"))
-    records = ("run.json", "race.json", "known.json", "result.json")
-    return name in (LOCK_NAME, *records) or disk.is_partial(name) or is_orphaned_file(path)
+        return _ORDER_NAME.fullmatch(name) is not None or is_scratch(path)
+    return name in (LOCK_NAME, *RECORDS) or disk.is_partial(name)
