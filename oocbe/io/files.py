@@ -11,7 +11,6 @@ import gzip
 import io
 import lzma
 import os
-import secrets
 import stat
 import sys
 import zlib
@@ -25,6 +24,7 @@ from oocbe.errors import FormatError, ResourceError, UsageError
 from oocbe.io.no_problem import told_folder
 from oocbe.system.deadline import look
 from oocbe.system.plain_files import PipeReader, kind_of, opened
+from oocbe.system.temporary_names import temporary_beside
 
 DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
 """Largest decompressed input where ``OOCBE_MAX_INPUT_BYTES`` names no other."""
@@ -43,9 +43,6 @@ STANDARD_INPUT = "-"
 
 COMPRESSIONS = (".gz", ".xz")
 """Suffixes of compressed files."""
-
-MOST_NAME_CHARACTERS = 40
-"""Characters of a file's name in that of its temporary file: file systems limit names to 255 bytes."""
 
 _MAGIC = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00"}
 """First bytes of a compressed file, by its suffix."""
@@ -186,7 +183,8 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     """Write a file so that its name never shows half of it; ``.gz`` and ``.xz`` names are compressed.
 
     A link is followed, and what is no regular file (a pipe, a device) is written into, never replaced. UsageError where
-    the folder cannot be written; ResourceError where the disk is full.
+    the folder cannot be written; ResourceError where the disk is full. What killed processes left of the same file is
+    removed (:mod:`oocbe.system.temporary_names`).
     """
     path = Path(path).resolve()
     suffix = path.suffix.lower()
@@ -197,17 +195,12 @@ def write_bytes(path: str | Path, data: bytes) -> None:
             with path.open("wb") as special:
                 special.write(data)
             return
-        # Named before it is made: an interruption may come between any two steps.
-        temporary = path.with_name(f".{path.name[:MOST_NAME_CHARACTERS]}.{secrets.token_hex(8)}")
-        try:
-            with temporary.open("xb") as file:
+        with temporary_beside(path) as temporary:
+            with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceError(

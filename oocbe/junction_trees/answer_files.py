@@ -30,6 +30,7 @@ from oocbe.errors import DiskError, UsageError
 from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.solutions.uai_results import line_of_logarithm, line_of_marginals, line_of_values, uai_text
+from oocbe.system.temporary_names import temporary_beside
 from oocbe.tables import disk
 
 CASE_COLUMNS = ("case", "status", "log_evidence")
@@ -89,19 +90,16 @@ def write_zarr(tree: JunctionTree, result: BatchResult, folder: Path) -> None:
     import zarr
 
     variables = {v.name: v for v in tree.problem.variables}
-    partial = folder.with_name(disk.partial_name(folder.name))
     try:
-        try:
-            group = zarr.open_group(partial, mode="w-", zarr_format=3)
+        with temporary_beside(folder, is_folder=True) as made:
+            group = zarr.open_group(made, mode="w-", zarr_format=3)
             group.create_array("log_evidence", data=result.log_evidence)
             group.create_array("is_possible", data=result.status != IMPOSSIBLE)
             for number, (names, found) in enumerate(_groups(result)):
                 labels = [[variables[name].label(i) for i in range(variables[name].size)] for name in names]
                 attributes = {"variables": list(names), "labels": labels}
                 group.create_array(f"posteriors/{number}", data=found, attributes=attributes)
-            disk.rename(partial, folder)
-        finally:
-            disk.remove(partial)
+            disk.rename(made, folder)
     except OSError as error:
         raise DiskError(f"{folder}: the answers cannot be written ({error.strerror or error})") from error
 

@@ -34,6 +34,7 @@ from oocbe.junction_trees.stored_problem import (
 from oocbe.junction_trees.support import CliqueRows
 from oocbe.junction_trees.weights import value_kind
 from oocbe.model.model_checks import as_number
+from oocbe.system.temporary_names import temporary_beside
 from oocbe.tables import disk
 from oocbe.tables.records import read_record, render_record
 
@@ -67,19 +68,15 @@ def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
     if not target.absolute().parent.is_dir():
         raise UsageError(f"{target}: the folder {target.absolute().parent} does not exist; make it first")
     arrays = _arrays_of(tree)
-    partial = target.with_name(disk.partial_name(target.name))
     try:
-        try:
-            disk.make_new_folder(partial)
-            files = write_arrays(partial, arrays)
+        with temporary_beside(target, is_folder=True) as made:
+            files = write_arrays(made, arrays)
             record = render_record({**_description(tree), "files": files})
-            disk.write_file(partial / RECORD_NAME, record)
-            disk.synchronise(partial / RECORD_NAME)
-            disk.synchronise(partial)
-            disk.rename(partial, target)
+            disk.write_file(made / RECORD_NAME, record)
+            disk.synchronise(made / RECORD_NAME)
+            disk.synchronise(made)
+            disk.rename(made, target)
             disk.synchronise(target.absolute().parent)
-        finally:
-            disk.remove(partial)
     except OSError as error:
         raise DiskError(f"{target}: the tree cannot be written ({error.strerror or error})") from error
 

@@ -7,11 +7,8 @@ written as they come.
 from __future__ import annotations
 
 import re
-import secrets
-import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +16,7 @@ import numpy as np
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.system.deadline import look
+from oocbe.system.temporary_names import temporary_beside
 from oocbe.tables import disk
 from oocbe.tables.arrow import batches_of, column_of, numbers_of, pyarrow, schema_of
 from oocbe.tables.columns import Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of
@@ -108,50 +106,52 @@ def write_parquet(
     rows = batch_rows(limit_of(memory), 8 * (len(layout.scope) + 2) + 8 * layout.words)
     rows = rows if rows_per_file is None else min(rows, rows_per_file)
     batches = _ahead(batches_of(layout, schema, (read(*part) for part in _parts(count, rows, rows_per_file))))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     options = {"compression": compression, "use_dictionary": list(layout.labels)}
     try:
-        if rows_per_file is None:
-            with files.ParquetWriter(temporary, schema, **options) as writer:
-                for batch in batches:
-                    look()
-                    writer.write_batch(batch, row_group_size=rows)
-        else:
-            temporary.mkdir()
-            number, written, part = 0, 0, None
-            try:
-                for batch in batches:
-                    look()
-                    if part is None:
-                        part = files.ParquetWriter(temporary / PART_NAME.format(number), schema, **options)
-                    part.write_batch(batch, row_group_size=rows)
-                    written += batch.num_rows
-                    if written >= rows_per_file:
-                        part.close()
-                        number, written, part = number + 1, 0, None
-                if not number and part is None:
-                    part = files.ParquetWriter(temporary / PART_NAME.format(0), schema, **options)
-            finally:
-                if part is not None:
-                    part.close()
-        _refuse_existing(target, overwrite)
-        if target.is_dir():
-            disk.remove(disk.replace_folder(temporary, target))
-        else:
-            if temporary.is_dir():
-                target.unlink(missing_ok=True)
-            temporary.rename(target)
+        with temporary_beside(target, is_folder=rows_per_file is not None) as temporary:
+            if rows_per_file is None:
+                with files.ParquetWriter(temporary, schema, **options) as writer:
+                    for batch in batches:
+                        look()
+                        writer.write_batch(batch, row_group_size=rows)
+            else:
+                _write_parts(temporary, schema, batches, rows, rows_per_file, options)
+            _refuse_existing(target, overwrite)
+            if target.is_dir():
+                disk.remove(disk.replace_folder(temporary, target))
+            else:
+                if temporary.is_dir():
+                    target.unlink(missing_ok=True)
+                temporary.rename(target)
     except OSError as error:
         raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from None
     except arrow.ArrowException as error:
         raise UsageError(f"{target}: cannot be written: {error}") from None
-    finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        else:
-            with suppress(OSError):  # not there, or in a place where nothing can be
-                temporary.unlink()
     return target
+
+
+def _write_parts(
+    folder: Path, schema: Any, batches: Iterator[Any], rows: int, rows_per_file: int, options: Mapping[str, Any]
+) -> None:
+    """Write batches, none of which goes over the end of a file, as files of so many rows; one at least."""
+    import pyarrow.parquet as files
+
+    number, written, part = 0, 0, None
+    try:
+        for batch in batches:
+            look()
+            if part is None:
+                part = files.ParquetWriter(folder / PART_NAME.format(number), schema, **options)
+            part.write_batch(batch, row_group_size=rows)
+            written += batch.num_rows
+            if written >= rows_per_file:
+                part.close()
+                number, written, part = number + 1, 0, None
+        if not number and part is None:
+            part = files.ParquetWriter(folder / PART_NAME.format(0), schema, **options)
+    finally:
+        if part is not None:
+            part.close()
 
 
 def _refuse_existing(target: Path, overwrite: bool) -> None:

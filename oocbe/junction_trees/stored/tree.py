@@ -36,6 +36,7 @@ from oocbe.model.model_checks import as_number
 from oocbe.model.problem import Problem
 from oocbe.model.problem_digest import problem_digest
 from oocbe.system.plain_files import plain_status
+from oocbe.system.temporary_names import temporary_beside
 from oocbe.tables import disk
 from oocbe.tables.scratch import ScratchFolder, default_parent
 
@@ -239,20 +240,16 @@ def copy_tree(tree: StoredTree, folder: str | Path) -> None:
         raise UsageError(f"{folder}: exists already; remove it, or name another folder for the tree")
     if not target.parent.is_dir():
         raise UsageError(f"{folder}: the folder {target.parent} does not exist; make it first")
-    partial = target.with_name(disk.partial_name(target.name))
     buffer = memoryview(bytearray(1 << 22))
     try:
-        try:
-            disk.make_new_folder(partial)
+        with temporary_beside(target, is_folder=True) as made:
             names = {SEGMENT_NAME.format(p.segment) for own in tree.stored for p in own.pieces}
             for name in sorted({*names, *PROBLEM_DTYPES, RECORD_NAME}):
-                disk.copy_file(tree.folder / name, partial / name, buffer)
-                disk.synchronise(partial / name)
-            disk.synchronise(partial)
-            disk.rename(partial, target)
+                disk.copy_file(tree.folder / name, made / name, buffer)
+                disk.synchronise(made / name)
+            disk.synchronise(made)
+            disk.rename(made, target)
             disk.synchronise(target.parent)
-        finally:
-            disk.remove(partial)
     except OSError as error:
         raise DiskError(f"{target}: the tree cannot be written ({error.strerror or error})") from error
 
