@@ -62,8 +62,10 @@ def read(path: Path) -> tuple[list[int], list[Any], list[Any], float]:
                 for a, amount in [(a, a * weight) for a in range(len(own))] if is_plain else pairs:
                     own[a] = -amount
             continue
-        costs = {tuple(next(words) for _ in scope): next(words) for _ in range(word)} if word >= 0 else shared[~word]
-        shared += [costs] if arity < 0 <= word else []
+        costs = {tuple(next(words) for _ in scope): next(words) for _ in range(word)} if word >= 0 else shared[~word][0]
+        # A constant may be listed; functions over up to three variables share their default as well.
+        default = costs.pop((), default) if word >= 0 or len(scope) > 3 else shared[~word][1]
+        shared += [(costs, default)] if arity < 0 <= word and (arity > -4 or default or costs) else []
         costs = {t: None if cost >= top else cost for t, cost in costs.items()}
         functions.append((scope, costs, None if default >= top and scope else default))
     need(next(words, None) is None, "the file goes on after its last cost function")
@@ -101,11 +103,8 @@ class Proof:
         self.limit = every if status == "infeasible" else min(value, every)
         # All costs are ``offset`` plus multiples of ``step``: what exceeds ``most`` is the limit at least.
         offset, step = sum(own[0] for own in costs if own), math.gcd(*(c - own[0] for own in costs for c in own)) or 1
-        self.claim, self.most, self.fixed = (
-            (status, value),
-            SCALE * (offset + (self.limit - 1 - offset) // step * step),
-            0,
-        )
+        self.most = SCALE * (offset + (self.limit - 1 - offset) // step * step)
+        self.claim, self.fixed = (status, value), 0
 
     def row(self, row: Any) -> tuple[dict[int, int], int, list[int]]:
         """Coefficients by literal and right side of a row that is valid, and dear pairs that it takes for excluded."""

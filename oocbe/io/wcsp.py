@@ -4,20 +4,28 @@ A file is a stream of numbers: ``name variables largest_domain functions top``, 
 functions, each ``arity scope… default tuples`` followed by ``values… cost`` a tuple. Costs of ``top`` and above forbid;
 what an assignment costs in all must stay below ``top``. Besides:
 
-* arity 0 adds a constant;
+* arity 0 adds a constant, the default or else the cost of a single tuple;
 * a negative arity defines a *shared* function of the arity's absolute value, numbered from 1; a function with a
-  negative number of tuples -k then has no tuples of its own but those of shared function k;
+  negative number of tuples -k then has no tuples of its own but those of shared function k. Up to three variables it
+  has all costs of that one, whatever default it names; over more, its own default. One over more than three variables
+  that costs nothing has no number;
 * a default of -1 followed by a keyword is a function by its meaning. Linear ones (``knapsack``, ``knapsackp``) become
   linear constraints; others that decompose exactly (:mod:`oocbe.io.wcsp_globals`) small tables, with variables of their
   states after the file's own; any other raises :class:`~oocbe.errors.UnsupportedError`.
 
 A function is split into what it forbids (a constraint, or the missing rows of an incomplete function) and what it
 costs; a part that says nothing is left out.
+
+Like toulbar2, the reader takes numbers without a space before a sign or a keyword (``2-1``, ``-1salldiff``), domains
+larger than the largest that the header names, and the last cost of a tuple that is listed again. Unlike it, it refuses
+a file with fewer or more cost functions than the header says, which toulbar2 ignores, and adds negative costs as they
+are (the format knows none, and toulbar2 takes them for 0); a cost of ``top`` or more forbids beside them, too.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +50,12 @@ KEYWORD_DEFAULT = -1
 
 LINEAR_KEYWORDS = ("knapsack", "knapsackp")
 """Keywords of linear constraints."""
+
+SHARED_WHOLE = 3
+"""Variables up to which a function has the default of the shared function that it refers to."""
+
+_GLUED = re.compile(rb"(?<=[0-9])(?=[+-][0-9]|[<>=]|[a-z]{2})")
+"""Where a C++ stream ends a number."""
 
 Tuples = NDArray[np.int64]
 
@@ -98,8 +112,9 @@ class _PartsRead:
 def parse(text: Text) -> Problem:
     """Read a problem; FormatError with the line where it is malformed, UnsupportedError for global cost functions."""
     name = text.word(0, "the problem's name")
+    text = _separated(text)
     count = text.integer(1, "the number of variables", low=0)
-    largest = text.integer(2, "the largest domain size", low=0)
+    text.integer(2, "the largest domain size", low=0)
     functions = text.integer(3, "the number of cost functions", low=0)
     parts = _PartsRead(text.integer(4, "the upper bound"))
     sizes: list[int] = text.integers(5, count, "a domain size for each variable").tolist()
@@ -109,9 +124,9 @@ def parse(text: Text) -> Problem:
                 f"{text.path}, line {text.line(5 + v)}: variable {v} has an interval domain (size {size}); "
                 "only enumerated domains are supported"
             )
-        if not 1 <= size <= min(largest, LARGEST_DOMAIN):
-            high = min(largest, LARGEST_DOMAIN)
-            raise text.error(5 + v, f"found {size}, expected the domain size of variable {v}, between 1 and {high}")
+        if not 1 <= size <= LARGEST_DOMAIN:
+            expected = f"the domain size of variable {v}, between 1 and {LARGEST_DOMAIN}"
+            raise text.error(5 + v, f"found {size}, expected {expected}")
     parts.decomposed = Decomposed(list(sizes))
     cursor = 5 + count
     for number in range(functions):
@@ -130,6 +145,12 @@ def parse(text: Text) -> Problem:
         upper_bound=parts.top,
         name=name,
     )
+
+
+def _separated(text: Text) -> Text:
+    """The text behind the name with spaces where numbers end."""
+    head, tail = text.data[: text.ends[0]], text.data[text.ends[0] :]
+    return Text(text.path, head + _GLUED.sub(b" ", tail)) if _GLUED.search(tail) else text
 
 
 def _read_function(text: Text, cursor: int, sizes: list[int], parts: _PartsRead) -> int:
@@ -152,24 +173,24 @@ def _read_function(text: Text, cursor: int, sizes: list[int], parts: _PartsRead)
     count = text.integer(cursor, "a number of tuples")
     shape = tuple(sizes[v] for v in scope)
     if count < 0:
-        shared = _find_shared(text, cursor, -count, shape, default, parts)
-        parts.add(scope, default, shared.tuples, shared.costs)
+        if signed_arity < 0 and arity > SHARED_WHOLE:
+            raise text.error(cursor, "found a shared function that refers to another one, expected one with own tuples")
+        shared = _find_shared(text, cursor, -count, shape, parts)
+        parts.add(scope, default if arity > SHARED_WHOLE else shared.default, shared.tuples, shared.costs)
         return cursor + 1
     if arity == 0:
-        if count:
-            raise text.error(cursor, f"found {count}, expected 0 as the number of tuples of a constant")
-        parts.constant += default
-        return cursor + 1
+        if count > 1:
+            raise text.error(cursor, f"found {count}, expected 0 or 1 as the number of tuples of a constant")
+        parts.constant += text.integer(cursor + 1, "a constant") if count else default
+        return cursor + 1 + count
     tuples, costs = _read_tuples(text, cursor + 1, count, shape)
-    if signed_arity < 0:
+    if signed_arity < 0 and (arity <= SHARED_WHOLE or default or count):
         parts.shared.append(_Shared(shape, default, tuples, costs))
     parts.add(scope, default, tuples, costs)
     return cursor + 1 + count * (arity + 1)
 
 
-def _find_shared(
-    text: Text, cursor: int, number: int, shape: tuple[int, ...], default: int, parts: _PartsRead
-) -> _Shared:
+def _find_shared(text: Text, cursor: int, number: int, shape: tuple[int, ...], parts: _PartsRead) -> _Shared:
     if number > len(parts.shared):
         known = len(parts.shared)
         raise text.error(cursor, f"found a reference to shared function {number}, expected one of the {known} so far")
@@ -178,15 +199,11 @@ def _find_shared(
         raise text.error(
             cursor, f"found domain sizes {shape}, expected those of shared function {number}, {shared.sizes}"
         )
-    if shared.default != default:
-        raise text.error(
-            cursor, f"found default {default}, expected that of shared function {number}, {shared.default}"
-        )
     return shared
 
 
 def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> tuple[Tuples, NDArray[np.int64]]:
-    """Tuples int64 (count, arity) and costs int64 (count,), in the file's order."""
+    """Tuples int64 (rows, arity) and costs int64 (rows,), in the file's order; of one listed again, the last cost."""
     width = len(shape) + 1
     block = text.integers(first, count * width, "a tuple's value or cost").reshape(count, width)
     tuples, costs = block[:, :-1], block[:, -1]
@@ -204,11 +221,9 @@ def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> 
     else:
         repeated = len(np.unique(tuples, axis=0)) != count
     if repeated:
-        seen: set[tuple[int, ...]] = set()
-        for place, values in enumerate(map(tuple, tuples.tolist())):
-            if values in seen:
-                raise text.error(first + place * width, f"found tuple {values} a second time, expected each tuple once")
-            seen.add(values)
+        last = {values: row for row, values in enumerate(map(tuple, tuples.tolist()))}
+        rows = np.array(sorted(last.values()))
+        tuples, costs = tuples[rows], costs[rows]
     return tuples, costs
 
 
