@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from oocbe.errors import UnsupportedError
 from oocbe.io.files import read_bytes, without_compression, write_bytes
-from oocbe.io.wcsp import LINEAR_KEYWORDS
 from oocbe.system.interruption import listening
 
 if TYPE_CHECKING:
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
 
 FORMATS = (".spot", ".wcsp")
 """Suffixes of the files that the checker reads by itself."""
+
+KEYWORDS = (b"knapsack", b"knapsackp")
+"""Functions by keyword of a weighted CSP that the checker reads."""
 
 PROVEN = ("optimal", "infeasible", "nothing-better")
 """Statuses of a result that a certificate can prove."""
@@ -74,7 +76,7 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
 def _keyword(path: Path) -> str:
     """The first keyword of a weighted CSP that the checker does not know; nothing where there is none."""
     for word in read_bytes(path).split()[1:]:
-        if not word.lstrip(b"+-").isdigit() and word.decode() not in LINEAR_KEYWORDS:
+        if not word.lstrip(b"+-").isdigit() and word not in KEYWORDS:
             return word.decode()
     return ""
 

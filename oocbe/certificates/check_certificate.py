@@ -57,10 +57,10 @@ def read(path: Path) -> tuple[list[int], list[Any], list[Any], float]:
         if word in ("knapsack", "knapsackp"):  # a sum of at least what follows
             linear.append(({v: [0] * sizes[v] for v in scope}, -next(words)))
             for own in linear[-1][0].values():
-                weight, is_plain = next(words), word == "knapsack"
-                pairs = [(next(words), next(words)) for _ in range(0 if is_plain else weight)]
-                for a, amount in [(a, a * weight) for a in range(len(own))] if is_plain else pairs:
-                    own[a] = -amount
+                count = next(words)  # or the weight of value 1, the only one that counts in a knapsack
+                pairs = [(1, count)] if word == "knapsack" else [(next(words), next(words)) for _ in range(count)]
+                for a, weight in pairs:
+                    own[a : a + 1] = [old - weight for old in own[a : a + 1]]  # none where no such value is
             continue
         costs = {tuple(next(words) for _ in scope): next(words) for _ in range(word)} if word >= 0 else shared[~word][0]
         # A constant may be listed; functions over up to three variables share their default as well.

@@ -187,7 +187,7 @@ def _read_functions(reader: _Reader) -> None:
         scope: list[int] = []
         while not lexer.accept(CLOSE):
             scope.append(_variable(reader))
-        if _tag(lexer, "type"):
+        if _tag(lexer, "type") or _sees_type(lexer):
             if len(set(scope)) < len(scope):
                 raise lexer.error(f"found a variable twice in the scope of {title}, expected each once")
             kind = lexer.word("the type of a function")
@@ -209,6 +209,16 @@ def _read_functions(reader: _Reader) -> None:
             listed = _read_costs(reader, title, scope, default)
             reader.functions.append(_Named(name, tuple(scope), place, listed))
         lexer.take(CLOSE, f"'}}' at the end of {title}")
+
+
+def _sees_type(lexer: Lexer) -> bool:
+    """Whether a type follows whose tag was left out: a word, and a bracket with its parameters."""
+    if not lexer.sees_word() or lexer.next_word in ("costs", "defaultcost") or _is_number(lexer):
+        return False
+    lexer.place += 1
+    is_type = lexer.sees(OPEN)
+    lexer.place -= 1
+    return is_type
 
 
 def _read_costs(reader: _Reader, title: str, scope: list[int], default: Cost | None) -> _Listed:
@@ -316,10 +326,13 @@ class _Builder:
                 constant += table.costs[0]
         bound = self._sign * self._bound
         variables = self._reader.variables
-        whole = decomposed(self._reader.calls, self._sign > 0, room(bound, constant, tables), variables)
-        most = room(bound, constant, tables)
+        precision = self._reader.precision
+        whole = decomposed(self._reader.calls, self._sign, precision, room(bound, constant, tables), variables)
         for made in whole.tables:
-            default, *costs = (cost if cost < most else math.inf for cost in (made.default, *made.costs))
+            default, *costs = (
+                math.inf if cost >= whole.top else cost if precision.is_whole else cost / precision.scale
+                for cost in (made.default, *made.costs)
+            )
             if made.scope:
                 size = math.prod(whole.sizes[v] for v in made.scope)
                 tables.append(CostTable(made.scope, size, made.tuples, costs, default))

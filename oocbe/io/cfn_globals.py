@@ -1,28 +1,88 @@
-"""Functions with a ``type`` in ``cfn`` files: their parameters, told as the ``wcsp`` format tells them.
+"""Functions with a ``type`` in ``cfn`` files: their parameters, in the order and the words of the ``wcsp`` format.
 
-``{scope: [x y z] type: samong params: {metric: var cost: 3 min: 1 max: 2 values: [0 1]}}``: parameters have names here
-and an order there; values are numbers in both. What each means, and which decompose, says
-:mod:`oocbe.io.wcsp_globals`.
+``{scope: [x y z] type: samong params: {metric: var cost: 0.3 min: 1 max: 2 values: [0 1]}}``: parameters have names
+here, which files without quotes and colons leave out. Their order is that of toulbar2; values are numbers. What each
+means, and which decompose, says :mod:`oocbe.io.wcsp_globals`.
+
+Costs may be decimals. They are taken in units of the last place that ``mustbe`` has, so that they are integers. Where a
+sum is maximised, toulbar2 takes the costs with the other sign: what is charged for a violation is then a number below
+0, which is added.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from fractions import Fraction
+from typing import NamedTuple, TypeAlias
 
 from oocbe.errors import FormatError, UnsupportedError
+from oocbe.io.decimal_costs import LARGEST_INTEGER, Precision
 from oocbe.io.global_costs import Decomposed
-from oocbe.io.lexer import Lexer
+from oocbe.io.global_reader import GlobalReader
+from oocbe.io.lexer import Lexer, parse_number
 from oocbe.io.text import Text
-from oocbe.io.wcsp_globals import GlobalReader
+from oocbe.io.wcsp_globals import read_global
 from oocbe.model.parts import Variable
 
 Parameter: TypeAlias = "str | list[Parameter]"
 """A word, or a list."""
 
+Words: TypeAlias = "list[str | int]"
+"""What the wcsp format has in the place of parameters: integers are costs, and only they."""
+
 MOST_DEPTH = 3
 """Lists within lists of a parameter; more are damage."""
+
+SIGNATURES = {
+    **dict.fromkeys(("alldiff",), "exceptedvalues:[v] deltacosts:[vC]"),
+    "gcc": "bounds:[vNN] deltacosts:[vC]",
+    "knapsack": "capacity:N weights:(N)",
+    "knapsackv": "capacity:N weightedvalues:[VvN]",
+    **dict.fromkeys(("salldiff", "salldiffdp", "salldiffkp", "walldiff", "wsame"), "metric:K cost:C"),
+    **dict.fromkeys(("sgcc", "sgccdp", "sgcckp", "wgcc", "wsamegcc"), "metric:K cost:C bounds:[vNN]"),
+    "sregular": "metric:K cost:C nb_states:N starts:[N] ends:[N] transitions:[NvN]",
+    **dict.fromkeys(("samong", "samongdp"), "metric:K cost:C min:N max:N values:[v]"),
+    **dict.fromkeys(("max", "smaxdp"), "defaultcost:C tuples:[VvC]"),
+    **dict.fromkeys(("MST", "smstdp"), ""),
+    "wregular": "nb_states:N starts:[NC] ends:[NC] transitions:[NvNC]",
+    "wamong": "metric:K cost:C values:[v] min:N max:N",
+    "wvaramong": "metric:K cost:C values:[v]",
+    **dict.fromkeys(("woverlap", "wsum"), "metric:K cost:C comparator:K to:N"),
+    "wvarsum": "metric:K cost:C comparator:K",
+    **dict.fromkeys(("wdiverse", "whdiverse", "wtdiverse"), "distance:N values:(v)"),
+    "clique": "rhs:N values:(v+)",
+    "ssame": "cost:C vars1:[V] vars2:[V]",
+    **dict.fromkeys(
+        ("sgrammar", "sgrammardp"),
+        "metric:K cost:C nb_symbols:N nb_values:N start:N terminals:[Nv] non_terminals:[NNN]",
+    ),
+    **dict.fromkeys((">=", ">", "="), "N N"),
+    "disj": "N N C",
+    "sdisj": "N N N N C C",
+}
+"""Types and their parameters: K a word, N an integer, v a value, V a variable, C a cost. ``[vN]`` is a list of pairs,
+with its length before it in the wcsp format; ``(v)`` one with an entry for each variable, without it; ``v+`` a list."""
+
+WITH_COSTS = {"wdec": ("vNN", "vNNCC"), "weight": ("Nv", "NvC", "NNN", "NNNC")}
+"""Metrics with costs in their lists: entries without, and with them."""
+
+_EXCHANGED = "as toulbar2 reads it with the variables exchanged, against its manual; use >= or >"
+MISREAD = {
+    "<=": _EXCHANGED,
+    "<": _EXCHANGED,
+    "sregulardp": "as toulbar2 charges its cost whatever the values are, against its manual; use sregular",
+}
+"""Types that have a meaning in toulbar2's manual and another one in toulbar2, and why they are not read."""
+
+
+class _Context(NamedTuple):
+    """What parameters are read with: names of the file's variables, the precision and the sign of its costs."""
+
+    names: Sequence[str]
+    precision: Precision
+    sign: int
 
 
 @dataclass(frozen=True)
@@ -32,7 +92,7 @@ class GlobalCall:
     Attributes
     ----------
     path, line : where it is. title : what it is called there. kind : its type. scope : indices of variables.
-    parameters : by name, in the file's order.
+    parameters : in the file's order, names included.
     """
 
     path: str
@@ -40,107 +100,149 @@ class GlobalCall:
     title: str
     kind: str
     scope: tuple[int, ...]
-    parameters: dict[str, Parameter]
+    parameters: list[Parameter]
 
-    def add_to(self, whole: Decomposed, limit: int | float, names: Sequence[str]) -> None:
-        """Add what it comes to; costs from ``limit`` on forbid. names : of the file's variables."""
-        if self.kind not in _TOLD:
+    def error(self, message: str) -> FormatError:
+        """The error to raise about the function."""
+        return FormatError(self.path, self.line, f"{self.title} of type {self.kind!r}: {message}")
+
+    def words(self, names: Sequence[str], precision: Precision, sign: int) -> Words:
+        """The parameters as the wcsp format has them. names : of the file's variables. sign : of its costs."""
+        if self.kind not in SIGNATURES:
+            why = MISREAD.get(self.kind, f"those that are: {', '.join(SIGNATURES)}")
             raise UnsupportedError(
-                f"{self.path}, line {self.line}: {self.title} is of type {self.kind!r}, which is not supported; "
-                f"those that are: {', '.join(_TOLD)}"
+                f"{self.path}, line {self.line}: {self.title} is of type {self.kind!r}, which is not supported; {why}"
             )
-        cost = self.parameters.get("cost")
-        if isinstance(cost, str) and "." in cost:
-            raise UnsupportedError(
-                f"{self.path}, line {self.line}: {self.title} of type {self.kind!r} costs {cost}; only integers are "
-                "supported there: scale all costs"
-            )
-        try:
-            keyword, words = _TOLD[self.kind](self, names, whole.sizes)
-        except (KeyError, TypeError, ValueError):
-            known = ", ".join(self.parameters)
-            raise self._error(f"found the parameters {known}, expected those of {self.kind!r}") from None
-        text = _OneLine(self.path, " ".join([keyword, *words]).encode(), self.line)
-        end = GlobalReader(text, 0, self.scope, limit, whole).read()
-        text.expect_end(end, f"the parameters of {self.title}")
+        signature = SIGNATURES[self.kind].split()
+        left = list(self.parameters)
+        found: list[Words] = []
+        metric = ""
+        for field in signature:
+            name, _, shape = field.rpartition(":")
+            if name and left and left[0] == name:
+                del left[0]
+            if not left:
+                raise self.error(f"the parameters end, expected {' '.join(signature)}")
+            for before, after in zip(*[iter(WITH_COSTS.get(metric, ()))] * 2, strict=True):
+                shape = f"[{after}]" if shape == f"[{before}]" else shape
+            found.append(self._values(left.pop(0), shape, name or shape, _Context(names, precision, sign)))
+            metric = str(found[-1][0]) if name == "metric" else metric
+        if left:
+            raise self.error(f"found {_shown(left[0])} after its parameters, expected {' '.join(signature) or 'none'}")
+        return _REORDERED[self.kind](metric, found) if self.kind in _REORDERED else [w for own in found for w in own]
 
-    def _error(self, message: str) -> FormatError:
-        return FormatError(self.path, self.line, message)
-
-    def words(self, *names: str) -> list[str]:
-        """Parameters one after the other, lists with their lengths before them."""
-        told: list[str] = []
-        for name in names:
-            value = self.parameters[name]
-            told += [value] if isinstance(value, str) else [str(len(value)), *_flat(value)]
+    def _values(self, given: Parameter, shape: str, name: str, context: _Context) -> Words:
+        if shape[0] not in "[(":
+            return [self._value(given, shape, name, context)]
+        if isinstance(given, str):
+            raise self.error(f"found {given!r}, expected {name}, a list")
+        if shape[0] == "(" and len(given) != len(self.scope):
+            raise self.error(f"found {len(given)} of {name}, expected {len(self.scope)}, one for each variable")
+        entry = shape[1:-1]
+        told: Words = [str(len(given))] if shape[0] == "[" else []
+        for item in given:
+            if entry.endswith("+"):
+                told += self._values(item, f"[{entry[:-1]}]", name, context)
+                continue
+            parts = [item] if len(entry) == 1 else item
+            if isinstance(parts, str) or len(parts) != len(entry):
+                raise self.error(f"found {_shown(item)} in {name}, expected a list of {len(entry)}")
+            told += [self._value(part, kind, name, context) for part, kind in zip(parts, entry, strict=True)]
         return told
 
-    def triplets(self, names: Sequence[str]) -> list[str]:
-        """Weights of values, as variable, value and weight each."""
-        told = []
-        weights = self.parameters["weightedvalues"]
-        for name, value, weight in map(list, weights):
-            known = {own: v for v, own in enumerate(names)}
-            told += [str(known[name] if name in known else int(str(name))), str(value), str(weight)]
-        return [*self.words("capacity"), str(len(weights)), *told]
+    def _value(self, given: Parameter, kind: str, name: str, context: _Context) -> str | int:
+        if not isinstance(given, str):
+            raise self.error(f"found a list in the place of {name}, expected a number or word")
+        if kind == "V":
+            return str(context.names.index(given)) if given in context.names else given
+        if kind != "C":
+            return given
+        cost = None if parse_number(given) is None else context.precision.units(given)
+        if cost is None or abs(cost) >= LARGEST_INTEGER:
+            raise self.error(f"found {given!r}, expected {name}, a finite cost")
+        return context.sign * cost
 
-    def products(self, sizes: Sequence[int]) -> list[str]:
-        """Weights of variables, as those of their values."""
-        weights = self.parameters["weights"]
-        told = [
-            f"{v} {value} {int(str(weight)) * value}"
-            for v, weight in zip(self.scope, weights, strict=True)
-            for value in range(sizes[v])
-        ]
-        return [*self.words("capacity"), str(len(told)), *told]
+
+def _grammar(metric: str, found: list[Words]) -> Words:
+    """Rules of both kinds in one list, each with its kind before it."""
+    head, lists = [word for own in found[:-2] for word in own], found[-2:]
+    rules: Words = []
+    for kind, (count, *rest) in enumerate(lists):
+        length = len(rest) // int(str(count)) if rest else 1
+        for k in range(0, len(rest), length):
+            rules += [str(kind + 2 * (metric == "weight")), *rest[k : k + length]]
+    return [*head, str(sum(int(str(own[0])) for own in lists)), *rules]
+
+
+def _two_lists(metric: str, found: list[Words]) -> Words:
+    """Both lengths before both lists."""
+    cost, left, right = found
+    return [*cost, left[0], right[0], *left[1:], *right[1:]]
+
+
+_REORDERED: dict[str, Callable[[str, list[Words]], Words]] = {
+    "sgrammar": _grammar,
+    "sgrammardp": _grammar,
+    "ssame": _two_lists,
+}
+"""Types whose words have another order in the wcsp format."""
 
 
 def decomposed(
-    calls: Sequence[GlobalCall], minimises: bool, limit: int | float, variables: Sequence[Variable]
+    calls: Sequence[GlobalCall], sign: int, precision: Precision, limit: int | float, variables: Sequence[Variable]
 ) -> Decomposed:
-    """What all functions by their types come to, with names of states that no variable has.
+    """What all functions by their types come to, with costs to minimise in units of the precision's last place.
 
-    UnsupportedError where the sum is maximised: their costs are to be small. limit : costs from it on forbid.
+    States have names that no variable has.
+
+    Parameters
+    ----------
+    sign : by which costs of the file become those to minimise. limit : what a function may cost below it, if no cost
+        is below 0.
     """
     whole = Decomposed([v.size for v in variables])
-    names = [v.name for v in variables]
-    if calls and not minimises:
-        first = calls[0]
+    if not calls:
+        return whole
+    if not precision.scale:
         raise UnsupportedError(
-            f"{first.path}, line {first.line}: {first.title} is of type {first.kind!r}; types are supported where "
-            "costs are minimised (mustbe '<…')"
+            f"{calls[0].path}, line {calls[0].line}: {calls[0].title} has costs with the precision of mustbe, which is "
+            "a number with an exponent here; write it without"
         )
-    for call in calls:
-        call.add_to(whole, limit, names)
+    names = [v.name for v in variables]
+    told = [call.words(names, precision, sign) for call in calls]
+    if all(word >= 0 for words in told for word in words if isinstance(word, int)):
+        whole.top = Fraction(limit) * precision.scale if math.isfinite(limit) else limit
+    labels = [v.labels for v in variables]
+    for call, words in zip(calls, told, strict=True):
+        text = _OneLine(call.path, " ".join(map(str, [call.kind, *words])).encode(), call.line)
+        reader = GlobalReader(text, 0, call.scope, whole, precision.scale, True, labels)
+        text.expect_end(read_global(reader), f"the parameters of {call.title}")
     while not set(names).isdisjoint(whole.names):
         whole.names = [f"{name}'" for name in whole.names]
     return whole
 
 
-def read_parameters(lexer: Lexer, opening: str, closing: str, title: str) -> dict[str, Parameter]:
-    """Parameters from their opening bracket to their closing one."""
+def read_parameters(lexer: Lexer, opening: str, closing: str, title: str) -> list[Parameter]:
+    """Parameters from their opening bracket to their closing one, names included."""
     lexer.take(opening, f"'{{' and the parameters of {title}")
-    found: dict[str, Parameter] = {}
-    while not lexer.accept(closing):
-        name = lexer.word(f"a parameter of {title}, or '}}'")
-        found[name] = _read_value(lexer, opening, closing, title, 0)
-    return found
+    return _read_list(lexer, opening, closing, title, 0)
 
 
-def _read_value(lexer: Lexer, opening: str, closing: str, title: str, depth: int) -> Parameter:
-    if not lexer.sees(opening):
-        return lexer.word(f"a parameter of {title}")
-    if depth == MOST_DEPTH:
-        raise lexer.error(f"found a list within {depth} others in {title}, expected fewer")
-    lexer.take(opening, "'['")
+def _read_list(lexer: Lexer, opening: str, closing: str, title: str, depth: int) -> list[Parameter]:
     values: list[Parameter] = []
     while not lexer.accept(closing):
-        values.append(_read_value(lexer, opening, closing, title, depth + 1))
+        if not lexer.sees(opening):
+            values.append(lexer.word(f"a parameter of {title}, or '}}'"))
+            continue
+        if depth == MOST_DEPTH:
+            raise lexer.error(f"found a list within {depth} others in {title}, expected fewer")
+        lexer.take(opening, "'['")
+        values.append(_read_list(lexer, opening, closing, title, depth + 1))
     return values
 
 
-def _flat(values: list[Parameter]) -> list[str]:
-    return [word for value in values for word in ([value] if isinstance(value, str) else _flat(value))]
+def _shown(given: Parameter) -> str:
+    return repr(given) if isinstance(given, str) else "a list"
 
 
 class _OneLine(Text):
@@ -153,29 +255,3 @@ class _OneLine(Text):
     def line(self, token: int) -> int:
         """The line, whatever the word."""
         return self._line
-
-
-def _in_order(*names: str) -> Callable[[GlobalCall, Sequence[str], Sequence[int]], tuple[str, list[str]]]:
-    return lambda call, variables, sizes: (call.kind, call.words(*names))
-
-
-def _clique(call: GlobalCall, variables: Sequence[str], sizes: Sequence[int]) -> tuple[str, list[str]]:
-    told = call.words("rhs")
-    for values in call.parameters["values"]:
-        told += [str(len(values)), *_flat(list(values))]
-    return call.kind, told
-
-
-_TOLD: dict[str, Callable[[GlobalCall, Sequence[str], Sequence[int]], tuple[str, list[str]]]] = {
-    **dict.fromkeys(("salldiff", "salldiffdp", "walldiff"), _in_order("metric", "cost")),
-    **dict.fromkeys(("samong", "samongdp"), _in_order("metric", "cost", "min", "max", "values")),
-    "wamong": _in_order("metric", "cost", "values", "min", "max"),
-    **dict.fromkeys(("sgcc", "sgccdp", "wgcc"), _in_order("metric", "cost", "bounds")),
-    "wsum": _in_order("metric", "cost", "comparator", "to"),
-    "sregular": _in_order("metric", "cost", "nb_states", "starts", "ends", "transitions"),
-    "wregular": _in_order("nb_states", "starts", "ends", "transitions"),
-    "clique": _clique,
-    "knapsack": lambda call, variables, sizes: ("knapsackv", call.products(sizes)),
-    "knapsackv": lambda call, variables, sizes: (call.kind, call.triplets(variables)),
-}
-"""Types, and how their parameters are told in the order of the wcsp format."""

@@ -51,6 +51,15 @@ class Precision:
         """Whether all costs are integers, but for those that 64 bits do not hold."""
         return self._decimals == 0
 
+    @property
+    def scale(self) -> int:
+        """How many units of the last place are a cost of 1; 0 where costs have no last place."""
+        return 0 if self._decimals is None else 10**self._decimals
+
+    def units(self, text: str) -> int:
+        """A finite cost in units of the last place, without the decimals that are too many."""
+        return int(Decimal(text).scaleb(self._decimals or 0, self._context))
+
     def bound(self, minimises: bool) -> Cost:
         """What sums must be strictly below (above, where they are maximised): the limit, half a place nearer."""
         if not self._decimals:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -64,20 +65,40 @@ class Decomposed:
     Attributes
     ----------
     sizes : of the file's variables, and of those of states, which are added. names : of those of states.
-    tables, linear : their parts. chains : how many are walks with states.
+    top : costs from it on forbid; infinity where a sum below the upper bound may have larger parts.
+    tables, linear : their parts. chains : how many are walks with states. coefficients : of all linear constraints.
     """
 
     sizes: list[int]
+    top: int | float | Fraction = math.inf
     names: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     linear: list[LinearConstraint] = field(default_factory=list)
     chains: int = 0
+    coefficients: int = 0
 
-    def pairs(self, scope: Sequence[int], cost: Cost) -> None:
-        """Each two of the variables with the same value cost something."""
-        for one, other in itertools.combinations(scope, 2):
-            same = np.arange(min(self.sizes[one], self.sizes[other]), dtype=np.int64)
-            self.tables.append(Table((one, other), np.stack([same, same], axis=1), [cost] * len(same), 0))
+    def is_small(self, scope: Sequence[int]) -> bool:
+        """Whether a function of a scope is written as one table."""
+        return math.prod(self.sizes[v] for v in scope) <= MOST_CELLS
+
+    def costs(self, scope: Sequence[int], rows: Sequence[Sequence[int]], costs: list[Cost], default: Cost) -> None:
+        """A table of listed rows."""
+        listed = np.array(rows, dtype=np.int64).reshape(len(rows), len(scope))
+        self.tables.append(Table(tuple(scope), listed, costs, default))
+
+    def tuples(self, scope: Sequence[int], rows: Sequence[Sequence[int]], cost: Cost) -> None:
+        """Listed rows cost something."""
+        if rows and cost:
+            self.costs(scope, rows, [cost] * len(rows), 0)
+
+    def forbid(self, scope: Sequence[int]) -> None:
+        """No assignment is allowed."""
+        self.costs(scope, [], [], math.inf)
+
+    def at_least(self, title: str, scope: Sequence[int], weights: Sequence[Sequence[int]], capacity: int) -> None:
+        """The sum of weights is at least a capacity, as a linear constraint: the sign turns ">=" into "<="."""
+        rows = tuple(np.array([-weight for weight in own], dtype=np.int64) for own in weights)
+        self.linear.append(LinearConstraint(tuple(scope), rows, -capacity, title))
 
     def weighted_sum(
         self, title: str, scope: Sequence[int], weights: Sequence[Sequence[int]], price: Callable[[int], Cost]
@@ -90,26 +111,23 @@ class Decomposed:
         """
         self.walk(title, scope, 0, lambda place, total, value: (total + weights[place][value], 0), price)
 
-    def between(
-        self, title: str, scope: Sequence[int], weights: Sequence[Sequence[int]], low: Cost, high: Cost
+    def walk(
+        self,
+        title: str,
+        scope: Sequence[int],
+        start: State,
+        step: Step,
+        end: Callable[[State], Cost],
+        most_steps: int = MOST_STEPS,
     ) -> None:
-        """The sum of weights lies between two numbers, either of which may be infinite."""
-        if math.prod(self.sizes[v] for v in scope) <= MOST_CELLS:
-            self.weighted_sum(title, scope, weights, lambda total: 0 if low <= total <= high else math.inf)
-            return
-        arrays = [np.array(own, dtype=np.int64) for own in weights]
-        if high != math.inf:
-            self.linear.append(LinearConstraint(tuple(scope), tuple(arrays), int(high), title))
-        if low != -math.inf:
-            self.linear.append(LinearConstraint(tuple(scope), tuple(-own for own in arrays), -int(low), title))
+        """A function that is a deterministic walk with a cost a step, and one at the end.
 
-    def walk(self, title: str, scope: Sequence[int], start: State, step: Step, end: Callable[[State], Cost]) -> None:
-        """A function that is a deterministic walk with a cost a step, and one at the end."""
-        sizes = [self.sizes[v] for v in scope]
-        if math.prod(sizes) <= MOST_CELLS:
-            self._table(scope, sizes, start, step, end)
+        most_steps : where it is no table; UnsupportedError beyond them.
+        """
+        if self.is_small(scope):
+            self._table(scope, [self.sizes[v] for v in scope], start, step, end)
         else:
-            self._chain(title, scope, start, step, end)
+            self._chain(title, scope, start, step, end, most_steps)
 
     def _table(
         self, scope: Sequence[int], sizes: list[int], start: State, step: Step, end: Callable[[State], Cost]
@@ -129,10 +147,17 @@ class Decomposed:
             if cost:
                 tuples.append(row)
                 costs.append(cost)
-        listed = np.array(tuples, dtype=np.int64).reshape(len(tuples), len(sizes))
-        self.tables.append(Table(tuple(scope), listed, costs, 0))
+        self.costs(scope, tuples, costs, 0)
 
-    def _chain(self, title: str, scope: Sequence[int], start: State, step: Step, end: Callable[[State], Cost]) -> None:
+    def _chain(
+        self,
+        title: str,
+        scope: Sequence[int],
+        start: State,
+        step: Step,
+        end: Callable[[State], Cost],
+        most_steps: int,
+    ) -> None:
         layers: list[list[tuple[int, int, int, Cost]]] = []
         states: dict[State, int] = {start: 0}
         counts, steps = [1], 0
@@ -142,8 +167,8 @@ class Decomposed:
             layer = []
             is_last = place == len(scope) - 1
             steps += len(states) * self.sizes[v]
-            if steps > MOST_STEPS:
-                raise UnsupportedError(f"{title} has more than {MOST_STEPS:,} steps between states, which is too large")
+            if steps > most_steps:
+                raise UnsupportedError(f"{title} has more than {most_steps:,} steps between states, which is too large")
             for state, index in states.items():
                 for value in range(self.sizes[v]):
                     following, cost = step(place, state, value)
@@ -171,70 +196,3 @@ class Decomposed:
             kept = [k for k in range(3) if not (k == 0 and place == 0) and not (k == 2 and place == len(scope) - 1)]
             costs = [row[3] for row in layer]
             self.tables.append(Table(tuple(around[k] for k in kept), rows[:, kept], costs, math.inf))
-
-
-def beyond(low: Cost, high: Cost, cost: Cost, power: int = 1) -> Callable[[int], Cost]:
-    """The price of a count: a cost for each that it is below or above two bounds, or for its square."""
-
-    def price(count: int) -> Cost:
-        off = max(0, low - count, count - high)
-        return cost * off**power if off else 0
-
-    return price
-
-
-def weighted(value_sets: Sequence[set[int]], sizes: Sequence[int]) -> list[list[int]]:
-    """Weights that count values of a set each."""
-    return [[int(value in own) for value in range(size)] for own, size in zip(value_sets, sizes, strict=True)]
-
-
-@dataclass(frozen=True)
-class Automaton:
-    """A finite automaton with weights, deterministic or not.
-
-    Attributes
-    ----------
-    starts, ends : state to what it costs to begin or end there. transitions : (state, value, next state) to its cost.
-    """
-
-    starts: Mapping[int, Cost]
-    ends: Mapping[int, Cost]
-    transitions: Mapping[tuple[int, int, int], Cost]
-
-    def weigh(self, whole: Decomposed, title: str, scope: Sequence[int], top: Cost, changes: Cost | None) -> None:
-        """Add the least cost of a run on the values; what costs ``top`` or more is forbidden.
-
-        changes : what it costs to read another value than there is; None: only what is there is read.
-        """
-        by_value: dict[int, list[tuple[int, int, Cost]]] = {}
-        for (state, value, following), cost in self.transitions.items():
-            by_value.setdefault(value, []).append((state, following, cost))
-
-        def step(place: int, state: State, value: int) -> tuple[State, Cost]:
-            before: dict[int, Cost] = dict(state)
-            after: dict[int, Cost] = {}
-            for read, moves in by_value.items():
-                if read != value and changes is None:
-                    continue
-                extra = 0 if read == value or changes is None else changes
-                for origin, following, cost in moves:
-                    total = before.get(origin, math.inf) + cost + extra
-                    if total < min(top, after.get(following, math.inf)):
-                        after[following] = total
-            if not after:
-                return frozenset(), math.inf
-            least = min(after.values())
-            return frozenset((q, cost - least) for q, cost in after.items()), least
-
-        def end(state: State) -> Cost:
-            found = [cost + self.ends[q] for q, cost in dict(state).items() if q in self.ends]
-            return min(found, default=math.inf)
-
-        if not self.starts:
-            whole.tables.append(Table(tuple(scope), np.zeros((0, len(scope)), dtype=np.int64), [], math.inf))
-            return
-        least = min(self.starts.values())
-        begin = frozenset((q, cost - least) for q, cost in self.starts.items())
-        if least:
-            whole.tables.append(Table((), np.zeros((0, 0), dtype=np.int64), [], least))
-        whole.walk(title, scope, begin, step, end)

@@ -9,9 +9,9 @@ what an assignment costs in all must stay below ``top``. Besides:
   negative number of tuples -k then has no tuples of its own but those of shared function k. Up to three variables it
   has all costs of that one, whatever default it names; over more, its own default. One over more than three variables
   that costs nothing has no number;
-* a default of -1 followed by a keyword is a function by its meaning. Linear ones (``knapsack``, ``knapsackp``) become
-  linear constraints; others that decompose exactly (:mod:`oocbe.io.wcsp_globals`) small tables, with variables of their
-  states after the file's own; any other raises :class:`~oocbe.errors.UnsupportedError`.
+* a default of -1 followed by a keyword is a function by its meaning (:mod:`oocbe.io.wcsp_globals`). Linear ones
+  (``knapsack``, ``knapsackp``) become linear constraints; others that decompose exactly small tables, with variables of
+  their states after the file's own; any other raises :class:`~oocbe.errors.UnsupportedError`.
 
 A function is split into what it forbids (a constraint, or the missing rows of an incomplete function) and what it
 costs; a part that says nothing is left out.
@@ -33,23 +33,18 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
 from oocbe.io.global_costs import Decomposed
+from oocbe.io.global_reader import GlobalReader
 from oocbe.io.text import Text
-from oocbe.io.wcsp_globals import GlobalReader
-from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.io.wcsp_globals import read_global
+from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 
 LARGEST_DOMAIN = 2**24
 """Values of a variable: larger domains are intervals or damage, and arrays of this size are still affordable."""
 
-MOST_COEFFICIENTS = 2**24
-"""Coefficients of linear constraints, one a value, besides one for each number of the file."""
-
 KEYWORD_DEFAULT = -1
 """In the place of a default cost: a keyword follows instead of tuples."""
-
-LINEAR_KEYWORDS = ("knapsack", "knapsackp")
-"""Keywords of linear constraints."""
 
 SHARED_WHOLE = 3
 """Variables up to which a function has the default of the shared function that it refers to."""
@@ -78,9 +73,7 @@ class _PartsRead:
     constant: int = 0
     functions: list[Function] = field(default_factory=list)
     constraints: list[Constraint] = field(default_factory=list)
-    linear: list[LinearConstraint] = field(default_factory=list)
     shared: list[_Shared] = field(default_factory=list)
-    coefficients: int = 0
     decomposed: Decomposed = field(default_factory=lambda: Decomposed([]))
 
     def add(self, scope: tuple[int, ...], default: int, tuples: Tuples, costs: NDArray[np.int64]) -> None:
@@ -106,7 +99,6 @@ class _PartsRead:
                 self.add(table.scope, default, table.tuples, np.array(costs, dtype=np.int64))
             else:
                 self.constant += default
-        self.linear += self.decomposed.linear
 
 
 def parse(text: Text) -> Problem:
@@ -127,7 +119,7 @@ def parse(text: Text) -> Problem:
         if not 1 <= size <= LARGEST_DOMAIN:
             expected = f"the domain size of variable {v}, between 1 and {LARGEST_DOMAIN}"
             raise text.error(5 + v, f"found {size}, expected {expected}")
-    parts.decomposed = Decomposed(list(sizes))
+    parts.decomposed = Decomposed(list(sizes), parts.top)
     cursor = 5 + count
     for number in range(functions):
         if cursor >= len(text):
@@ -140,7 +132,7 @@ def parse(text: Text) -> Problem:
         tuple(Variable(name, size) for name, size in zip(names, parts.decomposed.sizes, strict=True)),
         tuple(parts.functions),
         tuple(parts.constraints),
-        tuple(parts.linear),
+        tuple(parts.decomposed.linear),
         constant=parts.constant,
         upper_bound=parts.top,
         name=name,
@@ -167,9 +159,7 @@ def _read_function(text: Text, cursor: int, sizes: list[int], parts: _PartsRead)
     default = text.integer(cursor, "a default cost")
     cursor += 1
     if default == KEYWORD_DEFAULT and arity > 0 and cursor < len(text) and not text.is_integer(cursor):
-        if text.word(cursor, "a keyword") in LINEAR_KEYWORDS:
-            return _read_linear(text, cursor, scope, sizes, parts)
-        return GlobalReader(text, cursor, scope, parts.top, parts.decomposed).read()
+        return read_global(GlobalReader(text, cursor, scope, parts.decomposed))
     count = text.integer(cursor, "a number of tuples")
     shape = tuple(sizes[v] for v in scope)
     if count < 0:
@@ -225,51 +215,3 @@ def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> 
         rows = np.array(sorted(last.values()))
         tuples, costs = tuples[rows], costs[rows]
     return tuples, costs
-
-
-def _read_linear(text: Text, cursor: int, scope: tuple[int, ...], sizes: list[int], parts: _PartsRead) -> int:
-    """Read ``knapsack`` or ``knapsackp``: the weights of the scope's values add up to at least a capacity."""
-    keyword = text.word(cursor, "a keyword")
-    line_token = cursor
-    capacity = text.integer(cursor + 1, "a capacity")
-    cursor += 2
-    parts.coefficients += sum(sizes[v] for v in scope)
-    if parts.coefficients > MOST_COEFFICIENTS + len(text):
-        raise UnsupportedError(
-            f"{text.path}, line {text.line(line_token)}: up to here, the variables of linear constraints have "
-            f"{parts.coefficients:,} values; at most {MOST_COEFFICIENTS + len(text):,} are supported"
-        )
-    coefficients: list[NDArray[np.int64]] = []
-    for v in scope:
-        # Python integers first: a weight times a value may leave 64 bits. The sign turns ">=" into "<=".
-        if keyword == "knapsack":
-            weight = text.integer(cursor, "a weight")
-            cursor += 1
-            largest = abs(weight) * (sizes[v] - 1)
-            row = None
-            if sizes[v] == 1:  # whatever the weight, which 64 bits may not hold with the other sign
-                row = np.zeros(1, dtype=np.int64)
-            elif largest < 2**63:
-                row = -weight * np.arange(sizes[v], dtype=np.int64)
-        else:
-            pairs = text.integer(cursor, "a number of weighted values", 0, sizes[v])
-            numbers = text.integers(cursor + 1, 2 * pairs, "a value or weight").reshape(pairs, 2)
-            values, weights = numbers[:, 0], numbers[:, 1]
-            outside = (values < 0) | (values >= sizes[v])
-            if outside.any():
-                bad = int(np.argmax(outside))
-                message = f"found the value {values[bad]} of variable {v}, expected one between 0 and {sizes[v] - 1}"
-                raise text.error(cursor + 1 + 2 * bad, message)
-            if len(np.unique(values)) != pairs:
-                raise text.error(cursor, f"found a value of variable {v} twice, expected different ones")
-            cursor += 1 + 2 * pairs
-            row = None
-            if not (weights == -(2**63)).any():
-                row = np.zeros(sizes[v], dtype=np.int64)
-                row[values] = -weights
-        if row is None:
-            raise text.error(cursor - 1, f"found a weight of variable {v} outside 64 bits, expected a smaller one")
-        coefficients.append(row)
-    name = f"{keyword} of line {text.line(line_token)}"
-    parts.linear.append(LinearConstraint(scope, tuple(coefficients), -capacity, name))
-    return cursor

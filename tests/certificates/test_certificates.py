@@ -359,6 +359,17 @@ def test_instances_and_mutations(name: str, data: Callable[[str], Path]) -> None
     assert_no_mutation_lies(path, problem, claim, text, 200, 1)
 
 
+def test_the_checker_counts_a_weight_of_a_knapsack_at_value_1_only(tmp_path: Path) -> None:
+    """A proof of 1 was accepted, by a reader that multiplied weights by values as the engine's did."""
+    path, proof = tmp_path / "p.wcsp", tmp_path / "proof.json"
+    path.write_text("p 2 4 3 50\n4 4\n2 0 1 -1 knapsack 4 2 3\n1 0 0 2\n1 4\n2 1\n1 1 0 2\n1 6\n3 2\n")
+    made = CliRunner().invoke(app, ["solve", str(path), "--certificate", str(proof)])
+    assert made.exit_code == 0, made.output
+    assert json.loads(proof.read_text())["value"] == 10
+    _, _, ((weights, capacity),), _ = check_certificate.read(path)
+    assert (weights, capacity) == ({0: [0, -2, 0, 0], 1: [0, -3, 0, 0]}, -4)
+
+
 def test_global_cost_functions_are_refused_until_they_are_written_out(tmp_path: Path) -> None:
     """The checker has a reader of its own, which knows no other keywords than those of knapsacks."""
     source, written = tmp_path / "p.wcsp", tmp_path / "q.wcsp"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from oocbe.errors import FormatError, UnsupportedError, ValueRangeError
-from oocbe.io import read, write
+from oocbe.io import global_reader, read, write
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
@@ -121,7 +121,7 @@ def test_the_last_cost_of_a_tuple_counts_and_domains_are_as_large_as_they_say(tm
 def test_knapsack(tmp_path):
     problem = read_text(tmp_path, "p 2 3 1 9\n3 2\n2 0 1 -1 knapsack 3 2 1\n")
     for a in itertools.product(range(3), range(2)):
-        assert (problem.evaluate(a) is not None) == (2 * a[0] + a[1] >= 3)
+        assert (problem.evaluate(a) is not None) == (a == (1, 1))  # a weight counts at value 1 only, as in toulbar2
 
 
 def test_knapsackp(tmp_path):
@@ -131,7 +131,13 @@ def test_knapsackp(tmp_path):
         assert (problem.evaluate(a) is not None) == (weight[0][a[0]] + weight[1][a[1]] >= -2)
 
 
-@pytest.mark.parametrize("keyword", ["ssame 1 1 1 0 1", "MST", "wvarsum hard 1 =="])
+def test_weights_of_a_value_add_up_and_those_of_values_that_are_none_do_not_count(tmp_path):
+    problem = read_text(tmp_path, "p 2 3 1 9\n3 2\n2 1 0 -1 knapsackp 3 3 1 1 1 2 7 9 1 2 1\n")
+    for a in itertools.product(range(3), range(2)):
+        assert (problem.evaluate(a) is not None) == (3 * a[1] + (a[0] == 2) >= 3)
+
+
+@pytest.mark.parametrize("keyword", ["slinear 1 1 1 0 1", "wcsp 1 2 0 0", "cfnconstraint 0 1 2 0 0"])
 def test_other_keywords_are_named(tmp_path, keyword):
     name = keyword.split()[0]
     with pytest.raises(UnsupportedError, match=rf"p\.wcsp, line 3: the global cost function '{name}'"):
@@ -209,9 +215,12 @@ DAMAGE = {
     "shared, other domains": ("p 2 3 2 9\n2 3\n-1 0 0 1\n1 1\n1 1 0 -1", 5, "found domain sizes (3,), expected those"),
     "a number and a sign": (GOOD.replace("1 1 1 250", "1 1 1 2-"), 11, "found '2-'"),
     "knapsack truncated": ("p 2 3 1 9\n2 2\n2 0 1 -1 knapsack 3 1", 3, "expected a weight"),
-    "knapsackp, value out of domain": ("p 1 2 1 9\n2\n1 0 -1 knapsackp 3 1 2 5", 3, "found the value 2 of variable 0"),
-    "knapsackp, value twice": ("p 1 2 1 9\n2\n1 0 -1 knapsackp 3 2 1 5 1 6", 3, "value of variable 0 twice, expected"),
-    "knapsack overflow": (f"p 1 3 1 9\n3\n1 0 -1 knapsack 3 {2**62}", 3, "outside 64 bits, expected a smaller one"),
+    "knapsackp, negative value": (
+        "p 1 2 1 9\n2\n1 0 -1 knapsackp 3 1 -2 5",
+        3,
+        "found -2, expected a value, at",
+    ),
+    "knapsack overflow": (f"p 1 3 1 9\n3\n1 0 -1 knapsack 3 {-(2**63)}", 3, "outside 64 bits, expected a smaller one"),
 }
 
 
@@ -236,10 +245,10 @@ def test_tuple_twice_where_codes_do_not_fit_64_bits(tmp_path):
 
 @pytest.mark.parametrize("weight", [-(2**63), 2**63 - 1])
 def test_weights_at_the_end_of_64_bits(tmp_path, weight):
-    """The value 0 of a variable weighs nothing whatever its weight; other values must keep within 64 bits."""
+    """The value 0 of a variable weighs nothing whatever its weight; two weights of a value may not leave 64 bits."""
     problem = read_text(tmp_path, f"p 1 1 1 10\n1\n1 0 -1 knapsack 0 {weight}\n")
     assert [c.tolist() for c in problem.linear_constraints[0].coefficients] == [[0]]
-    text = f"p 1 3 1 10\n3\n1 0 -1 knapsack 0 {weight}\n"
+    text = f"p 1 3 1 10\n3\n1 0 -1 knapsackp 0 2 1 {weight} 1 {weight}\n"
     with pytest.raises(FormatError, match="line 3: found a weight of variable 0 outside 64 bits"):
         read_text(tmp_path, text)
 
@@ -249,7 +258,12 @@ def test_a_small_file_with_large_domains_makes_no_arrays_of_any_size(tmp_path, k
     count, size = 500, 1 << 24
     scope, weights = " ".join(map(str, range(count))), "1 " if keyword == "knapsack" else "0 "
     text = f"p {count} {size} 1 10\n" + f"{size} " * count + f"\n{count} {scope} -1 {keyword} 0 " + weights * count
-    with pytest.raises(
-        UnsupportedError, match="line 3: up to here, the variables of linear constraints have 8,388,608"
-    ):
+    with pytest.raises(UnsupportedError, match=r"line 3: .* is over variables with 8,388,608,000 values; at most"):
+        read_text(tmp_path, text)
+
+
+def test_many_linear_constraints_over_large_domains_are_refused_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(global_reader, "MOST_COEFFICIENTS", 1000)
+    text = "p 1 600 9 10\n600\n" + "1 0 -1 knapsackp 0 0\n" * 9
+    with pytest.raises(UnsupportedError, match=r"line 4: up to here, .* have 1,200 values; at most"):
         read_text(tmp_path, text)

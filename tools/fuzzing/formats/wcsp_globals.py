@@ -1,0 +1,195 @@
+"""Global cost functions of ``.wcsp`` and ``.cfn``, each with random parameters, against toulbar2.
+
+Compared are the costs of all assignments with the function alone, as one table and as walks over states, and the
+optimum with costs of single values besides.
+
+Left out is what toulbar2 (1.4.0) reads in another way than its manual says: ``clique`` over two or three variables of a
+``.wcsp`` file, which it passes over; ``wtdiverse`` over one variable, which never forbids, and with the distance 0,
+which always does; ``gcc`` that asks for values which no variable has, or that forbids a value, which may forbid all
+others; limits between 0 and -1, whose sign it loses. So is what oocbe refuses: ``<``, ``<=`` and
+``sregulardp`` of ``.cfn`` (:mod:`oocbe.io.cfn_globals` says why), and ``sregular`` with ``edit``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ..outcome import Tally
+from ._global_parameters import KEYWORDS, Fields, Parameters
+from ._toulbar2 import answer
+from ._walks import Walks
+
+Case = dict[str, Any]
+
+MOST_ASSIGNMENTS = 150
+
+EVEN = ("wsame", "wsamegcc", "ssame", "woverlap")
+PAIRS = (">=", ">", "<=", "<", "=", "disj", "sdisj")
+NOT_IN_CFN = ("walldifferent", "knapsackp", "knapsackc", "salldiffkp", "sgcckp", "sregulardp", "<", "<=")
+"""Keywords that are no types of ``.cfn``, or that toulbar2 or oocbe refuses there."""
+
+
+def draw(random: Random) -> Case:
+    """A function over random variables."""
+    suffix = random.choice(("wcsp", "cfn"))
+    keyword = random.choice([k for k in KEYWORDS if suffix == "wcsp" or k not in NOT_IN_CFN])
+    arity = 2 if keyword in PAIRS else 2 * random.randint(1, 2) if keyword in EVEN else random.randint(1, 5)
+    if keyword == "wtdiverse" or (keyword == "clique" and suffix == "wcsp"):
+        arity = random.randint(4, 5)
+    if keyword in ("knapsackc", "MST", "smstdp"):
+        arity = random.randint(2 if keyword == "knapsackc" else 1, 4)
+    sizes = [random.choice((1, 2, 2, 3, 3, 4)) for _ in range(arity)]
+    scope = list(range(arity))
+    if keyword in ("MST", "smstdp"):
+        sizes = [arity] * arity
+    elif keyword == "knapsackc":
+        sizes = [2] * arity
+    else:
+        while math.prod(sizes) > MOST_ASSIGNMENTS:
+            sizes[sizes.index(max(sizes))] -= 1
+        random.shuffle(scope)
+    top = random.choice((9, 30, 60, 1000))
+    own = [sizes[v] for v in scope]
+    digits = 0 if keyword in PAIRS else random.choice((0, 0, 1, 3))
+    costs = (0, 0, 1, 2, 5) if suffix == "wcsp" else (0, 0, 1, 2, 5, -3)
+    return {
+        "suffix": suffix,
+        "keyword": keyword,
+        "sizes": sizes,
+        "scope": scope,
+        "top": top,
+        "digits": digits,
+        "style": random.choice(("json", "bare")),
+        "labels": random.random() < 0.3,
+        "fields": KEYWORDS[keyword](Parameters(random, own, scope, top, suffix == "cfn")),
+        "unary": [[random.choice(costs) for _ in range(size)] for size in sizes],
+        "sign": -1 if suffix == "cfn" and keyword not in PAIRS and top >= 10**digits and random.random() < 0.3 else 1,
+        "cells": random.choice((0, 4096)),
+    }
+
+
+def text_of(case: Case, is_priced: bool) -> str:
+    """The file: the function alone, or with costs of single values."""
+    return (_wcsp if case["suffix"] == "wcsp" else _cfn)(case, case["unary"] if is_priced else [])
+
+
+def _wcsp(case: Case, unary: list[list[int]]) -> str:
+    sizes, scope = case["sizes"], case["scope"]
+    words = [word for _, value in _in_wcsp_order(case) for word in _flat(value)]
+    lines = [f"p {len(sizes)} {max(sizes)} {1 + len(unary)} {case['top']}", " ".join(map(str, sizes))]
+    lines.append(" ".join(map(str, [len(scope), *scope, -1, case["keyword"], *words])))
+    for v, costs in enumerate(unary):
+        lines.append(f"1 {v} 0 {len(costs)} " + " ".join(f"{a} {cost}" for a, cost in enumerate(costs)))
+    return "\n".join(lines) + "\n"
+
+
+def _in_wcsp_order(case: Case) -> Fields:
+    fields = case["fields"]
+    if "grammar" in case["keyword"]:
+        added = 2 * (fields[0][1] == "weight")
+        rules = [[kind + added, *rule] for kind in range(2) for rule in fields[-2 + kind][1][1]]
+        return [*fields[:-2], ["", ["list", rules]]]
+    if case["keyword"] == "ssame":
+        (_, cost), (_, (_, left)), (_, (_, right)) = fields
+        return [["", cost], ["", len(left)], ["", len(right)], ["", ["each", [*left, *right]]]]
+    return fields
+
+
+def _flat(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        return [value]
+    if value and value[0] == "cost":
+        return [value[1]]
+    if value and value[0] in ("list", "each"):
+        words = [word for item in value[1] for word in _flat(item)]
+        return [len(value[1]), *words] if value[0] == "list" else words
+    return [word for item in value for word in _flat(item)]
+
+
+def _cfn(case: Case, unary: list[list[int]]) -> str:
+    is_json, digits = case["style"] == "json", case["digits"]
+
+    def tag(name: str) -> str:
+        return f'"{name}": ' if is_json and name else ""
+
+    def number(cost: int) -> str:
+        return f"{case['sign'] * cost / 10**digits:.{digits}f}"
+
+    def shown(value: Any) -> str:
+        if not isinstance(value, list):
+            return f'"{value}"' if isinstance(value, str) else str(value)
+        if value and value[0] == "cost":
+            return number(value[1])
+        items = value[1] if value and value[0] in ("list", "each") else value
+        return "[" + ", ".join(map(shown, items)) + "]"
+
+    def domain(v: int, size: int) -> str:
+        names = (f'"l{v % 2}_{a}"' for a in range(size))
+        return f"[{', '.join(names)}]" if case["labels"] else str(size)
+
+    variables = ", ".join(tag(f"x{v}") + domain(v, size) for v, size in enumerate(case["sizes"]))
+    scope = ", ".join(map(str, case["scope"]))
+    parameters = ", ".join(tag(name) + shown(value) for name, value in case["fields"])
+    body = f'{tag("scope")}[{scope}], {tag("type")}"{case["keyword"]}", {tag("params")}{{{parameters}}}'
+    lines = [tag("f") + "{" + body + "}"]
+    for v, costs in enumerate(unary):
+        lines.append(f"{tag(f'u{v}')}{{{tag('scope')}[{v}], {tag('costs')}[{', '.join(map(number, costs))}]}}")
+    limit = ("<" if case["sign"] > 0 else ">") + number(case["top"])
+    head = f'{{{tag("problem")}{{{tag("name")}p, {tag("mustbe")}"{limit}"}},\n'
+    return head + f"{tag('variables')}{{{variables}}},\n{tag('functions')}{{" + ",\n".join(lines) + "}}\n"
+
+
+def check(case: Case, folder: Path, tally: Tally) -> None:
+    """Compare all costs, and the optimum with other costs besides."""
+    import oocbe
+    from oocbe.errors import FormatError, UnsupportedError
+    from oocbe.io import global_costs
+
+    alone, priced = (folder / f"{name}.{case['suffix']}" for name in ("alone", "priced"))
+    alone.write_text(text_of(case, False))
+    priced.write_text(text_of(case, True))
+    theirs = answer(alone)
+    if theirs.kind != "read":
+        tally.refusals[f"toulbar2: {case['keyword']}: {theirs.kind}"] += 1
+        return
+
+    def minimised(value: float | None) -> float:
+        return math.inf if value is None else case["sign"] * float(value)
+
+    expected: dict[tuple[int, ...], float] = {}
+    for whole, value in theirs.rows:  # over states, too
+        own = whole[: len(case["sizes"])]
+        expected[own] = min(minimised(value), expected.get(own, math.inf))
+    least = min((minimised(value) for _, value in answer(priced).rows), default=math.inf)
+    cells = global_costs.MOST_CELLS
+    global_costs.MOST_CELLS = case["cells"]
+    try:
+        walks = Walks(oocbe.read(alone), len(case["sizes"]))
+        for row in itertools.product(*map(range, case["sizes"])):
+            wanted, found = expected.get(row, math.inf), minimised(walks.value(row))
+            tally.holds(f"{case['keyword']}: value of {row}", _near(wanted, found), wanted, found)
+        result = oocbe.solve(priced, incumbent_seconds=0.01, bound_seconds=0.1, order_seconds=0)
+        found = minimised(result.value)
+        tally.holds(f"{case['keyword']}: optimum", _near(least, found), least, found)
+    except (FormatError, UnsupportedError) as error:
+        tally.refused(error, False)
+    finally:
+        global_costs.MOST_CELLS = cells
+
+
+def _near(wanted: float, found: float) -> bool:
+    return wanted == found or abs(wanted - found) < 1e-9 * max(1.0, abs(wanted))
+
+
+def smaller(case: Case) -> Iterator[Case]:
+    """The case as one table, without costs of single values, with plain numbers."""
+    for change in ({"cells": 4096}, {"digits": 0}, {"labels": False}, {"style": "json"}):
+        if case != case | change:
+            yield case | change
+    if any(map(any, case["unary"])):
+        yield case | {"unary": [[0] * size for size in case["sizes"]]}
