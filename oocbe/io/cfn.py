@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, UnsupportedError
-from oocbe.io.cfn_globals import GlobalCall, decomposed, read_parameters
+from oocbe.io.cfn_globals import GlobalCall, check_supported, decomposed, read_parameters
 from oocbe.io.decimal_costs import FORBIDDEN, Cost, CostTable, Precision, room, split
 from oocbe.io.lexer import Lexer, parse_number
 from oocbe.io.text import Text
@@ -192,6 +192,7 @@ def _read_functions(reader: _Reader) -> None:
                 raise lexer.error(f"found a variable twice in the scope of {title}, expected each once")
             kind = lexer.word("the type of a function")
             line = lexer.line(lexer.place - 1)
+            check_supported(reader.path, line, title, kind)
             _tag(lexer, "params")
             parameters = read_parameters(lexer, OPEN, CLOSE, title)
             reader.calls.append(GlobalCall(reader.path, line, title, kind, tuple(scope), parameters))

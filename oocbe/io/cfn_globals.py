@@ -108,11 +108,6 @@ class GlobalCall:
 
     def words(self, names: Sequence[str], precision: Precision, sign: int) -> Words:
         """The parameters as the wcsp format has them. names : of the file's variables. sign : of its costs."""
-        if self.kind not in SIGNATURES:
-            why = MISREAD.get(self.kind, f"those that are: {', '.join(SIGNATURES)}")
-            raise UnsupportedError(
-                f"{self.path}, line {self.line}: {self.title} is of type {self.kind!r}, which is not supported; {why}"
-            )
         signature = SIGNATURES[self.kind].split()
         left = list(self.parameters)
         found: list[Words] = []
@@ -186,6 +181,13 @@ _REORDERED: dict[str, Callable[[str, list[Words]], Words]] = {
     "ssame": _two_lists,
 }
 """Types whose words have another order in the wcsp format."""
+
+
+def check_supported(path: str, line: int, title: str, kind: str) -> None:
+    """UnsupportedError by name for a type that is not supported; its parameters may be of any form."""
+    if kind not in SIGNATURES:
+        why = MISREAD.get(kind, f"those that are: {', '.join(SIGNATURES)}")
+        raise UnsupportedError(f"{path}, line {line}: {title} is of type {kind!r}, which is not supported; {why}")
 
 
 def decomposed(

@@ -79,6 +79,7 @@ _FORMATS = (
     ),
     Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse"), _late("cfn_writer", "render")),
     Format("cnf", "satisfiability in DIMACS", _late("dimacs", "parse_cnf"), _late("dimacs", "render_cnf")),
+    Format("lg", "UAI networks with logarithms as entries", _late("uai", "parse_logarithms")),
     Format(
         "lp",
         "linear and mixed-integer programs in CPLEX's LP form",

@@ -4,6 +4,8 @@ A preamble (``MARKOV`` or ``BAYES``, the number of variables, their domain sizes
 and then a table a factor, preceded by its number of entries, the scope's last variable changing fastest. An entry of
 zero makes its assignments infeasible and gets no row. The format does not say what is asked of the network: reading
 gives a max-product problem, and writing drops the difference between max-product and sum-product.
+
+Files ``.LG`` are the same with natural logarithms as entries, and give a max-sum problem.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ from oocbe.io.text import Text
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES, tuples_at
-from oocbe.model.semiring import MAX_PRODUCT, Combination
+from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, Combination, Semiring
 
 LARGEST_TABLE = 2**27
 """Entries of one table: a larger one would be a text of gigabytes."""
 
 EXACT_INTEGER = 2**53
 """Integers up to here are doubles, too."""
+
+IMPOSSIBLE = -1e38
+"""Logarithms up to here are those of zero, which no number is; toulbar2 takes them so."""
 
 KINDS = ("MARKOV", "BAYES")
 """Kinds of networks, as the first word names them."""
@@ -35,6 +40,15 @@ def parse(text: Text) -> Problem:
 
     What follows a ``#`` on a line is left out: pyAgrum writes names so.
     """
+    return _parse(text, MAX_PRODUCT)
+
+
+def parse_logarithms(text: Text) -> Problem:
+    """Read a network of natural logarithms as a max-sum problem; those from ``IMPOSSIBLE`` down forbid."""
+    return _parse(text, MAX_SUM)
+
+
+def _parse(text: Text, semiring: Semiring) -> Problem:
     text = text.without_comments()
     kind = text.word(0, "MARKOV or BAYES")
     if kind.upper() not in KINDS:
@@ -60,19 +74,19 @@ def parse(text: Text) -> Problem:
                 cursor, f"found {entries} entries, expected {math.prod(shape)} for factor {number}, {shape}"
             )
         values = text.floats(cursor + 1, entries, f"an entry of factor {number}")
-        if (values < 0).any():
+        if semiring == MAX_PRODUCT and (values < 0).any():
             bad = cursor + 1 + int(np.argmax(values < 0))
             raise text.error(
                 bad,
-                f"found {text.shown(bad)}, expected an entry of factor {number}, at least 0: where entries are "
-                "logarithms, write their exponentials",
+                f"found {text.shown(bad)}, expected an entry of factor {number}, at least 0: a file of "
+                "logarithms is one of the format lg",
             )
-        feasible = np.flatnonzero(values)
+        feasible = np.flatnonzero(values if semiring == MAX_PRODUCT else values > IMPOSSIBLE)
         functions.append(Function(scope, tuples_at(feasible, shape), values[feasible]))
         cursor += 1 + entries
     text.expect_end(cursor, f"the {factors} tables")
     variables = tuple(Variable(str(v), size) for v, size in enumerate(sizes))
-    return Problem(variables, tuple(functions), constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=text.stem)
+    return Problem(variables, tuple(functions), constant=semiring.one, semiring=semiring, name=text.stem)
 
 
 def _read_scope(text: Text, cursor: int, number: int, count: int) -> tuple[tuple[int, ...], int]:

@@ -429,6 +429,7 @@ def test_what_is_refused_is_named_with_its_line(tmp_path, keyword, error, messag
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
+        ("type: cfnconstraint params: [[[[1]]]]", UnsupportedError, "line 4: function 'f' is of type 'cfnconstraint',"),
         ("type: slinear params: {}", UnsupportedError, "line 4: function 'f' is of type 'slinear', which is not s"),
         ("type: <= params: [1 2]", UnsupportedError, "line 4: .* 'f' is of type '<=', which is not supported; as t"),
         ("type: sregulardp params: {}", UnsupportedError, "line 4: .* whatever the values are, .*; use sregular"),

@@ -15,7 +15,7 @@ from oocbe.errors import FormatError, ModelError, UnsupportedError, ValueRangeEr
 from oocbe.io import read, write
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import COUNTING, MAX_PRODUCT, SUM_PRODUCT
+from oocbe.model.semiring import COUNTING, MAX_PRODUCT, MAX_SUM, SUM_PRODUCT
 
 GOOD = """MARKOV
 3
@@ -180,7 +180,7 @@ DAMAGE = {
     "overflow": (GOOD.replace("2.25", "1e999"), 10, "found '1e999', expected an entry of factor 0, a finite number"),
     "underflow": (GOOD.replace("2.25", "1e-999"), 10, "found '1e-999', expected an entry of factor 0, zero or large"),
     "underscore": (GOOD.replace("2.25", "2_2"), 10, "found '2_2', expected an entry of factor 0, a finite number"),
-    "negative entry": (GOOD.replace("2.25", "-2"), 10, "at least 0: where entries are logarithms, write"),
+    "negative entry": (GOOD.replace("2.25", "-2"), 10, "at least 0: a file of logarithms is one of the format lg"),
     "a fraction of variables": (GOOD.replace("\n3\n", "\n3.0\n"), 2, "found '3.0', expected the number of variables"),
 }
 
@@ -218,3 +218,12 @@ def test_what_pyagrum_writes_is_read(tmp_path):
     for name in "abc":
         wanted = gum.getPosterior(network, target=name, evs={}).toarray()
         assert found[network.idFromName(name)] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_entries_of_lg_files_are_logarithms(tmp_path):
+    path = tmp_path / "p.LG"
+    path.write_text("MARKOV 2 2 2 2 1 0 2 1 0 2 -0.5 1.25 4 -3 -1e38 -1e39 2")
+    problem = read(path)
+    assert problem.semiring is MAX_SUM
+    values = [problem.evaluate((a, b)) for a in range(2) for b in range(2)]
+    assert values == [-3.5, None, None, 3.25]
