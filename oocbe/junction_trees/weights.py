@@ -96,14 +96,16 @@ def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
 
 
 def tabulated(problem: Problem) -> Problem:
-    """The problem with small linear constraints as tables; those that cannot bind go."""
+    """The problem with small linear constraints as tables, impossible ones too; those that cannot bind go."""
     if not problem.linear_constraints:
         return problem
     linears, tables = [], []
     for linear in problem.linear_constraints:
         if not linear.can_bind:
             continue
-        if linear.scope and is_tabulated(problem, linear):
+        if linear.is_impossible:
+            tables.append(Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True))
+        elif is_tabulated(problem, linear):
             tables.append(Constraint(linear.scope, np.argwhere(linear.to_array()), allowed=True))
         else:
             linears.append(linear)

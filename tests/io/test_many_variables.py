@@ -39,12 +39,11 @@ def test_read_from_wcsp(tmp_path):
     assert values_of(oocbe.read(path)) == VALUES
 
 
-def test_a_tuple_that_is_listed_twice_is_refused_with_its_line(tmp_path):
+def test_the_last_cost_of_a_tuple_that_is_listed_twice_counts(tmp_path):
     path = tmp_path / "wide.wcsp"
-    row = spelled([*TUPLES[1], 4])
-    path.write_text(f"wide {COUNT} 3 1 100\n{spelled(SIZES)}\n{COUNT} {spelled(SCOPE)} 0 2\n{row}\n{row}\n")
-    with pytest.raises(oocbe.FormatError, match=r"line 5: found tuple .* a second time"):
-        oocbe.read(path)
+    rows = [spelled([*TUPLES[1], cost]) for cost in (4, 7)]
+    path.write_text(f"wide {COUNT} 3 1 100\n{spelled(SIZES)}\n{COUNT} {spelled(SCOPE)} 0 2\n{rows[0]}\n{rows[1]}\n")
+    assert oocbe.read(path).evaluate(TUPLES[1].tolist()) == 7
 
 
 def test_read_from_cfn(tmp_path):

@@ -34,6 +34,27 @@ def test_a_tree_comes_back(seed, tmp_path):
         np.testing.assert_array_equal(own, theirs)
 
 
+@pytest.mark.parametrize("what", ["linear", "constraint", "function", "bound"])
+def test_what_nothing_satisfies_comes_back(what, tmp_path):
+    nothing = np.zeros((0, 0), dtype=np.int64)
+    parts = {
+        "linear": {"linear_constraints": (oocbe.LinearConstraint((), (), -1),)},  # 0 <= -1
+        "constraint": {"constraints": (oocbe.Constraint((), nothing, allowed=True),)},
+        "function": {"functions": (oocbe.Function((), nothing, []),)},
+        "bound": {"constant": 7.5, "upper_bound": 7},
+    }[what]
+    costs = oocbe.Function.from_array((0, 1), [[1, 2], [3, 4]])
+    functions = (costs, *parts.pop("functions", ()))
+    problem = oocbe.Problem((oocbe.Variable("a", 2), oocbe.Variable("b", 2)), functions, **parts)
+    tree = oocbe.JunctionTree(problem)
+    tree.save(tmp_path / "a.tree")
+    for t in (tree, oocbe.JunctionTree.open(tmp_path / "a.tree")):
+        assert t.log_evidence == -np.inf
+        assert t.mpe() is t.marginal_map(["a"]) is None
+        assert not t.marginal("a", "b").any()
+        assert oocbe.count(t.problem).value == 0
+
+
 @pytest.fixture
 def saved(tmp_path):
     folder = tmp_path / "a.tree"

@@ -12,6 +12,7 @@ import pytest
 import oocbe
 from oocbe.elimination.preparation import linear
 from oocbe.errors import CorruptDataError, LimitError, UnsupportedError
+from oocbe.junction_trees.tree import JunctionTree
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
@@ -23,6 +24,7 @@ from oocbe.tasks.count import count
 from oocbe.tasks.count_optimal import count_optimal
 from oocbe.tasks.k_best import k_best
 from oocbe.tasks.marginals import log_partition, marginals, min_marginals
+from oocbe.tasks.verbs import run_task
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 SPOT5 = Path(os.environ.get("OOCBE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "spot5"
@@ -129,6 +131,44 @@ def test_floats_at_an_upper_bound():
     assert count(problem.below(7.3), OPTIONS).value == 4  # nothing below 0 makes up for 7.3
     with pytest.raises(UnsupportedError, match="cannot tell apart"):
         count(problem.below(0.3 + 7.3), OPTIONS)
+
+
+@pytest.mark.parametrize("constant", [9, 9.0, 1e-9, 2**60, 0.1 + 0.2])
+def test_nothing_counts_where_all_sums_reach_the_upper_bound(constant):
+    """Also where propagation leaves no variable, and no function, to tell apart what reaches it."""
+    unary = Function((0,), [[0]], [constant])
+    fixed = Constraint((0,), [[1]])
+    for problem in (
+        Problem((Variable("x", 2),), (unary,), (fixed,), upper_bound=constant),
+        Problem((Variable("x", 3),), constant=constant, upper_bound=constant),
+        Problem((), constant=constant, upper_bound=constant),
+        Problem((Variable("x", 2), Variable("y", 2)), (unary, Function((1,), [], [], 0)), upper_bound=constant),
+    ):
+        assert problem.evaluate([0] * len(problem.variables)) is None
+        for task in ("count", "count-optimal", "kbest", "logz", "marginals", "min-marginals"):
+            result = run_task(task, problem, OPTIONS)
+            assert result.status == "infeasible", task
+        assert run_task("count", problem, OPTIONS).value == 0
+        assert JunctionTree(problem).log_evidence == -np.inf
+        above = problem.below(np.nextafter(constant, np.inf) if isinstance(constant, float) else constant + 1)
+        assert run_task("count", above, OPTIONS).value == sum(
+            above.evaluate(a) is not None for a in itertools.product(*map(range, above.sizes))
+        )
+
+
+def test_upper_bounds_between_the_numbers_that_sums_can_be():
+    costs = (Function((0,), [[0], [1]], [0.5, 0.25], 0.0), Function((0,), [[1], [2]], [0.5, 1.0], -1.0))
+    problem = Problem((Variable("x", 3),), costs, (Constraint((0,), [[2]], allowed=True),), constant=-0.75)
+    assert run_task("count", problem.below(0.25), OPTIONS).value == 0
+    assert JunctionTree(problem.below(np.nextafter(0.25, 1))).log_evidence == -0.25
+    whole = Problem((Variable("x", 2),), (Function((0,), [[0], [1]], [2**60, 2**60 + 1]),), upper_bound=2.0**60 + 0.5)
+    assert JunctionTree(whole).log_evidence == -np.inf
+    assert count(whole.below(2**60 + 1), OPTIONS).value == 1
+
+
+def test_a_default_that_no_assignment_has_is_no_part_of_a_sum():
+    constants = (Function((), np.zeros((1, 0)), [1.25], 1.0), Function((), np.zeros((1, 0)), [-1.25], -0.25))
+    assert count(Problem((), constants, upper_bound=5e-324), OPTIONS).value == 1
 
 
 def test_the_problem_says_whether_an_optimum_at_its_bound_counts():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.negate import negated
-from oocbe.elimination.preparation.ranges import rounding_margin
+from oocbe.elimination.preparation.ranges import FRACTION, rounding_margin
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -19,6 +20,8 @@ from oocbe.model.semiring import MAX_SUM, Combination, Marginalisation
 
 def without_upper_bound(problem: Problem) -> Problem:
     """A problem without its upper or lower bound: what exceeds it by itself becomes a hard constraint.
+
+    The constraint has no variable where every sum exceeds the bound.
 
     Raises
     ------
@@ -39,9 +42,20 @@ def without_upper_bound(problem: Problem) -> Problem:
         or problem.semiring.marginalisation is not Marginalisation.MIN
     ):
         raise UnsupportedError(f"{problem.name}: an upper bound has a meaning in min-sum only, not {problem.semiring}")
+    given = tuple(
+        replace(f, default=None) if len(f.values) == math.prod(problem.sizes[v] for v in f.scope) else f
+        for f in problem.functions
+    )
+    problem = replace(problem, functions=given)  # a default that nothing has is no sum's part
     least = [_extreme(f, min) for f in problem.functions]
-    slack = bound - problem.constant - sum(least)
+    if sum(least, problem.constant) >= bound:
+        # Nothing is below it: rounding never makes a sum of larger values the smaller one.
+        nothing = Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True)
+        return replace(problem, constraints=(*problem.constraints, nothing), upper_bound=None)
     margin = rounding_margin(problem)
+    if not margin and math.isfinite(bound):  # the bound as a number of the kind that sums are, which are exact
+        bound = math.ceil(bound) if problem.is_integral else math.ceil(bound / FRACTION) * FRACTION
+    slack = bound - problem.constant - sum(least)
     # Floats of which one function alone has several values are added up as the problem itself does.
     varying = sum(_extreme(f, max) > low for f, low in zip(problem.functions, least, strict=True))
     is_alone = varying <= 1 and not problem.is_integral
@@ -55,7 +69,7 @@ def without_upper_bound(problem: Problem) -> Problem:
         else:
             # What reaches the bound by itself does so whatever is added, in any order and however it is rounded.
             is_out = only_adds & (listed >= bound)
-            is_below = ~is_out & (listed - low < slack)
+            is_below = ~is_out & (listed - low < slack if margin else listed < low + slack)
             if margin and (~is_out & (np.abs(listed - low - slack) <= margin)).any():
                 raise _refusal(problem)
         keep = is_below[: len(f.values)]
