@@ -49,9 +49,9 @@ LARGEST_DOMAIN = 2**24
 
 TOKENS = re.compile(
     r"\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"
-    r'|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}()\[\],;|])|(?P<word>(?!"|/\*)[^\s{}()\[\],;|"]+)'
+    r'|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}()\[\],;|])|(?P<word>(?:(?!//|/\*)[^\s{}()\[\],;|"])+)'
 )
-"""Spaces and comments, a quoted name, a mark, or a word."""
+"""Spaces and comments, a quoted name, a mark, or a word, which a comment ends."""
 
 
 @dataclass
@@ -89,8 +89,6 @@ def parse(text: Text) -> Problem:
         else:
             waiting.append(lexer.place)
             _pass_probability(lexer)
-    if not network.variables:
-        raise lexer.expected("a variable")
     end = lexer.place
     for lexer.place in waiting:
         _read_probability(network)

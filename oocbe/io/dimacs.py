@@ -10,7 +10,6 @@ that are there count, and a note says so. The number of variables is part of the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError
 from oocbe.io.count_questions import CountQuestions
 from oocbe.io.text import Text
+from oocbe.io.upper_bounds import refuse_upper_bound
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
@@ -205,10 +205,7 @@ def _clauses(problem: Problem) -> tuple[list[str], list[tuple[int, str]], int]:
     if max(problem.sizes, default=0) > 2:
         wide = next(v for v in problem.variables if v.size > 2)
         raise UnsupportedError(f"{problem.name}: variable {wide.name!r} has {wide.size} values; clauses know two")
-    if problem.upper_bound is not None and not math.isinf(problem.upper_bound):
-        most = int(problem.constant) + sum(max([0, f.default or 0, *f.values.tolist()]) for f in problem.functions)
-        if most >= problem.upper_bound:
-            raise UnsupportedError(f"{problem.name}: the upper bound {problem.upper_bound} may bind; clauses have none")
+    refuse_upper_bound(problem, "the format of clauses")
     hard = [f"-{v + 1} 0" for v, size in enumerate(problem.sizes) if size == 1]
     for c in problem.constraints:
         forbidden = c.tuples if not c.allowed else np.argwhere(~_dense(problem, c.scope, c.to_array))

@@ -302,20 +302,21 @@ class _Reader:
         node: Node,
     ) -> None:
         """Add a function; infinite costs forbid their tuples."""
-        is_integral = all(isinstance(value, int) for value in values)
-        array: Values
         scope = tuple(self._index[name] for name in names)
+        is_finite = [not isinstance(value, float) or math.isfinite(value) for value in values]
+        if not all(is_finite):
+            for value in {value for value in values if not math.isfinite(value)}:
+                self._refuse_infinity(node, "a constraint", value)
+            finite = np.array(is_finite, dtype=bool)
+            if default is not None:
+                self._constraints.append(Constraint(scope, tuples[~finite]))
+            tuples, values = tuples[finite], [value for value in values if math.isfinite(value)]
+        array: Values
+        is_integral = all(isinstance(value, int) for value in values)
         try:
             array = np.array(values, dtype=np.int64) if is_integral else np.array(values, dtype=np.float64)
         except OverflowError:
             raise node.error("found an integer beyond 64 bits, expected a smaller one") from None
-        if not is_integral:
-            for value in np.unique(array[np.isinf(array)]).tolist():
-                self._refuse_infinity(node, "a constraint", value)
-            finite = np.isfinite(array)
-            if default is not None and not finite.all():
-                self._constraints.append(Constraint(scope, tuples[~finite]))
-            tuples, array = tuples[finite], array[finite]
         self._functions.append(Function(scope, tuples, array, default))
 
     def _agents(self) -> list[str]:

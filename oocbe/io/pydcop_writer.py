@@ -1,12 +1,9 @@
-"""Write distributed problems for pyDcop, in YAML.
-
-pyDcop has no infinity: what is forbidden costs 10,000, which is its own default for that, or more where sums of other
-costs could be as bad. :mod:`oocbe.dcop` finds such costs again.
-"""
+"""Write distributed problems for pyDcop, in YAML: what is forbidden costs ``.inf``, the infinity that both read."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -20,9 +17,6 @@ from oocbe.io.yaml_nodes import resolved
 from oocbe.model.dcop import Dcop
 from oocbe.model.parts import Variable
 from oocbe.model.semiring import Marginalisation
-
-INFINITY = 10_000
-"""What pyDcop takes for infinity where nothing else is said."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LABEL = re.compile(r"[^\s|]+")
@@ -38,8 +32,7 @@ def render(dcop: Dcop) -> str:
     """
     problem = dcop.problem
     tables = cost_tables(problem, "pyDcop's YAML")
-    sign = -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1
-    infinity = sign * _infinity(tables)
+    infinity = -math.inf if problem.semiring.marginalisation is Marginalisation.MAX else math.inf
     lines = [f"name: {_quoted(problem.name)}", f"objective: {problem.sense}", "domains:"]
     domain_of: dict[tuple[str, ...], str] = {}
     for v in problem.variables:
@@ -62,24 +55,24 @@ def render(dcop: Dcop) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _constraint(table: CostTable, variables: Sequence[Variable], infinity: int) -> list[str]:
+def _constraint(table: CostTable, variables: Sequence[Variable], infinity: float) -> list[str]:
     scope = [variables[v] for v in table.scope]
     default = infinity if table.default is None else table.default
-    if infinity >= 1 << 63 and (table.default is None or table.values is None):
-        raise UnsupportedError(
-            f"{table.name}: the format has no infinite cost, and one above all others, {infinity}, is beyond 64-bit "
-            "integers; scale the values down"
-        )
     values = np.full(len(table.tuples), infinity) if table.values is None else table.values
     names = ", ".join(_quoted(v.name) for v in scope)
-    lines = [f"  {table.name}:", "    type: extensional", f"    variables: [{names}]", f"    default: {default!r}"]
+    lines = [
+        f"  {table.name}:",
+        "    type: extensional",
+        f"    variables: [{names}]",
+        f"    default: {_number(default)}",
+    ]
     order = np.argsort(values, kind="stable")
     labels = [_labels(v) for v in scope]
     if len(order):
         lines.append("    values:")
-    for group in np.split(order, np.flatnonzero(np.diff(values[order])) + 1) if len(order) else []:
+    for group in np.split(order, np.flatnonzero(values[order][1:] != values[order][:-1]) + 1) if len(order) else []:
         rows = [" ".join(own[index] for own, index in zip(labels, row, strict=True)) for row in _rows(table, group)]
-        lines.append(f"      {values[group[0]].item()!r}: {_quoted(' | '.join(rows), always=True)}")
+        lines.append(f"      {_number(values[group[0]].item())}: {_quoted(' | '.join(rows), always=True)}")
     return lines
 
 
@@ -87,14 +80,12 @@ def _rows(table: CostTable, group: NDArray[np.int64]) -> Any:
     return table.tuples[group].tolist()
 
 
-def _infinity(tables: Sequence[CostTable]) -> int:
-    """A cost that no sum of the others reaches."""
-    spread = 0.0
-    for table in tables:
-        values = np.zeros(1) if table.values is None else table.values
-        spread += 2 * max(float(np.abs(values).max(initial=0)), abs(table.default or 0))
-    beyond: int = 10 ** len(str(int(spread)))
-    return max(INFINITY, beyond)
+def _number(value: int | float) -> str:
+    """A number as YAML 1.1 has it, which takes none for one that has an exponent and no point."""
+    if isinstance(value, float) and math.isinf(value):
+        return ".inf" if value > 0 else "-.inf"
+    text = repr(value)
+    return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
 
 def _labels(v: Variable) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from oocbe.errors import UnsupportedError
 from oocbe.io.text import Text
+from oocbe.io.upper_bounds import refuse_upper_bound
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -92,11 +93,7 @@ def render(problem: Problem) -> str:
         raise UnsupportedError(
             f"{problem.name}: the qpbo format has no constraints; add their violations as costs first"
         )
-    if problem.upper_bound is not None or problem.lower_bound is not None:
-        side = "lower" if problem.upper_bound is None else "upper"
-        raise UnsupportedError(
-            f"{problem.name}: the qpbo format has no {side} bound; in Python, problem.below(None) has none"
-        )
+    refuse_upper_bound(problem, "the qpbo format")
     wide = next((v.name for v in problem.variables if v.size != 2), None)
     if wide is not None:
         raise UnsupportedError(f"{problem.name}: variable {wide} has other than two values, as the qpbo format needs")
@@ -126,6 +123,8 @@ def render(problem: Problem) -> str:
         for scope, value in sorted(terms.items())
         if value
     ]
+    if problem.semiring == MAX_SUM and problem.variables and not lines:
+        lines = ["1 1 0"]  # the sense is the sign of the number of lines
     sign = "-" if problem.semiring == MAX_SUM else ""
     return "\n".join([f"{len(problem.variables)} {sign}{len(lines)}", *lines]) + "\n"
 

@@ -48,8 +48,8 @@ def _weights(problem: Problem) -> tuple[list[int], list[int]]:
             raise _unsupported(problem, f"only whole costs of single photographs, not function {number}")
         costs[f.scope[0]] += dense.astype(np.int64)
     left_out = [int(c.argmax()) for c in costs]
-    for variable, c, out in zip(problem.variables, costs, left_out, strict=True):
-        if variable.size < 2 or np.count_nonzero(c) > 1 or c[out] < 0:
+    for variable, c in zip(problem.variables, costs, strict=True):
+        if variable.size < 2 or np.count_nonzero(c) > 1 or c.min() < 0:
             raise _unsupported(problem, f"one value that costs something, at least one that does not: {variable.name}")
     return [int(c.max()) for c in costs], left_out
 

@@ -180,3 +180,23 @@ def test_parents_of_any_number(tmp_path, parents):
             read_text(tmp_path, text)
     else:
         assert read_text(tmp_path, text).functions[-1].values.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ yes, no// the last one\n  }",
+        "{ yes/*it rains*/, no/*dry*/ }",
+        '{ yes // "yes"\n, no/* } */}',
+        '{ "yes"// first\n "no"/**/ }',
+    ],
+)
+def test_a_comment_ends_a_word(tmp_path, text):
+    path = tmp_path / "p.bif"
+    path.write_text(
+        f"network w// of rain\n {{ }}\nvariable rain {{ type discrete [ 2 ] {text}; }}\n"
+        "probability ( rain/* alone */) { table 0.25/**/, 0.75// dry\n; }\n"
+    )
+    problem = oocbe.read(path)
+    assert problem.variables[0].labels == ("yes", "no")
+    assert [problem.evaluate([x]) for x in range(2)] == [0.25, 0.75]

@@ -332,13 +332,16 @@ def test_infinite_costs_beside_a_default_forbid(tmp_path):
     assert oocbe.solve(problem, order_seconds=0).value == 0
 
 
-@pytest.mark.parametrize("cost", [2**61, 2**62])
-def test_forbidden_rows_beside_costs_too_large_for_them_are_refused(tmp_path, cost):
-    """They were written as a file that could not be read, or ended in an error without a message."""
-    function = Function((0,), np.array([[0]]), np.array([cost]), 0)
-    wholly = Problem((Variable("x", 2),), (function,) * 8)
-    write(wholly, tmp_path / "p.yaml")
-    assert read(tmp_path / "p.yaml").evaluate([0]) == 8 * cost
-    forbidding = Problem(wholly.variables, wholly.functions, (Constraint((0,), np.array([[1]]), allowed=False),))
-    with pytest.raises(UnsupportedError, match="beyond 64-bit integers; scale the values down"):
-        write(forbidding, tmp_path / "q.yaml")
+@pytest.mark.parametrize("cost", [10_000, 2**53 + 1, 2**62, 1e20, -(2**53) - 1])
+@pytest.mark.parametrize("semiring", [oocbe.MIN_SUM, oocbe.MAX_SUM])
+def test_forbidden_rows_stay_forbidden_beside_costs_of_any_size(cost, semiring, tmp_path):
+    variables = (Variable("x", 3),)
+    listed = Function((0,), np.array([[0], [1]]), np.array([cost, 0]), None)
+    unlisted = Constraint((0,), np.array([[1]]), allowed=False)
+    for parts in ((listed,), (listed, Function((0,), np.array([[2]]), np.array([cost]), 0))):
+        for constraints in ((), (unlisted,)):
+            problem = Problem(variables, parts, constraints, semiring=semiring)
+            write(problem, tmp_path / "p.yaml")
+            found = read(tmp_path / "p.yaml")
+            assert [found.evaluate([x]) for x in range(3)] == [problem.evaluate([x]) for x in range(3)]
+            assert found.is_integral == problem.is_integral

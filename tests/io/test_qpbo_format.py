@@ -97,7 +97,7 @@ def test_what_the_format_cannot_hold(tmp_path):
         (oocbe.Problem((three,), ()), "variable b has other than two values"),
         (oocbe.Problem((two,), (oocbe.Function.from_array((0,), [1, 2]),)), "no constant"),
         (oocbe.Problem((two,), (oocbe.Function((0,), np.array([[0]]), np.array([0])),)), "no constraints"),
-        (oocbe.Problem((two,), (), upper_bound=5), "no upper bound"),
+        (oocbe.Problem((two,), (), constant=5, upper_bound=5), "upper bound 5 may bind"),
         (oocbe.Problem((two,), (), semiring=oocbe.SUM_PRODUCT), "not a sum-product problem"),
     ]:
         with pytest.raises(UnsupportedError, match=why):
