@@ -1,7 +1,8 @@
 """Costs that stand for "forbidden": found, and taken as what they mean.
 
-Files of pyDcop have 10,000 or the like where others forbid. Tables of such problems are complete for nothing. Where no assignment without the largest cost can be as bad as one with it, the optimum is the same
-when that cost is forbidden, unless nothing is left; then the problem has to be taken as it is.
+Files of pyDcop have 10,000 or the like where others forbid. Tables of such problems are complete for nothing. Where no
+assignment without the largest cost can be as bad as one with it, the optimum is the same when that cost is forbidden,
+unless nothing is left; then the problem has to be taken as it is.
 """
 
 from __future__ import annotations

@@ -197,6 +197,6 @@ def test_a_comment_ends_a_word(tmp_path, text):
         f"network w// of rain\n {{ }}\nvariable rain {{ type discrete [ 2 ] {text}; }}\n"
         "probability ( rain/* alone */) { table 0.25/**/, 0.75// dry\n; }\n"
     )
-    problem = oocbe.read(path)
+    problem = read(path)
     assert problem.variables[0].labels == ("yes", "no")
     assert [problem.evaluate([x]) for x in range(2)] == [0.25, 0.75]
