@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.io.upper_bounds import refuse_upper_bound
+from oocbe.io.bounds import refuse_bounds
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
@@ -48,7 +48,7 @@ def cost_tables(problem: Problem, format_name: str) -> list[CostTable]:
         raise UnsupportedError(
             f"{problem.name}: {format_name} knows costs to minimise and utilities to maximise; this is {semiring.name}"
         )
-    refuse_upper_bound(problem, format_name)
+    refuse_bounds(problem, format_name)
     if not problem.variables:
         raise UnsupportedError(f"{problem.name}: {format_name} needs a variable, and there is none")
     return list(_tables(problem, format_name))

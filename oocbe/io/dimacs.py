@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
+from oocbe.io.bounds import refuse_bounds
 from oocbe.io.count_questions import CountQuestions
 from oocbe.io.text import Text
-from oocbe.io.upper_bounds import refuse_upper_bound
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
@@ -205,7 +205,7 @@ def _clauses(problem: Problem) -> tuple[list[str], list[tuple[int, str]], int]:
     if max(problem.sizes, default=0) > 2:
         wide = next(v for v in problem.variables if v.size > 2)
         raise UnsupportedError(f"{problem.name}: variable {wide.name!r} has {wide.size} values; clauses know two")
-    refuse_upper_bound(problem, "the format of clauses")
+    refuse_bounds(problem, "the format of clauses")
     hard = [f"-{v + 1} 0" for v, size in enumerate(problem.sizes) if size == 1]
     for c in problem.constraints:
         forbidden = c.tuples if not c.allowed else np.argwhere(~_dense(problem, c.scope, c.to_array))

@@ -14,8 +14,8 @@ from fractions import Fraction
 import numpy as np
 
 from oocbe.errors import UnsupportedError
+from oocbe.io.bounds import refuse_bounds
 from oocbe.io.text import Text
-from oocbe.io.upper_bounds import refuse_upper_bound
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -93,7 +93,7 @@ def render(problem: Problem) -> str:
         raise UnsupportedError(
             f"{problem.name}: the qpbo format has no constraints; add their violations as costs first"
         )
-    refuse_upper_bound(problem, "the qpbo format")
+    refuse_bounds(problem, "the qpbo format")
     wide = next((v.name for v in problem.variables if v.size != 2), None)
     if wide is not None:
         raise UnsupportedError(f"{problem.name}: variable {wide} has other than two values, as the qpbo format needs")

@@ -20,7 +20,7 @@ from oocbe.io.files import read_bytes, write_bytes
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 
-SUFFIXES = ["bif", "cfn", "cnf", "lp", "mps", "net", "opb", "qpbo", "spot", "uai", "wcnf", "wcsp", "xml", "yaml"]
+SUFFIXES = ["bif", "cfn", "cnf", "lg", "lp", "mps", "net", "opb", "qpbo", "spot", "uai", "wcnf", "wcsp", "xml", "yaml"]
 BOMB_BLOCKS = 96
 SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
