@@ -2,6 +2,9 @@
 
 What is sent is pickled here, so that Dask does not look through it; what comes back is a few numbers and a name. A
 result may be lost with its worker on its way, so it is waited for so long and no longer, and its segment done again.
+
+The scheduler may go away at any moment. Whatever Dask's client raises then, here or on one of its threads, what counts
+is its status, and when the scheduler last answered: :meth:`DaskWorkers.check` looks at both, and waits for nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +42,15 @@ PATIENCE_SECONDS = 90.0
 """So long there may be no worker before the work is given up: one that is started anew takes a few seconds, and one of
 a busy cluster longer."""
 
+RESUME = "go on with --resume where there is a --workdir"
+"""What to do when a cluster is lost."""
+
+GONE_SECONDS = 5.0
+"""So long a client may try to connect again to a scheduler that it had: the segments under way are lost by then."""
+
+END_SECONDS = 1.0
+"""So long a thread is waited for at the end; one that asks a scheduler which has been stopped waits for ever."""
+
 _turn = threading.Lock()
 
 
@@ -70,7 +82,9 @@ class DaskWorkers:
         self.read = RowsRead()
         self.cluster = token_hex(4)
         self._client = client
-        self._count, self._seen, self._failure = 0, time.monotonic(), ""
+        self._address = str(getattr(client.scheduler, "address", "the scheduler"))
+        self._count = 0
+        self._seen = self._answered = self._connected = time.monotonic()
         self._closing = threading.Event()
         self._hosts: Counter[str] = Counter()
         self._look()
@@ -80,7 +94,7 @@ class DaskWorkers:
     def close(self) -> None:
         """Look after the workers no more; the client is left open."""
         self._closing.set()
-        self._looking.join()
+        self._looking.join(END_SECONDS)
 
     @property
     def count(self) -> int:
@@ -98,28 +112,37 @@ class DaskWorkers:
         """Have a function called by a worker; see :class:`oocbe.cluster.workers.Workers`."""
         made: Future[Result] = Future()
         data = pickle.dumps((work, told), protocol=5)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of large graphs: lookups of a bucket may be megabytes
-            asked = self._client.submit(called, data, key=f"{name}-{token_hex(8)}", pure=False)
-        made.add_done_callback(lambda future: asked.cancel() if future.cancelled() else None)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of large graphs: lookups of a bucket may be megabytes
+                asked = self._client.submit(called, data, key=f"{name}-{token_hex(8)}", pure=False)
+        except Exception as error:
+            if self._client.status == "running":
+                raise
+            raise self._gone() from error
+        # Not cancel, which waits for the scheduler: it forgets what nobody wants.
+        made.add_done_callback(lambda future: asked.release() if future.cancelled() else None)
         asked.add_done_callback(lambda future: self._settle(made, future))
         return made
 
     def check(self) -> None:
         """Raise ClusterError where no worker has been there for long, or the scheduler is gone."""
-        if self._failure:
-            raise ClusterError(self._failure)
-        if self._count:
-            return
-        if time.monotonic() - self._seen > PATIENCE_SECONDS:
+        now = time.monotonic()
+        if self._client.status == "running":
+            self._connected = now
+        elif self._client.status in ("closed", "closing") or now - self._connected > GONE_SECONDS:
+            raise self._gone()
+        if now - self._answered > PATIENCE_SECONDS:
             raise ClusterError(
-                f"no worker is left at {self._address} for {PATIENCE_SECONDS:.0f} seconds; start some, and go on with "
-                "--resume where there is a --workdir"
+                f"the scheduler at {self._address} has not answered for {PATIENCE_SECONDS:.0f} seconds; {RESUME}"
+            )
+        if not self._count and now - self._seen > PATIENCE_SECONDS:
+            raise ClusterError(
+                f"no worker is left at {self._address} for {PATIENCE_SECONDS:.0f} seconds; start some, and {RESUME}"
             )
 
-    @property
-    def _address(self) -> str:
-        return str(getattr(self._client.scheduler, "address", "the scheduler"))
+    def _gone(self) -> ClusterError:
+        return ClusterError(f"the scheduler at {self._address} is gone; {RESUME}")
 
     def _settle(self, made: Future[Any], asked: Any) -> None:
         """Hand a result on, on Dask's thread for that."""
@@ -150,19 +173,15 @@ class DaskWorkers:
             self._look()
 
     def _look(self) -> None:
-        """Count the workers, and note it where the scheduler is gone."""
-        if self._client.status in ("closed", "closing"):
-            self._failure = f"the scheduler at {self._address} is gone; go on with --resume where there is a --workdir"
-            return
+        """Count the workers; nothing where the scheduler does not say how many there are."""
         try:
             found = self._client.scheduler_info(n_workers=-1)
-        except Exception as error:
-            if time.monotonic() - self._seen > PATIENCE_SECONDS:
-                self._failure = f"the scheduler at {self._address} does not answer ({error})"
+            with_hosts = found["workers"]  # a client that has lost its scheduler knows of nothing
+        except Exception:
             return
+        self._answered = time.monotonic()
         if "id" in found:  # of the scheduler: the same for everybody who asks these workers
             self.cluster = str(found["id"]).replace(" ", "-")
-        with_hosts = found["workers"]
         self._hosts = Counter(str(worker.get("host", "")) for worker in with_hosts.values())
         self._count = len(with_hosts)
         if self._count:

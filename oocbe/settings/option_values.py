@@ -186,6 +186,9 @@ def parse_cluster(name: str, value: object) -> str | None:
             raise UsageError(f"{name}: {text}: there is no such file with settings of SLURM jobs (docs/cluster.md)")
         return text
     found = re.fullmatch(r"(tcp|tls)://(.+):([0-9]{1,5})", text)
+    if found is None and re.fullmatch(r"[^/]+:[0-9]{1,5}", text):
+        scheme = "tcp" if text.rpartition(":")[0] in LOOPBACK else "tls"
+        raise UsageError(f"{name}: {text}: tls:// or tcp:// is missing; give {scheme}://{text}, as its scheduler does")
     if found is None:
         raise UsageError(f"{name}: {value!r} is neither tls://HOST:PORT, the address of a scheduler, nor slurm:FILE")
     if found[1] == "tcp" and found[2] not in LOOPBACK:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -262,9 +263,87 @@ def test_a_scheduler_that_is_gone(client, monkeypatch):
         client.close()
         workers._look()
         with pytest.raises(ClusterError, match=r"the scheduler at .* is gone; go on with --resume"):
+            workers.submit("sleeping", slept, 0)
+        with pytest.raises(ClusterError, match=r"the scheduler at .* is gone; go on with --resume"):
             workers.check()
     finally:
         workers.close()
+
+
+@pytest.fixture
+def own_cluster(tmp_path):
+    """A scheduler and a worker in processes of their own: the scheduler, and its address."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    command += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(tmp_path / "where")]
+    scheduler = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=tmp_path)
+    processes = [scheduler]
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "where").exists() or not (text := (tmp_path / "where").read_text()):
+            assert time.monotonic() < deadline and scheduler.poll() is None
+            time.sleep(0.05)
+        address = json.loads(text)["address"]
+        command = [sys.executable, "-P", "-m", "oocbe.cluster.worker", address]
+        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
+        yield scheduler, address
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("segment", [1, 4])
+def test_a_scheduler_that_is_killed(own_cluster, number, segment, monkeypatch, capfd):
+    """In the middle of the work: one clear error in the end, and nothing that a thread has to say."""
+    scheduler, address = own_cluster
+    given, submit = [], DaskWorkers.submit
+
+    def counted(self, *arguments):
+        given.append(1)
+        if len(given) == segment:
+            scheduler.send_signal(number)
+        return submit(self, *arguments)
+
+    monkeypatch.setattr(DaskWorkers, "submit", counted)
+    monkeypatch.setattr(dask_workers, "GONE_SECONDS", 0.5)
+    with (
+        pytest.raises(ClusterError, match=r"the scheduler at .* is gone; go on with --resume"),
+        choice.working_with(None, address, None),
+    ):
+        found_by(current())
+    assert capfd.readouterr().err == ""
+
+
+def test_a_scheduler_that_stops_for_a_while(own_cluster, expected):
+    scheduler, address = own_cluster
+    with choice.working_with(None, address, None):
+        scheduler.send_signal(signal.SIGSTOP)
+        timer = threading.Timer(3.0, scheduler.send_signal, (signal.SIGCONT,))
+        timer.start()
+        assert found_by(current()) == expected
+        timer.join()
+
+
+def test_a_scheduler_that_answers_no_more(own_cluster, monkeypatch):
+    scheduler, address = own_cluster
+    monkeypatch.setattr(dask_workers, "PATIENCE_SECONDS", 1.0)
+    try:
+        with (
+            pytest.raises(ClusterError, match="has not answered for 1 seconds; go on with"),
+            choice.working_with(None, address, None),
+        ):
+            scheduler.send_signal(signal.SIGSTOP)
+            found_by(current())
+    finally:
+        scheduler.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize(("given", "right"), [("127.0.0.1:8799", "tcp://127.0.0.1:8799"), ("n1:1", "tls://n1:1")])
+def test_an_address_without_its_scheme(given, right):
+    with pytest.raises(UsageError, match=rf"cluster: {given}: tls:// or tcp:// is missing; give {right}"):
+        SolveOptions.from_mapping({"cluster": given})
 
 
 def test_clusters_that_do_not_answer_or_must_not_be_asked(monkeypatch):
