@@ -2,10 +2,12 @@
 
 Variables are numbered from 1, which are their names here; value 0 is false and 1 true. A clause is a list of literals
 up to a 0. In a ``cnf`` file after ``p cnf VARIABLES CLAUSES``; an old ``wcnf`` has ``p wcnf VARIABLES CLAUSES [TOP]``
-and a weight before each clause, of which those from TOP on are hard; a new one (MaxSAT Evaluation 2022) has no such
-line, and ``h`` or a weight before each clause. Lines that begin with ``c`` are comments, some of which ask for another
-count (:mod:`oocbe.io.count_questions`); ``%`` ends a file. The number of clauses in the header is often wrong: those
-that are there count, and a note says so. The number of variables is part of the problem, and may not be too small.
+and a weight before each clause, of which those from TOP on are hard, and no assignment counts whose cost reaches TOP;
+it may have ``p cnf`` instead, and clauses that weigh 1. A new one (MaxSAT Evaluation 2022) has no such line, and ``h`` or
+a weight before each clause. Lines that begin with ``c`` are comments, some of which ask for another count
+(:mod:`oocbe.io.count_questions`); ``%`` ends a file. The number of clauses in the header is often wrong: those that are
+there count, and a note says so. The number of variables of a ``cnf`` file is part of the problem, and may not be too
+small.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ def parse_cnf(text: Text) -> Problem:
 
 def parse_wcnf(text: Text) -> Problem:
     """Read a weighted one: hard clauses are constraints, others cost their weight where they do not hold."""
-    return _Reader(text, True).problem()
+    reader = _Reader(text, True)
+    problem = reader.problem()
+    most = problem.constant + sum(f.values.sum().item() for f in problem.functions)
+    return problem if reader.top is None or most < reader.top else problem.below(reader.top)
 
 
 class _Reader:
@@ -71,6 +76,8 @@ class _Reader:
             else:
                 self._tokens += range(first, past)
         self._weighted = weighted
+        self._has_weights = weighted
+        self.top: int | None = None
         self._next = 0
 
     def problem(self) -> Problem:
@@ -129,21 +136,23 @@ class _Reader:
     def _header(self) -> tuple[int, int, int | None]:
         text = self._text
         row = text.line(self._take())
-        kind = "wcnf" if self._weighted else "cnf"
+        kinds = ("wcnf", "cnf") if self._weighted else ("cnf",)
         place = self._take()
-        if text.word(place, kind) != kind:
-            raise text.error(place, f"found {text.shown(place)}, expected {kind}")
+        kind = text.word(place, kinds[0])
+        if kind not in kinds:
+            raise text.error(place, f"found {text.shown(place)}, expected {kinds[0]}")
+        self._has_weights = kind == "wcnf"
         count = text.integer(self._take(), "the number of variables", 0, LARGEST_VARIABLE)
         clauses = text.integer(self._take(), "the number of clauses", 0)
-        top = None
-        if self._weighted and self._next < len(self._tokens) and text.line(self._tokens[self._next]) == row:
-            top = text.integer(self._take(), "the weight of hard clauses", 1)
-        return count, clauses, top
+        if self._has_weights and self._next < len(self._tokens) and text.line(self._tokens[self._next]) == row:
+            top = text.integer(self._take(), "the weight of hard clauses")
+            self.top = top if top > 0 else None  # which toulbar2 takes for none
+        return count, clauses, self.top
 
     def _weight(self, top: int | None, has_header: bool) -> int | None:
         """Weight of the clause that begins here; None of a hard one."""
-        if not self._weighted:
-            return None
+        if not self._has_weights:
+            return 1 if self._weighted else None
         place = self._take()
         if not has_header and self._text.raw(place) == b"h":
             return None
@@ -153,7 +162,7 @@ class _Reader:
     def _clause(self, count: int | None, largest: int) -> tuple[dict[int, int], int]:
         """Variable to the value at which its literal is false, -1 where both occur; and the number of variables."""
         literals: dict[int, int] = {}
-        limit = LARGEST_VARIABLE if count is None else count
+        limit = LARGEST_VARIABLE if count is None or self._weighted else count
         while literal := self._text.integer(self._take(), "a literal, or 0 at a clause's end", -limit, limit):
             v, value = abs(literal) - 1, int(literal < 0)
             literals[v] = value if literals.get(v, value) == value else -1

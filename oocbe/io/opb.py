@@ -4,7 +4,7 @@ An objective, if any, comes first (``min:`` or ``max:``); each constraint is ter
 ``=``) and an integer, and both end with ``;``. A term is an integer and one or more literals: ``~x`` is 1 - x, and
 several are a *product*, which gets a variable of its own here that is 1 where all of them are. Lines that begin with
 ``*`` are comments; the first may say how many variables there are, ``x1`` to the last, also such as occur nowhere.
-Integers have up to 255 bits.
+Integers have up to 255 bits. As in toulbar2, a sign alone is a coefficient of 1 or -1, and 1 may be left out.
 
 WBO files begin with ``soft:`` in place of an objective; a constraint after a weight, as in ``[3] +1 x1 >= 1``, may then
 be violated for that much; all together have to cost less than the number after ``soft:``, if there is one. A variable
@@ -34,13 +34,16 @@ MOST_DIGITS = 80
 MOST_VARIABLES = 2**24
 """Variables that a comment may promise; more are damage."""
 
-_TOKENS = re.compile(r"\s+|^[ \t]*\*[^\n]*|(?P<mark>[;:]|>=|<=|=)|(?P<word>[^\s;:<>=]+)", re.MULTILINE)
+_TOKENS = re.compile(
+    r"\s+|^[ \t]*\*[^\n]*|(?P<mark>[;:]|>=|<=|=)|(?P<word>[+-](?=[A-Za-z_~])|[^\s;:<>=]+)", re.MULTILINE
+)
 """Tokens, and what lies between them."""
 
 _HEADER = re.compile(rb"\s*\*[^\n]*#variable=\s*([0-9]+)")
 """The comment that says how many variables there are."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_COEFFICIENT = re.compile(r"[+-]|[+-]?[0-9]+")
 _WEIGHT = re.compile(r"\[([0-9]+)\]")
 _LITERAL = re.compile(r"~?[A-Za-z_][^~*]*")
 _NUMBERED = re.compile(r"x([1-9][0-9]*)")
@@ -193,9 +196,9 @@ class _Reader:
         terms: dict[int, int] = {}
         constant = 0
         while self._lexer.sees_word():
-            coefficient = self._integer("a coefficient")
+            coefficient = self._coefficient()
             literals = [self._literal()]
-            while self._lexer.sees_word() and not _INTEGER.fullmatch(self._lexer.next_word):
+            while self._lexer.sees_word() and not _COEFFICIENT.fullmatch(self._lexer.next_word):
                 literals.append(self._literal())
             if len(set(literals)) == 1:
                 name = literals[0]
@@ -207,6 +210,14 @@ class _Reader:
                 v = self._product(tuple(sorted(set(literals))))
             terms[v] = terms.get(v, 0) + coefficient
         return terms, constant
+
+    def _coefficient(self) -> int:
+        """What stands before literals: an integer, or a sign or nothing for 1."""
+        sign = self._lexer.next_word
+        if sign in ("+", "-"):
+            self._lexer.place += 1
+            return 1 if sign == "+" else -1
+        return 1 if _LITERAL.fullmatch(sign) else self._integer("a coefficient")
 
     def _product(self, literals: tuple[str, ...]) -> int:
         """The variable that is 1 where all literals are; made where it is new, with the rows that say so."""

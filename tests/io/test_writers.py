@@ -167,7 +167,7 @@ def test_old_and_new_clauses_mean_the_same(tmp_path):
         ("a.cnf", "p cnf 2 1\n1 2\n", 2, "the file ends"),
         ("a.wcnf", "h 1 0\ny 2 0\n", 2, "h or a weight"),
         ("a.wcnf", "p wcnf 2 1 5\nh 2 0\n", 2, "a weight"),
-        ("a.wcnf", "p cnf 2 1\n", 1, "expected wcnf"),
+        ("a.wcnf", "p sat 2 1\n", 1, "expected wcnf"),
     ],
 )
 def test_malformed_clauses_are_named_with_their_line(tmp_path, name, content, line, said):
@@ -240,6 +240,22 @@ def read_clauses(folder, seed: int) -> Problem:
         lines.append(f"{'h' if rng.random() < 0.3 else rng.integers(1, 9)} {literals} 0")
     (folder / f"in{seed}.wcnf").write_text("\n".join(lines))
     return read(folder / f"in{seed}.wcnf")
+
+
+@pytest.mark.parametrize(
+    ("text", "costs"),
+    [
+        ("p wcnf 2 4 10\n6 1 0\n6 2 0\n6 -1 0\n6 -2 0\n", [None] * 4),
+        ("p wcnf 2 3 10\n6 1 0\n6 2 0\n3 -1 -2 0\n", [None, 6, 6, 3]),
+        ("p wcnf 2 2 0\n6 1 0\n6 2 0\n", [12, 6, 6, 0]),
+        ("p wcnf 1 2\n6 1 0\n6 2 0\n", [12, 6, 6, 0]),
+        ("p cnf 2 3\n1 0\n2 0\n-1 -2 0\n", [2, 1, 1, 1]),
+    ],
+)
+def test_the_top_of_a_wcnf_is_one_of_the_sum(tmp_path, text, costs):
+    """And headers without one, with too few variables, or of unweighted clauses, as toulbar2 reads them."""
+    (tmp_path / "a.wcnf").write_text(text)
+    assert values_of(read(tmp_path / "a.wcnf")) == costs
 
 
 @st.composite

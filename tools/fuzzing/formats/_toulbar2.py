@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -31,6 +31,9 @@ SECONDS = 20
 
 MOST_ASSIGNMENTS = 20_000
 """Assignments of a problem, states of global functions included, that are evaluated one by one."""
+
+HIDDEN = "^"
+"""What names of variables begin with that toulbar2 makes for itself."""
 
 Row = tuple[int, ...]
 
@@ -82,12 +85,21 @@ def answer(path: Path) -> Answer:
     return _running[0].ask(path)
 
 
-def compare(path: Path, tally: Tally, may_refuse: Callable[[str], bool] = lambda _: False) -> Any:
+def compare(
+    path: Path,
+    tally: Tally,
+    may_refuse: Callable[[str], bool] = lambda _: False,
+    lists_all: bool = True,
+    knows_all: bool = True,
+) -> Any:
     """oocbe's problem of a file, whose feasible assignments and values are those that toulbar2 lists.
 
     Parameters
     ----------
     may_refuse : whether a message of ours is one that the documentation announces.
+    lists_all : whether toulbar2 does; else only what it lists is compared.
+    knows_all : whether oocbe's further variables have one value for each assignment of those that toulbar2 knows; else
+        they say nothing of values.
 
     Returns
     -------
@@ -95,6 +107,7 @@ def compare(path: Path, tally: Tally, may_refuse: Callable[[str], bool] = lambda
     """
     import oocbe
     from oocbe.errors import OocbeError
+    from oocbe.model.linear_problem import problem_of
 
     theirs = answer(path)
     try:
@@ -106,31 +119,34 @@ def compare(path: Path, tally: Tally, may_refuse: Callable[[str], bool] = lambda
         tally.checks += 1
         return None
     if not isinstance(problem, oocbe.Problem):
-        problem = problem.to_problem()
+        problem = problem_of(problem)
     if math.prod(problem.sizes) > MOST_ASSIGNMENTS:
         return problem
-    expected, found = dict(theirs.rows), feasible(problem, theirs.names)
-    tally.same("feasible assignments", sorted(expected), sorted(found))
+    own = [v.name for v in problem.variables]
+    told = [name for name in theirs.names if not name.startswith(HIDDEN)]
+    is_named = bool(told) and set(told) <= set(own)
+    places = [theirs.names.index(name) for name in (told if is_named else theirs.names)]
+    choose = min if problem.sense == "min" else max
+    expected: dict[Row, float] = {}
+    for row, value in theirs.rows:
+        known = tuple(row[k] for k in places)
+        expected[known] = choose(value, expected.get(known, value))
+    found = feasible(problem, [own.index(name) for name in told] if is_named else range(len(places)), knows_all)
+    if lists_all:
+        tally.same("feasible assignments", sorted(expected), sorted(found))
     for row, value in expected.items():
-        tally.near(f"value of {row}", Fraction(str(value)), found[row], 0 if problem.is_integral else 1e-6)
+        tally.near(f"value of {row}", Fraction(str(value)), found.get(row), 0 if problem.is_integral else 1e-6)
     return problem
 
 
-def feasible(problem: Any, names: tuple[str, ...]) -> dict[Row, Any]:
-    """Values of all feasible assignments of the variables that toulbar2 knows, too.
-
-    Variables that one of the two has made for itself have one value for each assignment of the others.
-    """
-    own = [v.name for v in problem.variables]
-    places = [own.index(name) for name in names if name in own] if set(names) & set(own) else []
-    if len(places) < len(names):  # numbered from 0 or 1 here, and called otherwise there
-        places = list(range(len(names)))
+def feasible(problem: Any, places: Sequence[int], knows_all: bool = True) -> dict[Row, Any]:
+    """Values of all feasible assignments of some variables; see :func:`compare`."""
     rows: dict[Row, Any] = {}
     for assignment in itertools.product(*map(range, problem.sizes)):
         value = problem.evaluate(assignment)
         if value is not None:
             row = tuple(assignment[v] for v in places)
-            if row in rows:
+            if row in rows and (knows_all or rows[row] != value):
                 raise DisagreementError("assignments of the file's variables", "one each", f"two of {row}")
             rows[row] = value
     return rows
@@ -180,10 +196,14 @@ def _answer(pytoulbar2: Any, path: str, pipe: int) -> None:
     try:
         network = pytoulbar2.CFN(verbose=-1)
         names: list[str] = []
+        # Solve() does this after reading, and refuses formats that set a precision when they are read.
+        network.Option.allSolutions = MOST_SOLUTIONS
+        pytoulbar2.tb2.check()
         try:
             network.Read(path)
             names = [network.CFN.wcsp.getName(v) for v in range(network.GetNbVars())]
-            network.Solve(allSolutions=MOST_SOLUTIONS)
+            network.CFN.wcsp.sortConstraints()
+            network.CFN.solve()
             rows = [(cost, list(values)) for cost, values, *_ in network.CFN.solutions()]
         except network.Contradiction:
             rows = []
