@@ -1,7 +1,8 @@
 """Random ``.cfn`` files without global cost functions, read by toulbar2 and by oocbe.
 
-Left out is what toulbar2 (1.4) reads other than its format's definition says: limits between -1 and 0, and complete
-tables over more than three variables whose least cost is not 0, which it counts twice.
+Left out is what toulbar2 (1.4) reads other than its format's definition says: limits between -1 and 0, and of complete
+tables over more than three variables those whose least cost is not 0, which it counts twice, and those beside ``inf``:
+once a value is forbidden, it takes costs for those of the tuples that are left.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ def draw(random: Random) -> Case:
     case: Case = {"variables": variables, "sense": sense, "decimals": decimals, "functions": []}
     for number in range(random.randint(1, 7)):
         case["functions"].append(_function(random, case, number, low, spread))
+    if any(f.get("costs") and f["tuples"] is None and len(f["scope"]) > 3 for f in case["functions"]):
+        for f in case["functions"]:
+            if "costs" in f:
+                f["costs"] = ["1000" if cost == "inf" else cost for cost in f["costs"]]
+                f["default"] = "1000" if f["default"] == "inf" else f["default"]
     limit = random.choice((random.randint(-3 * spread, 4 * spread), random.randint(0, 2 * spread), 1000))
     if sense == ">":
         limit = -limit
