@@ -230,8 +230,11 @@ class _Reader:
         return terms, constant
 
     def _added(self, one: Number, other: Number, place: int) -> Number:
-        total = one + other
-        if isinstance(total, float) and Fraction(one) + Fraction(other) != Fraction(total):
+        if isinstance(one, int) and isinstance(other, int):
+            return one + other
+        exact = Fraction(repr(one)) + Fraction(repr(other))  # of decimals, as the file has them: 0.1 + 0.2 is 0.3
+        total = float(exact)
+        if Fraction(repr(total)) != exact:
             raise self._lexer.error(
                 f"found {one!r} and {other!r} of one variable, whose sum is no double; add them up", place
             )

@@ -76,7 +76,7 @@ def parse(text: Text) -> LinearSystem:
             raise
         try:
             return _Reader(text, _fixed_fields).read()
-        except (FormatError, UnsupportedError):
+        except FormatError:
             raise error from None
 
 
@@ -89,7 +89,10 @@ def _is_fixed(text: Text) -> bool:
     """Whether every line keeps the blanks between the fixed format's fields."""
     gaps = [slice(0, 1), slice(3, 4), slice(12, 14), slice(22, 24), slice(36, 39), slice(47, 49), slice(61, None)]
     return not any(
-        line[gap].strip() for _, line in _lines(text) if line[:1].isspace() and b"\t" not in line for gap in gaps
+        line[gap].strip()
+        for _, line in _lines(text)
+        if line[:1].isspace() and b"\t" not in line and len(line.split()) > 1  # one word alone: of OBJSENSE, OBJNAME
+        for gap in gaps
     )
 
 
@@ -155,7 +158,7 @@ class _Reader:
             if is_sense or not (is_alone or has_value):
                 if read_line is None:
                     raise self._error(f"found {_shown(line.strip())}, expected a section such as ROWS")
-                read_line(self._fields_of(line))
+                read_line(words if len(words) == 1 else self._fields_of(line))
                 continue
             if keyword == b"ENDATA":
                 break

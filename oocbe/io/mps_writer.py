@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,6 +35,7 @@ def render(system: LinearSystem) -> str:
     """
     if system.is_exact:
         raise UnsupportedError(f"{system.name}: has integers of 2^53 and beyond, and the mps format is read as doubles")
+    system = _with_exact_ranges(system)
     rows = plain_names(map(system.row_name, range(system.rows)), _BLANK, _REFUSED)
     names = plain_names(system.names, _BLANK, _REFUSED)
     objective = OBJECTIVE
@@ -56,13 +58,13 @@ def _lines(system: LinearSystem, rows: list[str], names: list[str], objective: s
     if system.constant:
         yield f" RHS {objective} {-system.constant!r}"
     for name, (low, high) in zip(rows, sides, strict=True):
-        side = high if math.isfinite(high) else low
+        side = low if _kind(low, high) == "G" else high
         if math.isfinite(side) and side:
             yield f" RHS {name} {side!r}"
     yield "RANGES"
     for name, (low, high) in zip(rows, sides, strict=True):
         if math.isfinite(low) and math.isfinite(high) and low != high:
-            yield f" RANGES {name} {_width(low, high)!r}"
+            yield f" RANGES {name} {high - low!r}"
     yield "BOUNDS"
     for name, low, high in zip(names, system.lower.tolist(), system.upper.tolist(), strict=True):
         yield f" {'MI' if math.isinf(low) else 'LO'} BOUND {name}" + ("" if math.isinf(low) else f" {low!r}")
@@ -70,21 +72,42 @@ def _lines(system: LinearSystem, rows: list[str], names: list[str], objective: s
     yield "ENDATA"
 
 
-def _width(low: float, high: float) -> float:
-    """A range with which the lower side that is read is no larger than it was: no solution is lost by rounding."""
-    width = high - low
-    while high - width > low:
-        width = math.nextafter(width, math.inf)
-    return width
-
-
 def _kind(low: float, high: float) -> str:
-    """A row's letter; a side on both ends is written as an upper one with a range."""
+    """A row's letter; empty where a range would not lead from one side to the other exactly."""
     if low == high:
         return "E"
-    if math.isfinite(high):
-        return "L"
-    return "G" if math.isfinite(low) else "N"
+    if math.isinf(low) or math.isinf(high):
+        return "L" if math.isfinite(high) else "G" if math.isfinite(low) else "N"
+    width = high - low
+    if width < 0:
+        return ""
+    return "L" if high - width == low else "G" if low + width == high else ""
+
+
+def _with_exact_ranges(system: LinearSystem) -> LinearSystem:
+    """The system with two rows for each whose sides no range leads to."""
+    sides = zip(system.row_lower.tolist(), system.row_upper.tolist(), strict=True)
+    is_split = np.array([not _kind(low, high) for low, high in sides], dtype=bool)
+    if not is_split.any():
+        return system
+    owners = np.repeat(np.arange(system.rows), 1 + is_split)
+    is_second = np.diff(owners, prepend=-1) == 0
+    is_first = is_split[owners] & ~is_second
+    lengths = np.diff(system.starts)[owners]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    entries = np.repeat(system.starts[owners] - starts[:-1], lengths) + np.arange(starts[-1])
+    names = [
+        system.row_name(row) + "_up" * second for row, second in zip(owners.tolist(), is_second.tolist(), strict=True)
+    ]
+    return replace(
+        system,
+        starts=starts,
+        columns=system.columns[entries],
+        coefficients=system.coefficients[entries],
+        row_lower=np.where(is_second, -np.inf, system.row_lower[owners]),
+        row_upper=np.where(is_first, np.inf, system.row_upper[owners]),
+        row_names=tuple(names),
+    )
 
 
 def _columns(system: LinearSystem, rows: list[str], names: list[str], objective: str) -> Iterator[str]:

@@ -97,7 +97,7 @@ def dense(system):
         ("x + z >= 1", "x + z + 1 >= 1", 6, "expected constants on its right side"),
         ("x + z >= 1", "x + z >= 1 + x", 7, "expected a sign or a relation"),
         ("x + z >= 1", "x + bounds >= 1", 6, "found 'bounds', expected a number or a variable"),
-        ("3 x +", "0.1 x + 0.2 x +", 3, "whose sum is no double"),
+        ("3 x +", "1e20 x + 0.1 x +", 3, "whose sum is no double"),
         ("z <= 2", "z <= -inf", 10, "found a bound that leaves no value"),
         ("z <= 2", "z", 11, "expected a sign or a relation"),
         ("Subject To", "Subject", 5, "expected 'to' after 'subject'"),
@@ -128,6 +128,13 @@ def test_parts_that_are_not_linear_are_named(tmp_path, old, new, line, what):
     path.write_text(PROGRAM.replace(old, new, 1))
     with pytest.raises(UnsupportedError, match=re.escape(f"p.lp, line {line}: {what} are not supported")):
         read_model(path)
+
+
+def test_decimals_of_one_variable_are_added_as_they_are_written(tmp_path):
+    path = tmp_path / "p.lp"
+    path.write_text(PROGRAM.replace("x + z >= 1", "0.1 x + z + 0.2 x - 1 z >= 0.3"))
+    system = read_model(path)
+    assert dense(system)[1] == (0.3, 0, 0)
 
 
 SPELLINGS = r"""MIN obj: - x + 3 y - -2 z +1e1

@@ -302,3 +302,17 @@ def test_real_instances_read_as_by_highs(data, tmp_path, name):
         dict(zip(zip(owners, system.columns.tolist(), strict=True), system.coefficients.tolist(), strict=True))
         == theirs
     )
+
+
+def test_sides_are_written_exactly(tmp_path):
+    sides = [(-0.1, 0.4), (0.4, 0.7), (2.0, 1.0), (1e-9, 1e9), (-0.1, 1e9 / 3), (2.0, 2.0), (-INF, 1.0), (0.1, INF)]
+    rows = [({0: 1.0, 1: 0.5 + place}, *pair) for place, pair in enumerate(sides)]
+    write(LinearSystem.from_rows(rows, [0, 0], [2, 2]), tmp_path / "p.mps")
+    again = read_text((tmp_path / "p.mps").read_bytes())
+    found: dict[float, tuple[float, float]] = {}
+    for name in again.row_names:
+        terms, low, high = row(again, name)
+        before = found.get(terms["x1"], (-INF, INF))
+        found[terms["x1"]] = (max(before[0], low), min(before[1], high))
+    assert found == {0.5 + place: pair for place, pair in enumerate(sides)}
+    assert len(again.row_names) > len(sides)
