@@ -1,8 +1,9 @@
-"""Distributed problems as FRODO writes them: XCSP 2.1 with agents and soft relations.
+"""XCSP 2.1 with relations: distributed problems as FRODO writes them, with agents, and those of CSP and WCSP without.
 
 Read are domains of integers or names, relations with ``soft``, ``supports`` and ``conflicts`` semantics and infinite
-costs, predicates and functions (:mod:`oocbe.io.frodo_expressions`), and an agent for each variable. Global constraints
-are refused by name.
+costs, predicates and functions (:mod:`oocbe.io.frodo_expressions`), an agent for each variable where there are any,
+``initialCost``, which is added, and ``maximalCost``, which all sums are below. Global constraints and quantifiers are
+refused by name.
 """
 
 from __future__ import annotations
@@ -39,14 +40,17 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _INFINITE = {"infinity": math.inf, "+infinity": math.inf, "-infinity": -math.inf}
 
 
-def is_frodo(root: Element) -> bool:
-    """Whether a file's root is that of such a problem."""
-    presentation = root.child("presentation") if root.tag == "instance" else None
-    return presentation is not None and presentation.attributes.get("format", "").startswith("XCSP 2.1")
+def is_xcsp2(root: Element) -> bool:
+    """Whether a file's root is that of such a problem; FRODO does without a format."""
+    if root.tag != "instance" or "format" in root.attributes:
+        return False
+    presentation = root.child("presentation")
+    said = "" if presentation is None else presentation.attributes.get("format", "")
+    return said.startswith("XCSP 2.") or (not said and root.child("domains") is not None)
 
 
-def parse(text: Text, root: Element) -> Dcop:
-    """Read a distributed problem, ``root`` of the file ``text``.
+def parse(text: Text, root: Element) -> Dcop | Problem:
+    """Read a problem, a distributed one where it has agents; ``root`` is that of the file ``text``.
 
     FormatError with the line where it is malformed, UnsupportedError for what is not read.
     """
@@ -73,18 +77,23 @@ class _Reader:
         self._root = root
         self._presentation = root.needed("presentation")
         self._is_max = self._presentation.attributes.get("maximize", "false") == "true"
-        found = root.child("probabilities")
-        if found is not None and found.children:
-            raise self._unsupported(found, "<probabilities>")
+        kind = self._presentation.attributes.get("type", "")
+        if kind.startswith(("QCSP", "WQCSP")):
+            raise self._unsupported(self._presentation, f"the type {kind}")
+        for tag in ("probabilities", "quantification"):
+            found = root.child(tag)
+            if found is not None and found.children:
+                raise self._unsupported(found, f"<{tag}>")
         self._domains: dict[str, tuple[str, ...]] = {}
         self._variables: list[Variable] = []
         self._index: dict[str, int] = {}
         self._owner: list[int] = []
 
-    def read(self) -> Dcop:
-        agents = [self._name(a) for a in self._root.needed("agents").children]
-        if len(set(agents)) != len(agents):
-            raise self._root.needed("agents").error("found an agent twice, expected different names")
+    def read(self) -> Dcop | Problem:
+        known = self._root.child("agents")
+        agents = None if known is None else [self._name(a) for a in known.children]
+        if known is not None and agents is not None and len(set(agents)) != len(agents):
+            raise known.error("found an agent twice, expected different names")
         for element in self._root.needed("domains").children:
             self._domains[self._name(element)] = self._labels(element)
         for element in self._root.needed("variables").children:
@@ -108,8 +117,29 @@ class _Reader:
         name = self._presentation.attributes.get("name", "")
         if name in ("", "?"):
             name = self._text.stem
-        problem = Problem(tuple(self._variables), tuple(functions), tuple(constraints), semiring=semiring, name=name)
-        return Dcop(problem, tuple(agents), tuple(self._owner))
+        constant, bound = self._limits(listed, functions)
+        problem = Problem(
+            tuple(self._variables),
+            tuple(functions),
+            tuple(constraints),
+            constant=constant,
+            semiring=semiring,
+            upper_bound=bound,
+            name=name,
+        )
+        return problem if agents is None else Dcop(problem, tuple(agents), tuple(self._owner))
+
+    def _limits(self, listed: Element | None, functions: Sequence[Function]) -> tuple[int | float, int | float | None]:
+        """The cost to begin with, and what sums stay below; None: any sum."""
+        attributes = {} if listed is None else listed.attributes
+        constant = 0 if listed is None else self._cost(listed, attributes.get("initialCost", "0"))
+        said = attributes.get("maximalCost")
+        if listed is None or said in (None, "infinity"):
+            return constant, None
+        assert said is not None
+        if self._is_max or min([constant, *(_least(f) for f in functions)]) < 0:
+            raise self._unsupported(listed, f"maximalCost={said!r} of utilities, or beside costs below 0,")
+        return constant, self._cost(listed, said)
 
     def _unsupported(self, element: Element, what: str) -> UnsupportedError:
         return UnsupportedError(
@@ -147,7 +177,7 @@ class _Reader:
         if said is not None and said != str(found):
             raise element.error(f"found {found:,} where {attribute} says {said!r}, expected as many")
 
-    def _read_variable(self, element: Element, agents: Sequence[str]) -> None:
+    def _read_variable(self, element: Element, agents: Sequence[str] | None) -> None:
         name = self._name(element)
         domain, agent = (element.attributes.get(key) for key in ("domain", "agent"))
         if name in self._index:
@@ -156,14 +186,17 @@ class _Reader:
             raise element.error(
                 f"variable {name} has the domain {domain!r}, expected one of {', '.join(self._domains)}"
             )
-        if agent not in agents:
+        if agents is None and agent is not None:
+            raise element.error(f"variable {name} has the agent {agent!r}, expected <agents> that list it")
+        if agents is not None and agent not in agents:
             what = "no agent" if agent is None else f"the agent {agent!r}"
             shown = ", ".join(agents[:8]) + (", …" if len(agents) > 8 else "")
             raise element.error(f"variable {name} has {what}, expected one of {shown}")
         labels = self._domains[domain]
         self._index[name] = len(self._variables)
         self._variables.append(Variable(name, len(labels), labels))
-        self._owner.append(agents.index(agent))
+        if agents is not None and agent is not None:
+            self._owner.append(agents.index(agent))
 
     def _relation(self, element: Element) -> _Relation:
         attributes = element.attributes
@@ -173,7 +206,8 @@ class _Reader:
         arity = attributes.get("arity", "")
         if not arity.isdecimal() or int(arity) < 1:
             raise element.error(f"found the arity {arity!r}, expected a number, at least 1")
-        default = self._cost(element, attributes.get("defaultCost", "infinity")) if semantics == "soft" else None
+        said = attributes.get("defaultCost") if semantics == "soft" else None  # without one, all others are forbidden
+        default = None if said is None else self._cost(element, said)
         relation = _Relation(element, semantics, int(arity), default)
         cost: int | float | None = None if semantics == "soft" else 0
         content = element.text.decode("utf-8", errors="replace")
@@ -184,14 +218,18 @@ class _Reader:
                 raise element.error(f"found the cost {before.strip()!r}, expected tuples without costs")
             if colon:
                 cost = self._cost(element, before.strip())
-            words = row.split()
-            if len(words) != relation.arity or cost is None:
-                what = "no cost before it" if cost is None else f"{len(words)} values"
-                raise element.error(
-                    f"found the tuple {row.strip()[:40]!r} with {what}, expected {arity} values, a cost"
-                )
-            relation.rows.append(words)
+            if cost is None:
+                raise element.error(f"found the tuple {row.strip()[:40]!r} with no cost before it, expected one")
+            relation.rows.append(row.split())
             relation.costs.append(cost)
+        if len({len(words) for words in relation.rows}) == 1:
+            relation.arity = len(relation.rows[0])  # FRODO asks its tuples, whatever the attribute says
+        for words in relation.rows:
+            if len(words) != relation.arity:
+                row = " ".join(words)
+                raise element.error(
+                    f"found the tuple {row[:40]!r} with {len(words)} values, expected {relation.arity} values, a cost"
+                )
         self._check_count(element, "nbTuples", len(relation.rows))
         return relation
 
@@ -281,6 +319,12 @@ class _Reader:
         if len(np.unique(found, axis=0)) != len(found):
             raise relation.element.error(f"constraint {name}: found a tuple twice, expected each once")
         return found
+
+
+def _least(f: Function) -> int | float:
+    """The least value of a function, or 0."""
+    least: int | float = f.values.min(initial=0).item()
+    return least if f.default is None else min(least, f.default)
 
 
 def render(dcop: Dcop) -> str:

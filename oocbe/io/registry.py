@@ -64,7 +64,7 @@ def _parse_xml(text: Text) -> Model:
     root = parse_xml(text)
     if root.tag == xmlbif.ROOT:
         return xmlbif.parse(text, root)
-    return frodo.parse(text, root) if frodo.is_frodo(root) else xcsp.parse(text, root)
+    return frodo.parse(text, root) if frodo.is_xcsp2(root) else xcsp.parse(text, root)
 
 
 _OTHER_SUFFIXES = {"yml": "yaml", "wbo": "opb", "bifxml": "xml", "xmlbif": "xml"}

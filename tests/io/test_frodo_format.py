@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import oocbe
 from oocbe.dcop import Dcop, dpop, read_dcop
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io import write
@@ -188,3 +189,79 @@ def test_parts_that_are_not_read(tmp_path, old, new, message):
     (tmp_path / "p.xml").write_text(WHOLE.replace(old, new, 1))
     with pytest.raises(UnsupportedError, match=message):
         read_dcop(tmp_path / "p.xml")
+
+
+def test_a_file_of_frodo_without_a_format(tmp_path):
+    """A presentation without a format, utilities without a default, an arity that tuples have not: FRODO solves it."""
+    (tmp_path / "p.xml").write_text(
+        '<instance>\n <presentation maximize="true" />\n <agents nbAgents="1"><agent name="a"/></agents>\n'
+        ' <domains nbDomains="1"><domain name="D" nbValues="2">1 2</domain></domains>\n'
+        ' <variables nbVariables="1"><variable name="V" domain="D" agent="a"/></variables>\n'
+        ' <relations nbRelations="1"><relation name="R" arity="2" nbTuples="1" semantics="soft">4:1</relation>'
+        "</relations>\n"
+        ' <constraints nbConstraints="1"><constraint name="C" arity="1" scope="V" reference="R"/></constraints>\n'
+        "</instance>\n"
+    )
+    dcop = read_dcop(tmp_path / "p.xml")
+    assert (dcop.agents, dcop.owner, dcop.problem.semiring) == (("a",), (0,), oocbe.MAX_SUM)
+    assert [dcop.problem.evaluate([x]) for x in range(2)] == [4, None]
+
+
+PLAIN = """<instance>
+<presentation maxConstraintArity="2" format="XCSP 2.1" type="WCSP"/>
+<domains nbDomains="1"><domain name="D" nbValues="3">0..2</domain></domains>
+<variables nbVariables="2"><variable name="x" domain="D"/><variable name="y" domain="D"/></variables>
+<relations nbRelations="2">
+<relation name="R" arity="2" nbTuples="4" semantics="soft" defaultCost="2">9:0 0|5:0 1|1 1|infinity:2 2</relation>
+<relation name="S" arity="1" nbTuples="1" semantics="conflicts">1</relation>
+</relations>
+<constraints nbConstraints="2" maximalCost="9" initialCost="3">
+<constraint name="c" arity="2" scope="x y" reference="R"/>
+<constraint name="d" arity="1" scope="y" reference="S"/>
+</constraints>
+</instance>
+"""
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ('maximalCost="9" initialCost="3"', [None, None, 5, 5, None, 5, 5, None, None]),
+        ('maximalCost="9"', [None, None, 2, 2, None, 2, 2, None, None]),
+        ('maximalCost="infinity"', [9, None, 2, 2, None, 2, 2, None, None]),
+        ('initialCost="3" maximalCost="5"', [None] * 9),
+        ("", [9, None, 2, 2, None, 2, 2, None, None]),
+    ],
+)
+def test_weighted_problems_without_agents(tmp_path, limits, expected):
+    (tmp_path / "p.xml").write_text(PLAIN.replace('maximalCost="9" initialCost="3"', limits))
+    problem = oocbe.read_model(tmp_path / "p.xml")
+    assert isinstance(problem, Problem)
+    assert [problem.evaluate(row) for row in np.ndindex(3, 3)] == expected
+    best = min((value for value in expected if value is not None), default=None)
+    assert oocbe.solve(tmp_path / "p.xml", order_seconds=0).value == best
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "message"),
+    [
+        ('type="WCSP"', 'type="QCSP"', UnsupportedError, "line 2: the type QCSP is not read"),
+        ('type="WCSP"', 'maximize="true"', FormatError, "line 6: .*infinitely good"),
+        ("9:0 0", "-9:0 0", UnsupportedError, "line 9: maximalCost='9' of utilities, or beside costs below 0"),
+        ('maximalCost="9"', 'maximalCost="much"', FormatError, "line 9: found the cost 'much'"),
+        ('name="x" domain="D"', 'name="x" domain="D" agent="a"', FormatError, "line 4: .*expected <agents> that list"),
+        ("<relations", "<quantification><block/></quantification><relations", UnsupportedError, "<quantification>"),
+    ],
+)
+def test_what_is_not_read_of_problems_without_agents(tmp_path, old, new, error, message):
+    assert old in PLAIN
+    (tmp_path / "p.xml").write_text(PLAIN.replace(old, new, 1))
+    with pytest.raises(error, match=message):
+        oocbe.read(tmp_path / "p.xml")
+
+
+def test_limits_of_costs_count_beside_agents_as_well(tmp_path):
+    with_agents = PLAIN.replace("<domains", '<agents nbAgents="1"><agent name="a"/></agents>\n<domains')
+    (tmp_path / "p.xml").write_text(with_agents.replace('domain="D"/>', 'domain="D" agent="a"/>'))
+    dcop = read_dcop(tmp_path / "p.xml")
+    assert (dcop.problem.constant, dcop.problem.upper_bound, dcop.agents) == (3, 9, ("a",))
