@@ -89,6 +89,8 @@ def parse(text: Text) -> Problem:
         else:
             waiting.append(lexer.place)
             _pass_probability(lexer)
+    if not network.variables:
+        raise lexer.expected("a variable")
     end = lexer.place
     for lexer.place in waiting:
         _read_probability(network)

@@ -24,7 +24,7 @@ def render(problem: Problem) -> str:
 
     Raises
     ------
-    UnsupportedError : no network: another semiring, constraints, a constant, functions that are not the conditional
+    UnsupportedError : no network: another semiring, no variable, constraints, a constant, functions that are not the conditional
         probabilities of one variable each, or such that go round in a circle; or a name that cannot be quoted.
     """
     if problem.semiring not in (MAX_PRODUCT, SUM_PRODUCT):
@@ -33,6 +33,8 @@ def render(problem: Problem) -> str:
         raise UnsupportedError(
             f"{problem.name}: a belief network has no constraints and no constant factor; write it as .uai"
         )
+    if not problem.variables:
+        raise UnsupportedError(f"{problem.name}: a belief network has a variable, and there is none; write it as .uai")
     tables = [_dense(f, problem.sizes) for f in problem.functions]
     children = _children(problem, tables)
     lines = [f"network {_name(problem.name or 'network')} {{", "}"]
