@@ -24,8 +24,9 @@ def render(problem: Problem) -> str:
 
     Raises
     ------
-    UnsupportedError : no network: another semiring, no variable, constraints, a constant, functions that are not the conditional
-        probabilities of one variable each, or such that go round in a circle; or a name that cannot be quoted.
+    UnsupportedError : no network: another semiring, no variable, constraints, a constant, functions that are not the
+        conditional probabilities of one variable each, or such that go round in a circle; or a name that cannot be
+        quoted.
     """
     if problem.semiring not in (MAX_PRODUCT, SUM_PRODUCT):
         raise UnsupportedError(f"{problem.name}: the bif format holds probabilities, not a {problem.semiring} problem")
