@@ -58,12 +58,14 @@ def _late(module: str, function: str) -> Callable[[Any], Any]:
 
 def _parse_xml(text: Text) -> Model:
     """What an XML file holds: a constraint problem, one with agents, or a belief network."""
-    from oocbe.io import frodo, xcsp, xmlbif
+    from oocbe.io import frodo, xcsp, xdsl, xmlbif
     from oocbe.io.xml import parse_xml
 
     root = parse_xml(text)
     if root.tag == xmlbif.ROOT:
         return xmlbif.parse(text, root)
+    if root.tag == xdsl.ROOT:
+        return xdsl.parse_root(text, root)
     return frodo.parse(text, root) if frodo.is_xcsp2(root) else xcsp.parse(text, root)
 
 
@@ -98,6 +100,7 @@ _FORMATS = (
         "wcnf", "weighted clauses in DIMACS, old and new", _late("dimacs", "parse_wcnf"), _late("dimacs", "render_wcnf")
     ),
     Format("wcsp", "toulbar2's weighted CSPs", _late("wcsp", "parse"), _late("wcsp_writer", "render")),
+    Format("xdsl", "belief networks as GeNIe writes them", _late("xdsl", "parse")),
     Format(
         "xml",
         "constraint problems in XCSP3, FRODO's with agents, and belief networks in XMLBIF",

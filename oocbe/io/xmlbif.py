@@ -14,13 +14,8 @@ probability of zero makes its assignments infeasible.
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-from numpy.typing import NDArray
-
-from oocbe.errors import FormatError, UnsupportedError
-from oocbe.io.bif import LARGEST_TABLE, MOST_DIMENSIONS, refuse_cycles
+from oocbe.io.bif import refuse_cycles
+from oocbe.io.network_elements import check_shape, probabilities, unsupported, word_of
 from oocbe.io.text import Text
 from oocbe.io.xml import Element
 from oocbe.model.parts import Function, Variable
@@ -63,24 +58,19 @@ def parse(text: Text, root: Element) -> Problem:
             raise network.error(f"found no definition of variable {variable.name!r}, expected one")
     refuse_cycles(network.error, variables, functions)
     name = network.child("NAME")
-    title = "" if name is None else _word(name)
+    title = "" if name is None else word_of(name)
     return Problem(
         tuple(variables), tuple(functions.values()), constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT,
         name=title or text.stem,
     )  # fmt: skip
 
 
-def _word(element: Element) -> str:
-    """What an element says, in one line."""
-    return " ".join(element.text.decode("utf-8", "replace").split())
-
-
 def _variable(element: Element) -> Variable:
-    name = _word(element.needed("NAME"))
+    name = word_of(element.needed("NAME"))
     kind = element.attributes.get("TYPE", "nature")
     if kind != "nature":
-        raise _unsupported(element, f"variable {name!r} of type {kind!r}")
-    labels = tuple(_word(child) for child in element.children if child.tag == "OUTCOME")
+        raise unsupported(element, f"variable {name!r} of type {kind!r}")
+    labels = tuple(word_of(child) for child in element.children if child.tag == "OUTCOME")
     if not name or not labels or len(set(labels)) != len(labels):
         raise element.error(f"found no name, no <OUTCOME>, or one twice, of variable {name!r}; expected different ones")
     return Variable(name, len(labels), labels)
@@ -92,14 +82,14 @@ def _definition(element: Element, variables: list[Variable], index: dict[str, in
     scopes: dict[str, list[int]] = {"FOR": [], "GIVEN": []}
     for part in element.children:
         if part.tag in scopes:
-            name = _word(part)
+            name = word_of(part)
             if name not in index:
                 raise part.error(f"found {name[:40]!r}, expected a variable of the network")
             scopes[part.tag].append(index[name])
         elif part.tag not in ("TABLE", "PROPERTY"):
             raise part.error(f"found <{part.tag}>, expected <FOR>, <GIVEN> or <TABLE>")
     if len(scopes["FOR"]) > 1:
-        raise _unsupported(element, "a definition of several variables together")
+        raise unsupported(element, "a definition of several variables together")
     if not scopes["FOR"]:
         raise element.error("found a <DEFINITION> without <FOR>, expected one")
     scope = (*scopes["GIVEN"], *scopes["FOR"])
@@ -107,26 +97,5 @@ def _definition(element: Element, variables: list[Variable], index: dict[str, in
     if len(set(scope)) != len(scope):
         raise element.error(f"found a variable twice in the definition of {name!r}, expected different ones")
     shape = tuple(variables[v].size for v in scope)
-    if math.prod(shape) > LARGEST_TABLE or len(shape) > MOST_DIMENSIONS:
-        raise _unsupported(element, f"a table of {math.prod(shape):,} probabilities over {len(shape)} variables")
-    return scope[-1], Function.from_array(scope, _table(element.needed("TABLE"), name, shape), infeasible=0.0)
-
-
-def _table(element: Element, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Probabilities float64, an axis for each parent and the last for the variable itself."""
-    numbers, what = Text(element.file.path, element.text), f"a probability of {name!r}"
-    try:
-        if len(numbers) != math.prod(shape):
-            raise numbers.error(0, f"found {len(numbers)} probabilities of {name!r}, expected {math.prod(shape)}")
-        values = numbers.floats(0, len(numbers), what)
-        if (values < 0).any():
-            bad = int(np.argmax(values < 0))
-            raise numbers.error(bad, f"found {numbers.shown(bad)}, expected {what}, at least 0")
-    except FormatError as error:
-        line = element.file.line_of(element.start) + (error.line or 1) - 1
-        raise FormatError(error.path, line, str(error).partition(": ")[2]) from None
-    return values.reshape(shape)
-
-
-def _unsupported(element: Element, what: str) -> UnsupportedError:
-    return UnsupportedError(f"{element.file.path}, line {element.line}: {what} is not supported")
+    check_shape(element, shape)
+    return scope[-1], Function.from_array(scope, probabilities(element.needed("TABLE"), name, shape), infeasible=0.0)

@@ -20,7 +20,24 @@ from oocbe.io.files import read_bytes, write_bytes
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 
-SUFFIXES = ["bif", "cfn", "cnf", "lg", "lp", "mps", "net", "opb", "qpbo", "spot", "uai", "wcnf", "wcsp", "xml", "yaml"]
+SUFFIXES = [
+    "bif",
+    "cfn",
+    "cnf",
+    "lg",
+    "lp",
+    "mps",
+    "net",
+    "opb",
+    "qpbo",
+    "spot",
+    "uai",
+    "wcnf",
+    "wcsp",
+    "xdsl",
+    "xml",
+    "yaml",
+]
 BOMB_BLOCKS = 96
 SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
@@ -35,6 +52,8 @@ SMALL = {
     "uai": b"MARKOV 1 2 1 1 0 2 0.25 0.75\n",
     "wcnf": b"p wcnf 1 1 9\n5 1 0\n",
     "wcsp": b"p 1 2 1 9\n2\n1 0 0 1\n1 5\n",
+    "xdsl": b'<smile><nodes><cpt id="x"><state id="a"/><state id="b"/><probabilities>0.5 0.5</probabilities></cpt>'
+    b"</nodes></smile>\n",
     "xml": b'<instance format="XCSP3" type="COP"> <variables> <var id="x"> 0 5 </var> </variables> <objectives>'
     b"<minimize> x </minimize> </objectives> </instance>\n",
     "yaml": b"{objective: min, domains: {d: {values: [0, 1]}}, variables: {x: {domain: d, cost_function: 5 * x}},\n"
