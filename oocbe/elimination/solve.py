@@ -18,6 +18,7 @@ from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.history import History
 from oocbe.elimination.lifting import Lifting, lifted
+from oocbe.elimination.narrow.narrow_result import narrow_result
 from oocbe.elimination.observer import Observer, PassingOn, begin_telling
 from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search
@@ -217,6 +218,8 @@ class _Solving:
         """By elimination alone, or with bounds, or first the one and then the other."""
         options, problem, begin = self.options, self.problem, working_time()
         dtype = value_dtype(problem, self.semiring)
+        if (narrow := narrow_result(problem, options)) is not None:
+            return narrow
         bounded = bool(problem.variables) and applies_to(self.semiring) and options.bounds != "none"
         bounded = bounded and options.tables != "complete"
         if not bounded:
@@ -363,18 +366,20 @@ class _Solving:
 
     def _finished(self, winner: RaceWinner, order_seconds: float, begin: float) -> Result:
         """The backward pass; ``begin`` : of the forward pass."""
-        problem, options = self.problem, self.options
+        outcome, assignment = winner.outcome, None
         with winner.store:
             passing("forward:done")
             forward_end = time.perf_counter()
-            assignment = None
-            if winner.outcome.value is not None and self.semiring.selects:
-                outcome = winner.outcome
+            if outcome.value is not None and self.semiring.selects:
                 assignment = backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self.deadline)
             passing("backward:done")
-        result = result_of_elimination(problem, self.semiring, options, winner, assignment, self._backend)
-        end = time.perf_counter()
-        seconds = {"order": order_seconds, "forward": forward_end - begin, "backward": end - forward_end}
+        how = (outcome, winner.choice.order, winner.prepared.dtype.name, assignment, self._backend, winner.attempts)
+        result = result_of_elimination(self.problem, self.semiring, self.options, *how)
+        seconds = {
+            "order": order_seconds,
+            "forward": forward_end - begin,
+            "backward": time.perf_counter() - forward_end,
+        }
         return replace(result, seconds=seconds)
 
     @cached_property

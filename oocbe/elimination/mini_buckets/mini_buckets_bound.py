@@ -27,6 +27,7 @@ from oocbe.elimination.mini_buckets.mini_buckets_partition import (
 )
 from oocbe.elimination.mini_buckets.mini_buckets_shift import with_copies
 from oocbe.elimination.mini_buckets.mini_buckets_wishes import AUTO, check_wishes
+from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -217,9 +218,14 @@ class Bounding:
         seconds = (
             options.order_seconds if self.deadline is None else min(options.order_seconds, self.deadline.remaining)
         )
-        search = (self.target, options.order, seconds, options.seed)
-        self.choice: OrderChoice = search_orders(*search, deadline=self.deadline)[0]
-        self.width = max((len(s) for s in self.choice.separators), default=0)
+        self.choice: OrderChoice
+        self.narrow = narrow_problem(self.target, options)
+        if self.narrow is not None:
+            self.choice, self.width = self.narrow.choice, self.narrow.width
+        else:
+            search = (self.target, options.order, seconds, options.seed)
+            self.choice = search_orders(*search, deadline=self.deadline)[0]
+            self.width = max((len(s) for s in self.choice.separators), default=0)
         self.memory = message_memory(options)
         self.notes += filter(None, [memory_warning(options)])
         self.uses_device = False
@@ -231,7 +237,9 @@ class Bounding:
     def with_z(self, z: int, deadline: Deadline) -> BoundOfZ:
         """Forward and backward pass for one z."""
         target, begin = self.target, time.perf_counter()
-        done, assignment, method, forward_end = self._in_complete_tables(z, deadline) or self._by_rows(z, deadline)
+        done, assignment, method, forward_end = (
+            self._at_once(z) or self._in_complete_tables(z, deadline) or self._by_rows(z, deadline)
+        )
         lower = self._below(done.bound)
         end = time.perf_counter()
         value = None if assignment is None else self.problem.evaluate(assignment)
@@ -268,6 +276,16 @@ class Bounding:
             total_rows=done.total_rows,
             seconds={"forward": forward_end - begin, "backward": end - forward_end, "total": end - begin},
         )
+
+    def _at_once(self, z: int) -> _Passes | None:
+        """Elimination in one loop, which divides no bucket; None where the problem is not for that, or z is smaller."""
+        if self.narrow is None or z <= self.width or self.relaxed:
+            return None
+        found, assignment = self.narrow.solve()
+        bound = None if found.value is None else found.value - self.narrow.rounding
+        numbers = (0, len(self.choice.order), found.width, found.largest_rows, found.total_rows)
+        done = MiniBucketPass([], bound, found.value, *numbers)
+        return done, assignment, "greedy", time.perf_counter()
 
     def _by_rows(self, z: int, deadline: Deadline) -> _Passes:
         options, target = self.options, self.target
@@ -324,6 +342,8 @@ class Bounding:
 
     def automatic(self, deadline: Deadline, notes: list[str]) -> BoundOfZ:
         """The z that ``auto`` stands for (:func:`bound`); a smaller one where messages do not fit after all."""
+        if self.narrow is not None:
+            return self.with_z(self.width + 1, deadline)
         scopes = scopes_of(self.target)
         z = largest_fitting(scopes, self.choice.order, self.width, self.memory, self._predicted_bytes)
         least = max((len(s) for s in scopes), default=1)

@@ -161,7 +161,7 @@ def search_orders(
     deadline = deadline or Deadline()
     # Where nothing is known that makes rows fewer than assignments, an order with too many of these need not be ended.
     most_cells = CERTAINLY * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
-    with _Flags(graph, seconds, longest) as flags:
+    with OrderFlags(graph, seconds, longest) as flags:
         for name, order in _candidates(graph, names, seed, finalists, cell_work, most_cells, flags):
             deadline.check()
             candidates += 1
@@ -191,7 +191,7 @@ def search_orders(
     return sorted(best.values(), key=OrderChoice.cost)
 
 
-class _Flags:
+class OrderFlags:
     """When the orders of a search are to be ended in a quicker way; a context manager that ends its timers."""
 
     def __init__(self, graph: ScopeGraph, seconds: float, longest: float) -> None:
@@ -243,7 +243,7 @@ def _candidates(
     finalists: Mapping[str, Sequence[tuple[float, int, NDArray[np.int64]]]],
     cell_work: float,
     most_cells: float,
-    flags: _Flags,
+    flags: OrderFlags,
 ) -> Iterator[tuple[str, NDArray[np.int64] | None]]:
     """An order of each heuristic in turn, without end: greedy ones are improved, others begin again; None: no better.
 

@@ -135,20 +135,22 @@ class ScopeGraph:
         most: float = math.inf,
         factors: NDArray[np.float64] | None = None,
         flags: Hurry = UNHURRIED,
+        floor: float = 0.0,
     ) -> tuple[NDArray[np.int64], float]:
         """A greedy order and the assignments of its separators (:mod:`oocbe.kernels.cpu.orders.greedy_order`).
 
-        most : where they are more, the rest of the order is any.
+        most : where they are more, the rest of the order is any. floor : see
+            :func:`oocbe.kernels.cpu.orders.sparse_order.sparse_order`; it is for graphs as lists.
         """
         factors = np.ones(len(self.sizes)) if factors is None else factors
         order: NDArray[np.int64]
-        if len(self.sizes) <= BITSET_VARIABLES:
+        if len(self.sizes) <= BITSET_VARIABLES and floor == 0:
             limits = (most, flags.hurry, current_flag())
             order, cells = greedy.greedy_order(self.adjacency.copy(), self.weights, criterion, seed, factors, *limits)
         else:
             graph = (self.starts, self.neighbours, self.weights)
             edges = max(len(self.neighbours), min(MOST_MEMBERS, available_memory() // EDGE_BYTES))
-            order, cells = sparse_order(*graph, criterion, seed, factors, most, edges, *flags, current_flag())
+            order, cells = sparse_order(*graph, criterion, seed, factors, most, edges, floor, *flags, current_flag())
         look()
         return order, float(cells)
 

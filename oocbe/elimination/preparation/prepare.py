@@ -129,7 +129,7 @@ def prepare(
     for place, v in enumerate(order):
         position[v] = place
     dtype = dtype or value_dtype(problem, semiring)
-    _check_signs(problem, semiring)
+    check_signs(problem, semiring)
     constraints = PoolBuilder(problem.sizes, position, np.uint8, 0)
     functions = PoolBuilder(problem.sizes, position, dtype, semiring.one)
     empty = FactorPool((), np.empty(0))
@@ -198,7 +198,7 @@ def _add_constant(prepared: Prepared, value: float | None) -> None:
         prepared.constant *= value
 
 
-def _check_signs(problem: Problem, semiring: Semiring) -> None:
+def check_signs(problem: Problem, semiring: Semiring) -> None:
     """Refuse negative factors where products are compared: the greatest product need not have the greatest factors."""
     if not semiring.selects or semiring.combination is not Combination.MULTIPLY:
         return

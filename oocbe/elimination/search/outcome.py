@@ -11,7 +11,6 @@ from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_
 from oocbe.elimination.preparation.logarithms import exponential, exponential_above
 from oocbe.elimination.search.claims import value_of_assignment
 from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.elimination.search.race import RaceWinner
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
@@ -24,15 +23,20 @@ def result_of_elimination(
     problem: Problem,
     semiring: Semiring,
     options: SolveOptions,
-    winner: RaceWinner,
+    outcome: ForwardPass,
+    order: tuple[int, ...],
+    dtype: str,
     assignment: tuple[int, ...] | None,
     backend: str,
+    attempts: int = 0,
 ) -> Result:
-    """Everything but times and memory, after elimination without bounds."""
-    outcome, choice = winner.outcome, winner.choice
+    """Everything but times and memory, after elimination without bounds.
+
+    order : it was along. dtype : of the messages' values. attempts : that were given up before.
+    """
     value, notes = unscaled(outcome, semiring)
-    if winner.attempts:
-        notes += (_attempts(winner.attempts),)
+    if attempts:
+        notes += (_attempts(attempts),)
     bound = None
     status: Status = "optimal" if semiring.selects else "exact"
     if is_worthless(problem, semiring, value):
@@ -53,13 +57,13 @@ def result_of_elimination(
         semiring=semiring.name,
         sense=semiring.marginalisation.name.lower() if semiring.selects else "sum",
         width=outcome.width,
-        order=choice.order,
+        order=order,
         largest_message_rows=outcome.largest_rows,
         total_rows=outcome.total_rows,
         seconds={},
         peak_memory_bytes=0,
         dominance=options.dominance and applies_to(semiring),
-        dtype=winner.prepared.dtype.name,
+        dtype=dtype,
         backend=backend,
         linear_constraints=handling,
         notes=notes,

@@ -151,3 +151,19 @@ def summed(starts: Any, members: Any, weights: Any) -> Any:
         for i in range(starts[number], starts[number + 1]):
             sums[number] += weights[members[i]]
     return sums
+
+
+@jit
+def added_up(starts: Any, members: Any, order: Any, weights: Any) -> Any:
+    """What each message of an order speaks for, float64 (variables,), by elimination position: the weights, float64
+    (variables,), of its own variable and of those whose messages come to its bucket, directly or not."""
+    count = len(order)
+    position = np.empty(count, dtype=np.int64)
+    sums = np.empty(count)
+    for place in range(count):
+        position[order[place]] = place
+        sums[place] = weights[order[place]]
+    for place in range(count):
+        if starts[place + 1] > starts[place]:
+            sums[position[members[starts[place]]]] += sums[place]
+    return sums

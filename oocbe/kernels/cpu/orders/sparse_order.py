@@ -104,6 +104,7 @@ def sparse_order(
     factors: Any,
     most: Any,
     most_edges: Any,
+    floor: Any,
     hurry: Any,
     give_up: Any,
     stop: Any,
@@ -116,6 +117,8 @@ def sparse_order(
     weights, criterion, seed, factors, most, hurry, stop : as for
         :func:`oocbe.kernels.cpu.orders.greedy_order.greedy_order`.
     most_edges : neighbours of all vertices; where there are more, the vertices left come in any order.
+    floor : float64; lower scores count as this. Where it is above 0, of equal vertices the one goes first about which
+        nothing has changed for longest, which makes trees of messages that are not deep.
     give_up : int64 (1,); the same where it is set to another value than 0.
 
     Returns
@@ -157,7 +160,8 @@ def sparse_order(
     size = 0
     for v in range(count):
         if is_gone[v] == 0:
-            key[v] = factors[v] * _score(pool, begin, length, is_gone, degree, weights, criterion, stamp, v)
+            score = _score(pool, begin, length, is_gone, degree, weights, criterion, stamp, v)
+            key[v] = factors[v] * max(floor, score)
             heap[size], place[v] = v, size
             size += 1
             _placed(heap, place, key, tie, size, v)
@@ -176,7 +180,8 @@ def sparse_order(
         v = heap[0]
         if is_stale[v] != 0:
             is_stale[v] = 0
-            key[v] = factors[v] * _score(pool, begin, length, is_gone, degree, weights, criterion, stamp, v)
+            score = _score(pool, begin, length, is_gone, degree, weights, criterion, stamp, v)
+            key[v] = factors[v] * max(floor, score)
             _placed(heap, place, key, tie, size, v)
             if heap[0] != v:
                 continue
@@ -247,7 +252,10 @@ def sparse_order(
             if touches[u] == 2:
                 if criterion == MIN_DEGREE or degree[u] <= EAGER_DEGREE:
                     is_stale[u] = 0
-                    key[u] = factors[u] * _score(pool, begin, length, is_gone, degree, weights, criterion, stamp, u)
+                    score = _score(pool, begin, length, is_gone, degree, weights, criterion, stamp, u)
+                    key[u] = factors[u] * max(floor, score)
+                    if floor > 0.0:
+                        tie[u] = count + step
                     _placed(heap, place, key, tie, size, u)
                 else:
                     is_stale[u] = 1

@@ -1,0 +1,1 @@
+"""Problems of very many variables and small tables, eliminated in one compiled loop."""

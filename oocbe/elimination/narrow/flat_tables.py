@@ -1,0 +1,125 @@
+"""A problem's functions and constraints as complete tables in flat arrays, made without a look at each of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.orders.separators import Separators
+from oocbe.elimination.preparation.linear import is_tabulated
+from oocbe.elimination.preparation.zeros import zeros_forbid
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Semiring
+
+
+class FlatTables(NamedTuple):
+    """Tables in flat arrays.
+
+    Attributes
+    ----------
+    scopes : of each, in the order of its part. starts : int64 (tables + 1,), where the cells of each begin, those of
+        its first variable fastest.
+    values : int64 or float64 (cells,). permitted : uint8 (cells,).
+    """
+
+    scopes: Separators
+    starts: NDArray[np.int64]
+    values: NDArray[Any]
+    permitted: NDArray[np.uint8]
+
+
+def table_cells(scopes: Separators, sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Cells of a table over each scope, float64: they may be beyond any integer."""
+    logarithms = np.concatenate([[0.0], np.cumsum(np.log2(sizes)[scopes.members])])
+    found: NDArray[np.float64] = np.exp2(np.diff(logarithms[scopes.starts]))
+    return found
+
+
+def flat_tables(problem: Problem, semiring: Semiring, most_cells: int) -> FlatTables | None:
+    """All parts of a problem that have variables, in a semiring; None where they have more than ``most_cells`` cells.
+
+    Linear constraints are those that are tabulated; what has no variables is the caller's.
+    """
+    sizes = np.array(problem.sizes, dtype=np.int64)
+    functions: list[Function] = [f for f in problem.functions if f.scope]
+    constraints: list[Constraint] = [c for c in problem.constraints if c.scope]
+    linear = [c for c in problem.linear_constraints if is_tabulated(problem, c)]
+    constraints += [Constraint(c.scope, np.argwhere(~c.to_array())) for c in linear]
+    parts: list[Function | Constraint] = [*functions, *constraints]
+    scopes = Separators.of([part.scope for part in parts])
+    arity = np.diff(scopes.starts)
+    cells = _exact_cells(scopes, sizes, most_cells)
+    if cells is None:
+        return None
+    starts = np.concatenate([[0], np.cumsum(cells)])
+    is_integral = problem.is_integral and not semiring.needs_floats
+    dtype = np.dtype(np.int64 if is_integral else np.float64)
+    count = len(functions)
+    defaults = np.array([0 if f.default is None else f.default for f in functions], dtype=dtype)
+    defaults = np.concatenate([defaults, np.full(len(constraints), semiring.one, dtype=dtype)])
+    has_default = np.array(
+        [*(f.default is not None for f in functions), *(not c.allowed for c in constraints)], dtype=np.uint8
+    )
+    values, permitted = np.repeat(defaults, cells), np.repeat(has_default, cells)
+    rows = np.fromiter((len(part.tuples) for part in parts), dtype=np.int64, count=len(parts))
+    strides = _strides(scopes, sizes)
+    place = np.repeat(starts[:-1], rows)  # of each listed row
+    for length in np.unique(arity[rows > 0]):
+        own = np.flatnonzero((arity == length) & (rows > 0))
+        tuples = np.concatenate([parts[i].tuples for i in own])
+        steps = strides[scopes.starts[own][:, None] + np.arange(length)]
+        at = np.repeat(arity == length, rows)
+        place[at] += (tuples * np.repeat(steps, rows[own], axis=0)).sum(axis=1)
+    listed = [f.values for f in functions]
+    end = int(rows[:count].sum())
+    values[place[:end]] = np.concatenate([np.zeros(0, dtype=dtype), *listed])
+    permitted[place[:end]] = 1
+    permitted[place[end:]] = np.repeat([c.allowed for c in constraints], rows[count:])
+    if zeros_forbid(semiring):
+        permitted[values == 0] = 0
+    return FlatTables(scopes, starts, values, permitted)
+
+
+def _exact_cells(scopes: Separators, sizes: NDArray[np.int64], most: int) -> NDArray[np.int64] | None:
+    """Cells of a table over each scope; None where all together are more than ``most``."""
+    if table_cells(scopes, sizes).sum() > most:
+        return None
+    products = np.ones(len(scopes.starts) - 1, dtype=np.int64)
+    np.multiply.at(products, np.repeat(np.arange(len(products)), np.diff(scopes.starts)), sizes[scopes.members])
+    return products
+
+
+def _strides(scopes: Separators, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cells from one value to the next of each member of each scope, the first one fastest."""
+    strides = np.ones(len(scopes.members), dtype=np.int64)
+    arity = np.diff(scopes.starts)
+    for axis in range(1, int(arity.max(initial=0))):
+        here = scopes.starts[:-1][arity > axis] + axis
+        strides[here] = strides[here - 1] * sizes[scopes.members[here - 1]]
+    return strides
+
+
+def constants_of(problem: Problem) -> tuple[list[int | float], bool]:
+    """The values of functions without variables and the constant, and whether one forbids everything."""
+    found: list[int | float | None] = [problem.constant]
+    found += [f.value_at(()) for f in problem.functions if not f.scope]
+    is_impossible = None in found or any(c.is_impossible for c in problem.linear_constraints)
+    is_impossible |= not all(c.permits(()) for c in problem.constraints if not c.scope)
+    return [value for value in found if value is not None], is_impossible
+
+
+def summed(values: Sequence[int | float], is_integral: bool) -> int | float:
+    """A sum, of floats exactly rounded."""
+    return sum(values) if is_integral else math.fsum(values)
+
+
+def scopes_together(*scopes: Separators) -> Separators:
+    """Lists of sets one after another."""
+    lengths = np.concatenate([np.diff(own.starts) for own in scopes])
+    members = np.concatenate([own.members for own in scopes])
+    return Separators(np.concatenate([[0], np.cumsum(lengths)]), members)

@@ -1,0 +1,76 @@
+"""The exact number of feasible assignments of a problem that is eliminated in one loop.
+
+Counts of up to 62 bits are added and multiplied by the loop, those that may be longer as Python's integers. Along an
+order that takes a path from one end to the other nearly all counts are long; so orders of shallow trees are taken
+(:func:`oocbe.kernels.cpu.orders.sparse_order.sparse_order`, ``floor``), along which few are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.narrow.flat_tables import constants_of
+from oocbe.elimination.narrow.narrow_problem import NarrowProblem
+from oocbe.elimination.preparation.zeros import zeros_forbid
+from oocbe.kernels.cpu.buckets.narrow_buckets import count_within
+from oocbe.system.deadline import current_flag, look
+
+
+def count_feasible(narrow: NarrowProblem) -> int:
+    """The number of feasible assignments.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the block that this runs in came.
+    """
+    constants, is_impossible = constants_of(narrow.problem)
+    if is_impossible or (zeros_forbid(narrow.semiring) and 0 in constants):
+        return 0
+    order, sizes, starts, members, cell_starts, input_starts, inputs = narrow.layout
+    values, permitted = narrow.cells(np.int64)
+    values[: len(narrow.tables.permitted)] = narrow.tables.permitted
+    is_large = np.zeros(len(order), dtype=np.uint8)
+    count_within(*narrow.layout, values, permitted, is_large, current_flag())
+    look()
+    factors = len(narrow.tables.starts) - 1
+    large: dict[int, NDArray[Any]] = {}
+
+    def scope(table: int) -> list[int]:
+        found: list[int] = members[starts[table] : starts[table + 1]].tolist()
+        return found
+
+    for p in np.flatnonzero(is_large).tolist():
+        look()
+        axes = [int(order[p]), *scope(factors + p)]
+        small: Any = np.ones([1] * len(axes), dtype=np.int64)
+        joined: Any = None
+        for q in inputs[input_starts[p] : input_starts[p + 1]].tolist():
+            own = scope(q)
+            cells = large.pop(q, None)
+            if cells is None:
+                cells = values[cell_starts[q] : cell_starts[q + 1]].reshape([sizes[v] for v in own], order="F")
+            placed = cells.transpose(sorted(range(len(own)), key=lambda i: axes.index(own[i])))
+            spread = placed.reshape([sizes[v] if v in own else 1 for v in axes])
+            if q < factors:
+                small = small * spread
+            else:
+                spread = spread.astype(object)
+                joined = spread if joined is None else joined * spread
+        shape = [int(sizes[v]) for v in axes]
+        counts = np.broadcast_to(small.astype(object) if joined is None else joined, shape)
+        found = np.where(np.broadcast_to(small, shape) == 0, 0, counts).sum(axis=0)
+        large[factors + p] = np.asarray(found, dtype=object)
+    ends = factors + np.flatnonzero(narrow.is_last())
+    return _product([int(large[q]) if q in large else int(values[cell_starts[q]]) for q in ends.tolist()])
+
+
+def _product(numbers: list[int]) -> int:
+    """The product of all, those of like lengths first."""
+    while len(numbers) > 1:
+        look()
+        pairs = [a * b for a, b in zip(numbers[::2], numbers[1::2], strict=False)]
+        numbers = pairs + numbers[len(numbers) // 2 * 2 :]
+    return numbers[0] if numbers else 1

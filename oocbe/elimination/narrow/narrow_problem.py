@@ -1,0 +1,297 @@
+"""Problems of thousands to millions of variables that elimination solves with small tables, in one compiled loop.
+
+A bucket of the engine takes a millisecond or two whatever is in it: it is planned, laid out and joined in the form that
+suits it. Of a path of a million variables that would be half an hour, for four cells each. Where one greedy order shows
+that all messages together are small, all buckets are joined by one loop
+(:mod:`oocbe.kernels.cpu.buckets.narrow_buckets`) over flat arrays, as complete tables. That is known for sure
+beforehand: tables have no more cells than their variables have assignments.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bucket_engine.decision import INCOMPLETE
+from oocbe.elimination.buckets.forward import ForwardPass
+from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.narrow.flat_tables import FlatTables, constants_of, flat_tables, scopes_together, table_cells
+from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, OrderFlags, is_order_file
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order_file import read_order
+from oocbe.elimination.orders.separators import ScopeGraph, Separators
+from oocbe.elimination.preparation.linear import carried_in_rows, left_out
+from oocbe.elimination.preparation.prepare import check_signs, scopes_of
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.preparation.scaling import split
+from oocbe.elimination.preparation.zeros import zeros_forbid
+from oocbe.errors import FloatRangeError, ResourceError
+from oocbe.kernels.cpu.buckets.narrow_buckets import choose_values, descend, eliminate_adding, eliminate_selecting
+from oocbe.kernels.cpu.orders.graphs import added_up
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination, Marginalisation, Semiring
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import current_flag, look
+
+LEAST_VARIABLES = 1 << 12
+"""Problems of fewer variables are for the engine, which searches for better orders and bounds."""
+
+BUCKET_SECONDS = 1e-3
+"""What a bucket of the engine takes at least."""
+
+CELL_SECONDS = 4e-8
+"""What a joined cell takes here, about: with two to four tables, 5 to 10 ns for each of them."""
+
+ULP = 2.0**-52
+"""Rounding error of an addition of floats relative to the largest partial sum, with room to spare."""
+
+COUNT_FLOORS = (0.0, 1.0, 3.0, 6.0, 10.0)
+"""Orders that are tried for counts: with a floor messages have more cells, and far fewer of them have long numbers."""
+
+COUNT_BITS = 62.0
+"""Bits of counts that are held in machine integers."""
+
+LARGE_SECONDS, LARGE_CELL_SECONDS, DIGIT_SECONDS = 5e-5, 2e-7, 2e-11
+"""What a bucket of longer counts takes, a joined cell of it, and each bit of that."""
+
+CELL_BYTES = 24
+"""Of a cell of a message: its value, whether it is permitted, the best value of the variable, and its probability."""
+
+FACTOR_BYTES = 80
+"""Of a cell of the problem's own tables, while they are made and laid out."""
+
+
+class Layout(NamedTuple):
+    """What the loops over all buckets share (:mod:`oocbe.kernels.cpu.buckets.narrow_buckets`)."""
+
+    order: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    table_starts: NDArray[np.int64]
+    table_members: NDArray[np.int32]
+    cell_starts: NDArray[np.int64]
+    input_starts: NDArray[np.int64]
+    inputs: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class NarrowProblem:
+    """A problem that is eliminated in one loop.
+
+    Attributes
+    ----------
+    problem, semiring : what is solved. order : int64, the variable eliminated first at the front.
+    heuristic : how it was found. separators : of its buckets. joined : cells of all buckets.
+    order_seconds : that finding it took.
+    """
+
+    problem: Problem
+    semiring: Semiring
+    tables: FlatTables
+    order: NDArray[np.int64]
+    heuristic: str
+    separators: Separators
+    joined: float
+    order_seconds: float
+
+    @property
+    def width(self) -> int:
+        """Variables of the largest separator."""
+        return self.separators.width
+
+    @property
+    def choice(self) -> OrderChoice:
+        """The order, without what is told of single buckets."""
+        return OrderChoice(tuple(self.order.tolist()), self.heuristic, 1, (), ())
+
+    @cached_property
+    def rounding(self) -> int | float:
+        """What a sum of all tables' values can be off by; 0 of integers."""
+        values, starts = self.tables.values, self.tables.starts
+        if values.dtype.kind == "i" or not len(values):
+            return 0
+        magnitude = np.maximum.reduceat(np.abs(values), starts[:-1]).sum() + abs(self.problem.constant)
+        return float((len(starts) + len(self.order) + 4) * ULP * magnitude)
+
+    @cached_property
+    def message_cells(self) -> NDArray[np.int64]:
+        """Cells of each message, by elimination position."""
+        return np.rint(table_cells(self.separators, self._sizes)).astype(np.int64)
+
+    @cached_property
+    def _sizes(self) -> NDArray[np.int64]:
+        return np.array(self.problem.sizes, dtype=np.int64)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The tables, and which of them each bucket joins."""
+        order, sizes = self.order, self._sizes
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
+        scopes = scopes_together(self.tables.scopes, self.separators)
+        cells = np.concatenate([np.diff(self.tables.starts), self.message_cells])
+        has_members = np.diff(scopes.starts) > 0
+        first = np.minimum.reduceat(position[scopes.members], scopes.starts[:-1][has_members])
+        tables = np.flatnonzero(has_members)
+        sequence = np.argsort(first, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(np.bincount(first, minlength=len(order)))])
+        cell_starts = np.concatenate([[0], np.cumsum(cells)])
+        return Layout(order, sizes, scopes.starts, scopes.members, cell_starts, starts, tables[sequence])
+
+    def cells(self, dtype: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+        """Values and permissions of all tables' cells; those of the messages are to be written."""
+        total = int(self.message_cells.sum())
+        values = np.concatenate([self.tables.values.astype(dtype, copy=False), np.zeros(total, dtype=dtype)])
+        return values, np.concatenate([self.tables.permitted, np.zeros(total, dtype=np.uint8)])
+
+    def is_last(self) -> NDArray[np.bool_]:
+        """Which messages have no variables."""
+        found: NDArray[np.bool_] = np.diff(self.separators.starts) == 0
+        return found
+
+    def solve(self) -> tuple[ForwardPass, tuple[int, ...] | None]:
+        """What a forward pass comes to, and for semirings that select an optimal assignment.
+
+        Raises
+        ------
+        TimeLimitError : the deadline of the block came. FloatRangeError : a value that float64 does not hold.
+        """
+        semiring, layout = self.semiring, self.layout
+        values, permitted = self.cells(self.tables.values.dtype)
+        multiplies = semiring.combination is Combination.MULTIPLY
+        choices = np.zeros(int(self.message_cells.sum()) if semiring.selects else 0, dtype=np.int32)
+        if semiring.selects:
+            is_largest = semiring.marginalisation is Marginalisation.MAX
+            how = (choices, is_largest, multiplies)
+            exponent = eliminate_selecting(*layout, values, permitted, *how, current_flag())
+        else:
+            exponent = eliminate_adding(*layout, values, permitted, not multiplies, current_flag())
+        look()
+        outcome = self._outcome(values, permitted, int(exponent))
+        if outcome.value is None or not semiring.selects:
+            return outcome, None
+        return outcome, tuple(choose_values(*layout, choices).tolist())
+
+    def _outcome(self, values: NDArray[Any], permitted: NDArray[np.uint8], exponent: int) -> ForwardPass:
+        constants, is_impossible = constants_of(self.problem)
+        ends = self.layout[4][len(self.tables.starts) - 1 : -1][self.is_last()]
+        found: list[int | float] = [*constants, *values[ends].tolist()]
+        total: int | float
+        if self.semiring.combination is Combination.ADD:
+            total = sum(found) if values.dtype.kind == "i" else math.fsum(found)
+        else:
+            total = 1.0
+            for value in found:
+                total, more = split(total * split(float(value))[0])
+                exponent += more + split(float(value))[1]
+        if isinstance(total, float) and not math.isfinite(total):
+            raise FloatRangeError(f"{self.problem.name}: a sum of values leaves the range of float64")
+        is_impossible |= not permitted[ends].all() or (zeros_forbid(self.semiring) and 0 in constants)
+        rows = self.message_cells
+        numbers = (int(rows.max(initial=0)), int(rows.sum()), self.width)
+        return ForwardPass([], None if is_impossible else total, exponent, *numbers)
+
+    def marginals(self) -> tuple[float, tuple[NDArray[np.float64], ...]] | None:
+        """In log-sum-exp, the logarithm of all weights, and the probabilities of each variable's values; None where
+        nothing is permitted.
+
+        Raises
+        ------
+        TimeLimitError : the deadline of the block came.
+        """
+        layout = self.layout
+        values, permitted = self.cells(np.float64)
+        eliminate_adding(*layout, values, permitted, True, current_flag())
+        look()
+        outcome = self._outcome(values, permitted, 0)
+        if outcome.value is None:
+            return None
+        value_starts = np.concatenate([[0], np.cumsum(self._sizes)])
+        weights, shares = np.zeros(int(self.message_cells.sum())), np.zeros(int(value_starts[-1]))
+        descend(*layout, values, permitted, value_starts, weights, shares, current_flag())
+        look()
+        return float(outcome.value), tuple(np.split(shares, value_starts[1:-1]))
+
+
+def narrow_problem(problem: Problem, options: SolveOptions, counts: bool = False) -> NarrowProblem | None:
+    """The problem as one that is eliminated in one loop; None where that is not so, or something else is asked for.
+
+    Parameters
+    ----------
+    problem : in its own semiring. counts : whether assignments are counted, whatever they are worth.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the block came. FormatError : the file named by ``options.order`` is no order.
+    """
+    semiring, count = problem.semiring, len(problem.variables)
+    if count < LEAST_VARIABLES or options.tables == INCOMPLETE or options.workdir is not None or options.has_workers:
+        return None
+    if options.bounds not in ("auto", "none") or carried_in_rows(problem) or left_out(problem):
+        return None
+    is_integral = value_dtype(problem, semiring).kind == "i"
+    if not counts and (semiring.counts or (is_integral and semiring.combination is Combination.MULTIPLY)):
+        return None
+    check_signs(problem, semiring)
+    begin, memory = time.monotonic(), message_memory(options)
+    spared = BUCKET_SECONDS * count
+    found = _order(problem, options, min(spared / CELL_SECONDS, memory / CELL_BYTES), counts)
+    if found is None:
+        return None
+    taken = time.monotonic() - begin
+    tables = flat_tables(problem, semiring, memory // FACTOR_BYTES)
+    look()
+    return None if tables is None else NarrowProblem(problem, semiring, tables, *found, taken)
+
+
+def _order(
+    problem: Problem, options: SolveOptions, most: float, counts: bool
+) -> tuple[NDArray[np.int64], str, Separators, float] | None:
+    """An order whose buckets have at most so many cells together, how it was found, its separators and their cells."""
+    try:
+        graph = ScopeGraph(problem.name, scopes_of(problem), problem.sizes)
+    except ResourceError:
+        return None
+    best: tuple[NDArray[np.int64], str, Separators, float] | None = None
+    least = math.inf
+    for name, order in _orders(graph, problem, options, most, counts):
+        try:
+            separators = graph.separators(order)
+        except ResourceError:
+            continue
+        joined = graph.joined_cells(order, separators)
+        work = _count_seconds(graph, order, separators, joined) if counts else float(joined.sum())
+        if joined.sum() <= most and work < least:
+            best, least = (order, name, separators, float(joined.sum())), work
+    return best
+
+
+def _orders(
+    graph: ScopeGraph, problem: Problem, options: SolveOptions, most: float, counts: bool
+) -> Sequence[tuple[str, NDArray[np.int64]]]:
+    if is_order_file(options.order):
+        return [(options.order, np.array(read_order(problem, options.order), dtype=np.int64))]
+    seed = options.seed & 0x7FFFFFFF
+    with OrderFlags(graph, 0.0, 0.0) as flags:
+        if options.order != "auto":
+            return [(options.order, HEURISTICS[options.order](graph, seed, most, flags.first))]
+        name = "min-fill"
+        floors = COUNT_FLOORS if counts else (0.0,)
+        made = (graph.greedy_order(CRITERIA[name], seed, most, flags=flags.first, floor=floor) for floor in floors)
+        return [(name, order) for order, _ in made]
+
+
+def _count_seconds(
+    graph: ScopeGraph, order: NDArray[np.int64], separators: Separators, joined: NDArray[np.float64]
+) -> float:
+    """What counting along an order is thought to take."""
+    bits = added_up(*separators, order, graph.weights)
+    large = bits > COUNT_BITS
+    cells = np.where(large, joined * (LARGE_CELL_SECONDS + DIGIT_SECONDS * bits) + LARGE_SECONDS, joined * CELL_SECONDS)
+    return float(cells.sum())
