@@ -32,7 +32,7 @@ from oocbe.elimination.preparation.penalties import with_penalties_forbidden
 from oocbe.elimination.preparation.propagated import propagated
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.restrict import Restriction
-from oocbe.elimination.refusals import check_disk, check_linear, checked, has_logarithms
+from oocbe.elimination.refusals import check_disk, check_linear, checked
 from oocbe.elimination.rounded_sums import judged, with_room
 from oocbe.elimination.runs.durability import Run, open_run
 from oocbe.elimination.search import sums_of_logarithms
@@ -47,7 +47,6 @@ from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.elimination.search.smaller import Smaller, is_easy, smaller
 from oocbe.elimination.search.whole_steps import WholeSteps
 from oocbe.errors import (
-    FloatRangeError,
     RequestedEndError,
     ResourceError,
     TimeLimitError,
@@ -105,23 +104,17 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     left, history = Restriction.of_all(whole), History(observer, begin)
     with listening() as interruption:
         try:
-            problem, left = propagated(with_penalties_forbidden(whole, options), options)
-            check_linear(problem, semiring)
-            told: PassingOn = Lifting(history, left)
-            result = None
-            why = sums_of_logarithms.UNBOUNDED
-            if not sums_of_logarithms.prefers_logarithms(problem, options):
-                try:
-                    result = _solved(problem, semiring, options, told, begin, interruption)
-                except FloatRangeError:
-                    if options.workdir is not None or not has_logarithms(problem):
-                        raise
-                    why = sums_of_logarithms.OUT_OF_RANGE
+            result = narrow_result(whole, options)
             if result is None:
-                sums, given = sums_of_logarithms.as_sums(problem, options, time.perf_counter() - begin)
-                told = sums_of_logarithms.telling_products(told, problem)
-                found = _solved(sums, sums.semiring, given, told, begin, interruption)
-                result = sums_of_logarithms.as_products(problem, sums, found, why)
+                problem, left = propagated(with_penalties_forbidden(whole, options), options)
+                check_linear(problem, semiring)
+                result = narrow_result(problem, options) if left.removed else None
+            if result is None:
+
+                def solved(given: Problem, options: SolveOptions, told: PassingOn) -> Result:
+                    return _solved(given, given.semiring, options, told, begin, interruption)
+
+                result = sums_of_logarithms.by_either(problem, options, Lifting(history, left), begin, solved)
         except BaseException as error:
             if not interruption.caused(error):
                 raise
@@ -218,8 +211,6 @@ class _Solving:
         """By elimination alone, or with bounds, or first the one and then the other."""
         options, problem, begin = self.options, self.problem, working_time()
         dtype = value_dtype(problem, self.semiring)
-        if (narrow := narrow_result(problem, options)) is not None:
-            return narrow
         bounded = bool(problem.variables) and applies_to(self.semiring) and options.bounds != "none"
         bounded = bounded and options.tables != "complete"
         if not bounded:

@@ -112,7 +112,11 @@ class Problem(Shown, Asked):
     @property
     def is_integral(self) -> bool:
         """True where every value and the constant are integers."""
-        return isinstance(self.constant, int) and all(f.is_integral for f in self.functions)
+        return isinstance(self.constant, int) and self._has_integral_functions
+
+    @cached_property
+    def _has_integral_functions(self) -> bool:
+        return all(f.is_integral for f in self.functions)
 
     def evaluate(self, assignment: Sequence[int] | Mapping[str, str | int]) -> int | float | None:
         """Combined value of a full assignment; None where it violates something.

@@ -12,7 +12,6 @@ Rows that carry what they consume of linear constraints are counted by several p
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,8 +22,6 @@ from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.message import Message
-from oocbe.elimination.narrow.narrow_count import count_feasible
-from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.elimination.preparation.zeros import without_zeros
@@ -35,7 +32,7 @@ from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
 from oocbe.tables.limbs import limbs_for
 from oocbe.tasks.count_by_residues import count_by_residues
-from oocbe.tasks.result import finished, finished_at_once
+from oocbe.tasks.result import finished
 from oocbe.tasks.tables import compute_tables
 
 if TYPE_CHECKING:
@@ -79,16 +76,11 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     UnsupportedError : see :func:`oocbe.tasks.tables.compute_tables`, and an upper bound that sums can reach.
     LimitError, CorruptDataError : see :func:`oocbe.tasks.count_by_residues.count_by_residues`.
     """
-    begin, problem_below = time.perf_counter(), without_upper_bound(problem)
-    if (narrow := narrow_problem(problem_below, options, counts=True)) is not None:
-        found = count_feasible(narrow)
-        status = "exact" if found else "infeasible"
-        return finished_at_once("count", problem, narrow, found, "int64", time.perf_counter() - begin, status=status)
-    bare = hard_part(problem_below)
+    bare = hard_part(without_upper_bound(problem))
     passes = 1
     if carried_in_rows(bare):
-        by_residues = count_by_residues(bare, options, observer)
-        tables, value, passes = by_residues.tables, by_residues.value, 1 + by_residues.residues
+        found = count_by_residues(bare, options, observer)
+        tables, value, passes = found.tables, found.value, 1 + found.residues
     else:
         counted = replace(bare, semiring=COUNTING)
         with compute_tables(counted, options, observer, forward=_CountForward) as tables:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.narrow.narrow_problem import NarrowProblem, narrow_problem
 from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.plan.plan import plan_for
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
@@ -37,7 +36,7 @@ from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
-from oocbe.tasks.result import TreeNumbers, finished, finished_at_once, finished_by_tree, unsatisfiable
+from oocbe.tasks.result import TreeNumbers, finished, finished_by_tree, unsatisfiable
 from oocbe.tasks.tables import compute_tables
 from oocbe.tasks.top_down import descend, gaps
 
@@ -55,10 +54,7 @@ def log_partition(
     UsageError : a temperature that is not above 0. UnsupportedError : a factor of a product is negative; else as for
         :func:`oocbe.tasks.tables.compute_tables`.
     """
-    begin, energies = time.perf_counter(), at_temperature(problem, temperature)
-    if (narrow := narrow_problem(energies, options)) is not None:
-        value = narrow.solve()[0].value
-        return _at_once("logz", problem, narrow, value, begin, temperature)
+    energies = at_temperature(problem, temperature)
     tables = compute_tables(energies, options, observer, carries=True)
     with tables:
         if tables.outcome.value is None:
@@ -74,10 +70,7 @@ def marginals(
     A junction tree answers where its cliques fit the memory, on the CPU; else the pass back over the messages, which
     may lie on disk.
     """
-    begin, energies = time.perf_counter(), at_temperature(problem, temperature)
-    if (narrow := narrow_problem(energies, options)) is not None:
-        total, shares = narrow.marginals() or (None, ())
-        return _at_once("marginals", problem, narrow, total, begin, temperature, marginals=shares)
+    energies = at_temperature(problem, temperature)
     found_by_tree = _marginals_by_tree(problem, energies, options, temperature, observer)
     if isinstance(found_by_tree, TaskResult):
         return found_by_tree
@@ -97,22 +90,6 @@ def marginals(
         descend(tables, 1.0, 0.0, np.add, share)
         value = float(tables.outcome.value)
         return finished("marginals", problem, tables, value, temperature=temperature, marginals=tuple(found))
-
-
-def _at_once(
-    task: str,
-    problem: Problem,
-    narrow: NarrowProblem,
-    value: float | None,
-    begin: float,
-    temperature: float,
-    **more: Any,
-) -> TaskResult:
-    """The result from one loop over all buckets; ``value`` : None where nothing is feasible."""
-    status, value = ("infeasible", -math.inf) if value is None else ("exact", value)
-    taken = time.perf_counter() - begin
-    more |= {"status": status, "temperature": temperature}
-    return finished_at_once(task, problem, narrow, value, "float64", taken, **more)
 
 
 def _marginals_by_tree(

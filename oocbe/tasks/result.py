@@ -16,7 +16,6 @@ from oocbe.results.task_result import TaskResult
 from oocbe.settings.machine import peak_memory
 
 if TYPE_CHECKING:
-    from oocbe.elimination.narrow.narrow_problem import NarrowProblem
     from oocbe.elimination.preparation.restrict import Restriction
     from oocbe.junction_trees.compiled import CompiledTree
     from oocbe.tasks.tables import Tables
@@ -66,30 +65,6 @@ def finished(task: str, problem: Problem, tables: Tables, value: float | None, *
         "peak_memory_bytes": peak_memory(),
     }
     return TaskResult(**{**settings, **more})
-
-
-def finished_at_once(
-    task: str, problem: Problem, narrow: NarrowProblem, value: float | None, dtype: str, seconds: float, **more: Any
-) -> TaskResult:
-    """A result from one loop over all buckets, which took so many seconds, the search for an order among them."""
-    cells, order_seconds = narrow.message_cells, narrow.order_seconds
-    settings: dict[str, Any] = {"status": "exact", **more}
-    return TaskResult(
-        task=task,
-        value=value,
-        problem=problem.name,
-        semiring=problem.semiring.name,
-        variables=problem.variables,
-        width=narrow.width,
-        largest_message_rows=int(cells.max(initial=0)),
-        total_rows=int(cells.sum()),
-        order=tuple(narrow.order.tolist()),
-        dtype=dtype,
-        backend="cpu",
-        seconds={"order": order_seconds, "forward": max(0.0, seconds - order_seconds)},
-        peak_memory_bytes=peak_memory(),
-        **settings,
-    )
 
 
 class TreeNumbers(NamedTuple):

@@ -114,6 +114,7 @@ def answered(
     from oocbe.tasks import k_best as best
     from oocbe.tasks import marginals as weights
     from oocbe.tasks import mpe as explanation
+    from oocbe.tasks.at_once import answered_at_once
     from oocbe.tasks.count import count as count_feasible
     from oocbe.tasks.result import lifted, unfinished
 
@@ -134,8 +135,12 @@ def answered(
     }
     with listening() as interruption:
         try:
-            loaded, left = (whole, Restriction.of_all(whole)) if is_solve else propagated(whole, settings)
-            result = lifted(ways[task](), left)
+            loaded, left = whole, Restriction.of_all(whole)
+            at_once = answered_at_once(task, whole, settings, temperature)
+            if at_once is None and not is_solve:
+                loaded, left = propagated(whole, settings)
+                at_once = answered_at_once(task, loaded, settings, temperature) if left.removed else None
+            result = lifted(at_once or ways[task](), left)
         except BaseException as error:
             if not interruption.caused(error):
                 raise

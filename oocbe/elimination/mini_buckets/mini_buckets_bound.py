@@ -19,6 +19,7 @@ from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets
+from oocbe.elimination.mini_buckets.mini_buckets_at_once import bounded_at_once
 from oocbe.elimination.mini_buckets.mini_buckets_assignment import Rate, greedy_assignment
 from oocbe.elimination.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
 from oocbe.elimination.mini_buckets.mini_buckets_partition import (
@@ -278,14 +279,10 @@ class Bounding:
         )
 
     def _at_once(self, z: int) -> _Passes | None:
-        """Elimination in one loop, which divides no bucket; None where the problem is not for that, or z is smaller."""
+        """Elimination in one loop; None where the problem is not for that, or buckets are to be divided."""
         if self.narrow is None or z <= self.width or self.relaxed:
             return None
-        found, assignment = self.narrow.solve()
-        bound = None if found.value is None else found.value - self.narrow.rounding
-        numbers = (0, len(self.choice.order), found.width, found.largest_rows, found.total_rows)
-        done = MiniBucketPass([], bound, found.value, *numbers)
-        return done, assignment, "greedy", time.perf_counter()
+        return *bounded_at_once(self.narrow), "greedy", time.perf_counter()
 
     def _by_rows(self, z: int, deadline: Deadline) -> _Passes:
         options, target = self.options, self.target

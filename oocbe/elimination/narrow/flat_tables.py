@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.preparation.linear import is_tabulated
+from oocbe.elimination.preparation.temperature import at_temperature, weight_factor
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import Semiring
+from oocbe.model.semiring import Combination, Semiring
 
 
 class FlatTables(NamedTuple):
@@ -31,6 +33,25 @@ class FlatTables(NamedTuple):
     starts: NDArray[np.int64]
     values: NDArray[Any]
     permitted: NDArray[np.uint8]
+
+    def at_temperature(self, problem: Problem, temperature: float) -> tuple[Problem, FlatTables]:
+        """The tables as logarithms of weights, and the problem of what has no variables as one in log-sum-exp.
+
+        Raises
+        ------
+        UnsupportedError : a factor of a product is negative.
+        """
+        semiring = problem.semiring
+        factor, permitted = weight_factor(semiring, temperature), self.permitted
+        if semiring.combination is Combination.ADD or semiring.counts:
+            values = self.values * factor
+        elif (self.values < 0).any():
+            return at_temperature(problem, temperature), self  # which says what is negative
+        else:
+            permitted = permitted & (self.values != 0)
+            values = np.log(np.where(permitted != 0, self.values, 1)) * factor
+        constants = replace(problem, functions=tuple(f for f in problem.functions if not f.scope))
+        return at_temperature(constants, temperature), self._replace(values=values, permitted=permitted)
 
 
 def table_cells(scopes: Separators, sizes: NDArray[np.int64]) -> NDArray[np.float64]:

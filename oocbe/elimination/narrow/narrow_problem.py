@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,15 +219,24 @@ class NarrowProblem:
         return float(outcome.value), tuple(np.split(shares, value_starts[1:-1]))
 
 
-def narrow_problem(problem: Problem, options: SolveOptions, counts: bool = False) -> NarrowProblem | None:
+COUNTS: Final = True
+"""In place of a temperature: assignments are counted, whatever they are worth."""
+
+
+def narrow_problem(
+    problem: Problem, options: SolveOptions, temperature: float | Literal[True] | None = None
+) -> NarrowProblem | None:
     """The problem as one that is eliminated in one loop; None where that is not so, or something else is asked for.
 
     Parameters
     ----------
-    problem : in its own semiring. counts : whether assignments are counted, whatever they are worth.
+    problem : in its own semiring.
+    temperature : at which values are weights (:mod:`oocbe.elimination.preparation.temperature`), or
+        :data:`COUNTS`; None: as the semiring says.
 
     Raises
     ------
+    UnsupportedError : negative factors, where products are compared or are weights.
     TimeLimitError : the deadline of the block came. FormatError : the file named by ``options.order`` is no order.
     """
     semiring, count = problem.semiring, len(problem.variables)
@@ -235,10 +244,12 @@ def narrow_problem(problem: Problem, options: SolveOptions, counts: bool = False
         return None
     if options.bounds not in ("auto", "none") or carried_in_rows(problem) or left_out(problem):
         return None
-    is_integral = value_dtype(problem, semiring).kind == "i"
-    if not counts and (semiring.counts or (is_integral and semiring.combination is Combination.MULTIPLY)):
-        return None
-    check_signs(problem, semiring)
+    counts = temperature is COUNTS
+    if temperature is None:
+        is_integral = value_dtype(problem, semiring).kind == "i"
+        if semiring.counts or (is_integral and semiring.combination is Combination.MULTIPLY):
+            return None
+        check_signs(problem, semiring)
     begin, memory = time.monotonic(), message_memory(options)
     spared = BUCKET_SECONDS * count
     found = _order(problem, options, min(spared / CELL_SECONDS, memory / CELL_BYTES), counts)
@@ -247,7 +258,11 @@ def narrow_problem(problem: Problem, options: SolveOptions, counts: bool = False
     taken = time.monotonic() - begin
     tables = flat_tables(problem, semiring, memory // FACTOR_BYTES)
     look()
-    return None if tables is None else NarrowProblem(problem, semiring, tables, *found, taken)
+    if tables is None:
+        return None
+    if temperature is not None and not counts:
+        problem, tables = tables.at_temperature(problem, temperature)
+    return NarrowProblem(problem, problem.semiring, tables, *found, taken)
 
 
 def _order(

@@ -5,15 +5,21 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from oocbe.elimination.buckets.resources import memory_warning
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
+from oocbe.elimination.search.claims import check_claim
 from oocbe.elimination.search.outcome import result_of_elimination
+from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
+from oocbe.pruning.dominance import applies_to
 from oocbe.results.result import Result
+from oocbe.settings.machine import peak_memory
 from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline, unlimited
 
 
 def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:
-    """Everything but memory; None where the problem is not for one loop.
+    """The result; None where the problem is not for one loop, or where time ran out and bounds can say something.
 
     Raises
     ------
@@ -21,12 +27,24 @@ def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:
         hold. FormatError : the file named by ``options.order`` is no order of this problem.
     """
     begin = time.perf_counter()
-    narrow = narrow_problem(problem, options)
-    if narrow is None:
-        return None
-    outcome, assignment = narrow.solve()
+    try:
+        with Deadline(options.time_limit):
+            narrow = narrow_problem(problem, options)
+            if narrow is None:
+                return None
+            outcome, assignment = narrow.solve()
+    except RequestedEndError:
+        raise
+    except TimeLimitError:
+        if applies_to(problem.semiring) and options.bounds == "auto":
+            return None
+        raise
+    ended = time.perf_counter()
     order, dtype = tuple(narrow.order.tolist()), narrow.tables.values.dtype.name
     result = result_of_elimination(problem, narrow.semiring, options, outcome, order, dtype, assignment, "cpu")
-    taken = time.perf_counter() - begin
-    seconds = {"order": narrow.order_seconds, "forward": taken - narrow.order_seconds, "backward": 0.0}
-    return replace(result, seconds=seconds)
+    with unlimited():
+        check_claim(problem, result.value, result.assignment, "elimination")
+    seconds = {"order": narrow.order_seconds, "forward": ended - begin - narrow.order_seconds, "backward": 0.0}
+    seconds["total"] = time.perf_counter() - begin
+    notes = (*result.notes, *filter(None, [memory_warning(options)]))
+    return replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes)

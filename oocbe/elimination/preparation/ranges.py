@@ -67,19 +67,36 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
 
 def sum_bound(problem: Problem) -> int:
     """Largest absolute value of any sum of integer values, the constant included: no partial sum exceeds it."""
-    return abs(int(problem.constant)) + sum(_largest(f.values, f.default) for f in problem.functions)
+    lows, highs = extremes(problem)
+    listed = zip(lows.tolist(), highs.tolist(), strict=True)
+    return abs(int(problem.constant)) + sum(max(abs(int(low)), abs(int(high))) for low, high in listed)
+
+
+def extremes(problem: Problem) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The least and the greatest value of each function, defaults included, at most and at least 0; of all at once.
+
+    int64 where every value is an integer, else float64.
+    """
+    functions = problem.functions
+    dtype = np.dtype(np.int64 if all(f.is_integral for f in functions) else np.float64)
+    lows, highs = np.zeros((2, len(functions)), dtype=dtype)
+    listing = [number for number, f in enumerate(functions) if len(f.values)]
+    if listing:
+        values = np.concatenate([functions[number].values for number in listing]).astype(dtype, copy=False)
+        lengths = [len(functions[number].values) for number in listing]
+        starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)])
+        lows[listing] = np.minimum(0, np.minimum.reduceat(values, starts))
+        highs[listing] = np.maximum(0, np.maximum.reduceat(values, starts))
+    defaults = np.array([f.default or 0 for f in functions], dtype=dtype)
+    return np.minimum(lows, defaults), np.maximum(highs, defaults)
 
 
 def float_sum_bounds(problem: Problem) -> tuple[float, float]:
     """What no sum of values is below, and what none is above; infinite where float64 does not hold it."""
-    low = high = 0.0
-    for part in (np.array([problem.constant]), *(f.values for f in problem.functions)):
-        low += min(0.0, float(part.min(initial=0)))
-        high += max(0.0, float(part.max(initial=0)))
-    for f in problem.functions:
-        low += min(0.0, float(f.default or 0))
-        high += max(0.0, float(f.default or 0))
-    return low, high
+    lows, highs = extremes(problem)
+    with np.errstate(over="ignore"):
+        low, high = float(lows.sum(dtype=np.float64)), float(highs.sum(dtype=np.float64))
+    return low + min(0.0, float(problem.constant)), high + max(0.0, float(problem.constant))
 
 
 def rounding_margin(problem: Problem) -> float:
@@ -89,13 +106,14 @@ def rounding_margin(problem: Problem) -> float:
     """
     if problem.is_integral:
         return 0
-    bound = abs(problem.constant)
-    exact = _is_exact(problem.constant)
-    for f in problem.functions:
-        bound += max(abs(float(f.default or 0)), float(np.abs(f.values).max(initial=0)))
-        exact = exact and _is_exact(f.values) and _is_exact(f.default or 0)
-    if exact and bound < EXACT_SUM:
-        return 0
+    lows, highs = extremes(problem)
+    with np.errstate(over="ignore"):
+        bound = abs(problem.constant) + float(np.maximum(-lows.astype(np.float64), highs).sum())
+    if bound < EXACT_SUM and _is_exact(problem.constant):
+        parts = [f.values for f in problem.functions]
+        defaults = np.array([f.default or 0 for f in problem.functions], dtype=np.float64)
+        if _is_exact(np.concatenate([defaults, *parts])):
+            return 0
     return float(bound) * ROUNDING
 
 
@@ -103,10 +121,6 @@ def _is_exact(values: object) -> bool:
     with np.errstate(over="ignore"):  # far beyond what is exact
         scaled = np.asarray(values, dtype=np.float64) / FRACTION
     return bool((scaled == np.rint(scaled)).all())
-
-
-def _largest(values: np.ndarray[Any, Any], default: float | None) -> int:
-    return max(largest_magnitude(values), abs(int(default or 0)))
 
 
 def largest_magnitude(values: np.ndarray[Any, Any]) -> int:

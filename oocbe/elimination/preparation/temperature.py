@@ -15,7 +15,7 @@ from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT, Combination, Marginalisation
+from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT, Combination, Marginalisation, Semiring
 
 
 def weighted(problem: Problem, temperature: float) -> Problem:
@@ -42,13 +42,7 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
     if not temperature > 0:
         raise UsageError(f"temperature: {temperature} is not above 0")
     problem = without_upper_bound(problem)
-    semiring = problem.semiring
-    if semiring == LOG_SUM_EXP or semiring.marginalisation is Marginalisation.MAX:
-        factor = 1.0 / temperature
-    else:
-        factor = -1.0 / temperature if semiring.combination is Combination.ADD else 1.0 / temperature
-    if semiring.counts:
-        factor = 0.0
+    semiring, factor = problem.semiring, weight_factor(problem.semiring, temperature)
     if semiring.combination is Combination.ADD or semiring.counts:
         functions = tuple(_scaled(f, factor) for f in problem.functions)
         return replace(
@@ -64,6 +58,14 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
         functions = (*functions, Function((), np.zeros((0, 0), dtype=np.int64), np.zeros(0)))
         return replace(problem, functions=functions, constant=0.0, semiring=LOG_SUM_EXP)
     return replace(problem, functions=functions, constant=math.log(problem.constant) * factor, semiring=LOG_SUM_EXP)
+
+
+def weight_factor(semiring: Semiring, temperature: float) -> float:
+    """What values, or the logarithms of factors, are multiplied by to be logarithms of weights."""
+    if semiring.counts:
+        return 0.0
+    is_cost = semiring.combination is Combination.ADD and semiring.marginalisation is Marginalisation.MIN
+    return (-1.0 if is_cost else 1.0) / temperature
 
 
 def _scaled(f: Function, factor: float) -> Function:
