@@ -43,6 +43,7 @@ SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
     "cfn": b"{{p <9} {x 2} {f {[x] [0 5]}}}\n",
     "cnf": b"p cnf 1 1\n1 0\n",
+    "lg": b"MARKOV 1 2 1 1 0 2 -0.5 -1.5\n",
     "lp": b"min 5 x st binary x end\n",
     "mps": b"NAME s\nROWS\n N C\nCOLUMNS\n X C 5\nBOUNDS\n BV B X\nENDATA\n",
     "net": b"net { } node x { states = (0 1); } potential (x) { data = (0.5 0.5); }\n",

@@ -19,8 +19,8 @@ from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets
-from oocbe.elimination.mini_buckets.mini_buckets_at_once import bounded_at_once
 from oocbe.elimination.mini_buckets.mini_buckets_assignment import Rate, greedy_assignment
+from oocbe.elimination.mini_buckets.mini_buckets_at_once import bounded_at_once
 from oocbe.elimination.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
 from oocbe.elimination.mini_buckets.mini_buckets_partition import (
     Shape,
