@@ -11,9 +11,9 @@ or more in all are infeasible; ``>0`` maximises (a max-sum problem), and those w
 single costs forbid by that, and how many decimals costs have, says :mod:`oocbe.io.decimal_costs`; ``inf`` forbids.
 
 Where toulbar2 (1.4) reads other than what the format's definition says, this reader keeps to the definition: toulbar2
-takes a limit such as ``<-0.5``, between -1 and 0, for 0.5; of a complete table over more than three variables it counts
-the least cost twice, and mistakes tuples once ``inf`` has forbidden a value; it forgets a function that shares the costs
-of one before it (refused here), and stops at the exponent of ``<1e3``.
+takes a limit such as ``<-0.5``, between -1 and 0, for 0.5; of a complete table over more than three variables it
+counts the least cost twice, and mistakes tuples once ``inf`` has forbidden a value; it forgets a function that shares
+the costs of one before it (refused here), and stops at the exponent of ``<1e3``.
 
 Read are functions with a list of ``costs``: all of them in lexicographic order, or tuples each with its cost and a
 ``defaultcost`` for the others; or with the name of a later function whose costs are shared. A function with a ``type``

@@ -3,8 +3,8 @@
 Variables are numbered from 1, which are their names here; value 0 is false and 1 true. A clause is a list of literals
 up to a 0. In a ``cnf`` file after ``p cnf VARIABLES CLAUSES``; an old ``wcnf`` has ``p wcnf VARIABLES CLAUSES [TOP]``
 and a weight before each clause, of which those from TOP on are hard, and no assignment counts whose cost reaches TOP;
-it may have ``p cnf`` instead, and clauses that weigh 1. A new one (MaxSAT Evaluation 2022) has no such line, and ``h`` or
-a weight before each clause. Lines that begin with ``c`` are comments, some of which ask for another count
+it may have ``p cnf`` instead, and clauses that weigh 1. A new one (MaxSAT Evaluation 2022) has no such line, and ``h``
+or a weight before each clause. Lines that begin with ``c`` are comments, some of which ask for another count
 (:mod:`oocbe.io.count_questions`); ``%`` ends a file. The number of clauses in the header is often wrong: those that are
 there count, and a note says so. The number of variables of a ``cnf`` file is part of the problem, and may not be too
 small.

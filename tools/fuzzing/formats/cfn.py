@@ -38,11 +38,12 @@ def draw(random: Random) -> Case:
     case: Case = {"variables": variables, "sense": sense, "decimals": decimals, "functions": []}
     for number in range(random.randint(1, 7)):
         case["functions"].append(_function(random, case, number, low, spread))
-    if any(f.get("costs") and f["tuples"] is None and len(f["scope"]) > 3 for f in case["functions"]):
+    large = "-1000" if sense == ">" else "1000"
+    if any("costs" in f and f["tuples"] is None and len(f["scope"]) > 3 for f in case["functions"]):
         for f in case["functions"]:
             if "costs" in f:
-                f["costs"] = ["1000" if cost == "inf" else cost for cost in f["costs"]]
-                f["default"] = "1000" if f["default"] == "inf" else f["default"]
+                f["costs"] = [large if cost == "inf" else cost for cost in f["costs"]]
+                f["default"] = large if f["default"] == "inf" else f["default"]
     limit = random.choice((random.randint(-3 * spread, 4 * spread), random.randint(0, 2 * spread), 1000))
     if sense == ">":
         limit = -limit
