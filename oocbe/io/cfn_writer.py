@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError
+from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.io.plain_names import plain_names
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -24,6 +24,9 @@ MOST_CELLS = 2**20
 MOST_DIGITS = 17
 """Digits of a cost, together with its decimals, that toulbar2 surely holds."""
 
+
+LARGEST_CHANGE, SMALLEST_CHANGE = 1e-6, 1e-9
+"""What rounding may change a cost by, relative to it or in all: larger changes are refused."""
 
 _MARKS = re.compile(r"[\s\x00-\x1f\x7f\"\\{}\[\],:]")
 """What toulbar2 ends a name at, in quotes as well, or takes for something else."""
@@ -43,6 +46,7 @@ def render(problem: Problem) -> str:
     ------
     UnsupportedError : neither costs to minimise nor values to maximise by sums, a linear constraint over too much, or
         a bound that toulbar2 misreads: a decimal between -1 and 0.
+    ValueRangeError : costs that need more digits than toulbar2 holds.
     """
     if problem.semiring not in (MIN_SUM, MAX_SUM):
         raise UnsupportedError(
@@ -170,7 +174,7 @@ def _numbers(problem: Problem) -> _Numbers:
     bound = None if own is None else sign * own
     if bound is None:
         total = max(sign * problem.constant, 0) + sum(max(high, 0) for _, high in ends)
-        bound = total + _margin(total)
+        bound = total + _margin(total if problem.is_integral else float(total))
     saved = min(sign * problem.constant, 0) + sum(min(low, 0) for low, _ in ends)
     if problem.is_integral:
         bound = math.ceil(bound)
@@ -182,6 +186,12 @@ def _numbers(problem: Problem) -> _Numbers:
     decimals = max(0, min(wanted, MOST_DIGITS - len(str(math.ceil(max(abs(bound), abs(hard)))))))
     # Sums are multiples of the last place: those below the bound are below the next multiple, too.
     context = Context(prec=400, rounding=ROUND_CEILING)
+    for number in numbers:
+        if abs(float(format(number, f".{decimals}f")) - number) > max(LARGEST_CHANGE * abs(number), SMALLEST_CHANGE):
+            raise ValueRangeError(
+                f"{problem.name}: the cost {number} beside others as large as {hard:.3g} needs more digits than the "
+                f"{MOST_DIGITS} that toulbar2 holds; forbid tuples instead of giving them large costs"
+            )
     limit = sign * Decimal(repr(float(bound))).quantize(Decimal(1).scaleb(-decimals), context=context)
     if -1 < limit < 0:
         raise UnsupportedError(
