@@ -17,8 +17,10 @@ import pytest
 
 import oocbe
 from oocbe.tasks import verbs
+from tools.fuzzing import runs_mode
 from tools.fuzzing.brute_force import precise_logarithm, truth_of
 from tools.fuzzing.descriptions import description_of, problem_of, smaller_descriptions
+from tools.fuzzing.outcome import Tally
 from tools.fuzzing.runner import MODES, Counts, Plan, check_case, draw_case, report, shrunk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,3 +266,61 @@ def test_the_table_has_a_line_a_mode():
     lines = list(report({"solve": Counts(cases=3, checks=40, failures=1, seconds=2.5), "runs": Counts(note="why not")}))
     assert lines[1].split() == ["solve", "3", "40", "0", "1", "2"]
     assert lines[2].endswith("why not")
+
+
+def disturbed_run(way: str, attempts: list[list[dict]]) -> dict:
+    """A case of the mode runs: each two of five variables have costs, and messages are cut where workers share them."""
+    pairs = list(itertools.combinations(range(5), 2))
+    cells = [list(cell) for cell in itertools.product(range(4), repeat=2)]
+    functions = [
+        {"scope": list(pair), "tuples": cells, "values": [(7 * n + 3 * i) % 11 for i in range(16)], "default": None}
+        for n, pair in enumerate(pairs)
+    ]
+    problem = {"sizes": [4] * 5, "semiring": "min-sum", "constant": None, "upper_bound": None, "constraints": []}
+    problem |= {"functions": [{**f, "form": "rows"} for f in functions], "linear": []}
+    options = {"order_seconds": 0, "backend": "cpu", "tables": "incomplete", "bounds": "none", "inside": {}}
+    options["inside"] = {"embedded_bytes": 1, "first_cap": 1 << 20}
+    return {"mode": "runs", "way": way, "problem": problem, "options": options, "attempts": attempts}
+
+
+def ends_of(case: dict, folder: Path, monkeypatch) -> list[tuple]:
+    """How each attempt of a case ended, and how many workers it has had started; the last one is undisturbed."""
+    ends = []
+    for name in ("_started", "_forked"):
+        real = getattr(runs_mode, name)
+
+        def noted(*given, real=real):
+            found = real(*given)
+            if isinstance(found, subprocess.CompletedProcess):
+                answer = json.loads(found.stdout) if found.stdout else {}
+                ends.append((found.returncode, answer.get("error"), answer.get("started")))
+            else:
+                ends.append((found is None, (found or {}).get("error"), None))
+            return found
+
+        monkeypatch.setattr(runs_mode, name, noted)
+    folder.mkdir()
+    runs_mode.check(case, folder, Tally())
+    monkeypatch.undo()
+    return ends
+
+
+def what(operation: str, passing: int, happens: str = "kill", who: str = "asks") -> dict:
+    return {"who": who, "operation": operation, "passing": passing, "what": happens}
+
+
+def test_a_disturbed_run_is_replayed(tmp_path, monkeypatch):
+    attempts = [[what("create", 2)], [what("write", 1, "short"), what("rename", 2, "EIO")], [{"point": "run:begin:1"}]]
+    attempts += [[what("synchronise", 3, "delay")]]
+    first = ends_of(disturbed_run("solve", attempts), tmp_path / "first", monkeypatch)
+    assert first[0] == (True, None, None) and first[1] == (False, "DiskError", None)
+    assert ends_of(disturbed_run("solve", attempts), tmp_path / "second", monkeypatch) == first
+
+
+def test_a_run_whose_workers_are_disturbed_is_replayed(tmp_path, monkeypatch):
+    """A worker is killed as it begins its third file: another one is started, and the answer is the same."""
+    pytest.importorskip("distributed")
+    attempts = [[what("create", 3, who="worker")], [what("rename", 1, "EIO", "worker")]]
+    first = ends_of(disturbed_run("workers", attempts), tmp_path / "first", monkeypatch)
+    assert first[0] == (0, None, 3)
+    assert ends_of(disturbed_run("workers", attempts), tmp_path / "second", monkeypatch) == first

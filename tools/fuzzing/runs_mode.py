@@ -1,7 +1,8 @@
-"""Runs that are killed at any moment and resumed: the same answer, and nothing left over.
+"""Runs that are killed, delayed, or have a failing disk, and are resumed: the same answer, and nothing left over.
 
-A kill is SIGKILL, after some milliseconds or at a named point (``OOCBE_FAULT``). Most killed processes are forked from
-one in which compiled code is loaded already, some are the program ``oocbe`` itself.
+What happens is drawn with the case (:mod:`fuzzing.disturbances`), and happens again when the case is replayed. Most
+processes are forked from one in which compiled code is loaded already, some are the program ``oocbe`` itself, and some
+share the work out to worker processes, which are disturbed too.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ from typing import Any
 
 from .brute_force import truth_of
 from .descriptions import Description, problem_of, random_description, smaller_descriptions
+from .disturbances import WORKER, disturbed, environment_of, may_fail, random_disturbance
 from .outcome import DisagreementError, Tally
 from .solve_mode import check_result
 from .solve_options import inside_settings
 
-ROOT = Path(__file__).resolve().parents[2]
-
-WAYS = ("solve", "solve", "solve", "solve", "operator", "task", "program")
+WAYS = ("solve", "solve", "solve", "solve", "operator", "task", "program", "workers")
 
 LONGEST_SECONDS = 60.0
 """A child that takes longer hangs; its own solves take a fraction of a second."""
 
 KEPT = {"lock", "race.json", "result.json", "run.json", "known.json"}
 """Files that a run directory may have when the answer is there."""
+
+EXIT_RESOURCES = 30
+"""Exit code of the program where the disk is full or fails."""
 
 REFUSALS = ("ValueRangeError", "FloatRangeError", "UnsupportedError", "ResourceError")
 """Errors that a problem may be the reason for."""
@@ -50,7 +53,7 @@ def draw(random: Random) -> Description:
     )
     while len(problem["sizes"]) < 4 or len(problem["functions"]) < 2:
         problem = random_description(random, ("min-sum", "min-sum", "max-sum"), linear=False)
-    kills = [_kill(random, way) for _ in range(random.choice((1, 1, 2, 4)))]
+    attempts = [_disturbances(random, way) for _ in range(random.choice((1, 1, 2, 4)))]
     options: Description = {
         "order_seconds": 0,
         "backend": "cpu",
@@ -70,14 +73,17 @@ def draw(random: Random) -> Description:
         options["piece_rows"] = random.choice((1, 3, 20))
     if random.random() < 0.3:
         options["inside"]["message_bytes"] = 1000
-    return {"way": way, "problem": problem, "options": options, "kills": kills}
+    return {"way": way, "problem": problem, "options": options, "attempts": attempts}
 
 
-def _kill(random: Random, way: str) -> Description:
-    """A moment: seconds from the start, or a point to be passed so many times."""
-    if random.random() < 0.5:
-        return {"seconds": random.uniform(0.2, 2.5) if way == "program" else random.uniform(0.0, 0.08)}
-    return {"point": random.random(), "passing": random.choice((1, 1, 2, 3, 5, 8))}
+def _disturbances(random: Random, way: str) -> list[Description]:
+    """What happens to one attempt at the run: kills at file operations or named points, delays, a failing disk."""
+    if way != "workers" and random.random() < 0.4:
+        from oocbe.tables import faults
+
+        return [{"point": f"{random.choice(faults.POINTS)}:{random.choice((1, 1, 2, 3, 5, 8))}"}]
+    roles = (WORKER, WORKER, "asks") if way == "workers" else ("asks",)
+    return [random_disturbance(random, roles) for _ in range(random.choice((1, 1, 2, 3)))]
 
 
 def check(case: Description, folder: Path, tally: Tally) -> None:
@@ -85,10 +91,16 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
     os.environ["OOCBE_THREADS"] = "1"  # a forked process has no threads but its own
     _warm_up()
     (folder / "tmp").mkdir()
-    {"solve": _check_solve, "program": _check_program, "operator": _check_operator, "task": _check_task}[case["way"]](
-        case, folder, tally
-    )
-    tally.same("files left in the scratch folder", [], sorted(p.name for p in (folder / "tmp").iterdir()))
+    ways = {"solve": _check_solve, "operator": _check_operator, "task": _check_task}
+    ways |= {"program": _check_program, "workers": _check_workers}
+    ways[case["way"]](case, folder, tally)
+    tally.same("files left in the scratch folder", [], _left_in(folder / "tmp"))
+
+
+def _left_in(folder: Path) -> list[str]:
+    """What is left there, but folders whose process was killed the moment it had made or emptied them: they are empty,
+    and might be somebody else's."""
+    return sorted(p.name for p in folder.iterdir() if not p.is_dir() or any(p.iterdir()))
 
 
 def _warm_up() -> None:
@@ -107,29 +119,43 @@ def _warm_up() -> None:
 
 
 def _check_solve(case: Description, folder: Path, tally: Tally) -> None:
-    settings = case["options"]
     problem = problem_of(case["problem"])
 
     def work() -> Description:
-        import oocbe
+        return solved_in(folder / "run", problem, case["options"])
 
-        options = {name: value for name, value in settings.items() if name != "inside"}
-        with inside_settings(settings):
-            result = oocbe.solve(problem, workdir=folder / "run", resume=True, **options)
-        return _answer(result)
-
-    killed = [_forked(work, folder, kill) for kill in case["kills"]]
-    crashes = [k for k in killed if k is not None and "error" in k and k["error"] not in REFUSALS]
-    tally.same("errors of processes that were to be killed", [], crashes)
-    final = _forked(work, folder, None)
+    for attempt in case["attempts"]:
+        _check_attempt(attempt, _forked(work, folder, attempt), tally)
+    final = _forked(work, folder, [])
     _check_final(case, final, tally)
     if final and "error" not in final:  # a run that was refused keeps what it has
-        left = {str(p.relative_to(folder / "run")) for p in (folder / "run").rglob("*")}
-        tally.holds("files left in the run directory", left <= KEPT, sorted(KEPT), sorted(left))
-    again = _forked(work, folder, None)
+        _check_run_directory(folder, tally)
+    again = _forked(work, folder, [])
     same = ("status", "value", "assignment", "bound")
     if final and again and "error" not in final:
         tally.same("the answer once more", {k: final[k] for k in same}, {k: again.get(k) for k in same})
+
+
+def solved_in(run: Path, problem: Any, settings: Description) -> Description:
+    """Solve in a run directory, and go on with what is there."""
+    import oocbe
+
+    options = {name: value for name, value in settings.items() if name != "inside"}
+    with inside_settings(settings):
+        return _answer(oocbe.solve(problem, workdir=run, resume=True, **options))
+
+
+def _check_attempt(attempt: list[Description], found: Description | None, tally: Tally) -> None:
+    """An attempt ends by a kill, with an answer, or with an error that it has a reason for."""
+    allowed = (*REFUSALS, "DiskError") if may_fail(attempt) else REFUSALS
+    error = None if found is None else found.get("error")
+    tally.holds("error of a disturbed process", error is None or error in allowed, "a kill, or an answer", found)
+
+
+def _check_run_directory(folder: Path, tally: Tally) -> None:
+    left = {str(p.relative_to(folder / "run")) for p in (folder / "run").rglob("*")}
+    left -= {name for name in left if name.startswith("oocbe-") and not any((folder / "run" / name).iterdir())}
+    tally.holds("files left in the run directory", left <= KEPT, sorted(KEPT), sorted(left))
 
 
 def _answer(result: Any) -> Description:
@@ -168,18 +194,18 @@ def _check_task(case: Description, folder: Path, tally: Tally) -> None:
         with inside_settings({"inside": {"message_bytes": 2000}}):
             return {"value": run_task("count", problem, workdir=folder / "work", **options).value}
 
-    for kill in case["kills"]:
-        _forked(work, folder, kill)
-    final = _forked(work, folder, None)
+    for attempt in case["attempts"]:
+        _check_attempt(attempt, _forked(work, folder, attempt), tally)
+    final = _forked(work, folder, [])
     tally.same("count", {"value": len(truth_of(description).rows)}, final)
-    tally.same("files left in the work folder", [], sorted(p.name for p in (folder / "work").iterdir()))
+    tally.same("files left in the work folder", [], _left_in(folder / "work"))
 
 
 def _check_operator(case: Description, folder: Path, tally: Tally) -> None:
     """A join on disk that is killed: its table is whole or not there, and the next one clears up."""
     import oocbe
 
-    seed = Random(json.dumps(case["kills"]))
+    seed = Random(json.dumps(case["attempts"]))
     sizes = [{"a": 4, "b": 3, "c": 3}, {"b": 3, "c": 3, "d": 5}]
     tables = []
     for size in sizes:
@@ -199,13 +225,13 @@ def _check_operator(case: Description, folder: Path, tally: Tally) -> None:
         oocbe.join_sum(*tables, output=output, memory="1MiB", scratch=folder / "tmp", piece_rows=pieces, backend="cpu")
         return {}
 
-    for kill in case["kills"]:
+    for attempt in case["attempts"]:
         if not output.exists():
-            _forked(work, folder, kill)
+            _check_attempt(attempt, _forked(work, folder, attempt), tally)
     if not output.exists():
-        tally.same("the end of the last join", {}, _forked(work, folder, None))
+        tally.same("the end of the last join", {}, _forked(work, folder, []))
     else:  # nothing was to be done any more, so nobody cleared up after the one that published it
-        _forked(lambda: _published(tables, folder), folder, None)
+        _forked(lambda: _published(tables, folder), folder, [])
     stored = oocbe.StoredTable.open(output)
     stored.verify()
     names = stored.scope
@@ -213,7 +239,7 @@ def _check_operator(case: Description, folder: Path, tally: Tally) -> None:
     tally.same("rows", expected, found)
     # A folder that was made the moment its process was killed has no lock yet, and may be another's for a minute.
     begun = {p.name for p in folder.glob(".*.partial") if not any(p.iterdir())}
-    tally.same("files left", {"joined", "tmp"}, {p.name for p in folder.iterdir()} - {"other"} - begun)
+    tally.same("files left", {"counts", "joined", "tmp"}, {p.name for p in folder.iterdir()} - {"other"} - begun)
 
 
 def _published(tables: list[Any], folder: Path) -> Description:
@@ -223,22 +249,15 @@ def _published(tables: list[Any], folder: Path) -> Description:
     return {}
 
 
-def _forked(work: Callable[[], Description], folder: Path, kill: Description | None) -> Description | None:
+def _forked(work: Callable[[], Description], folder: Path, attempt: list[Description]) -> Description | None:
     """What a function comes to in a child process; None where the child was killed, as asked."""
-    from oocbe.tables import faults
-
-    fault = None
-    if kill is not None and "point" in kill:
-        fault = f"{faults.POINTS[int(kill['point'] * len(faults.POINTS))]}:{kill['passing']}"
     read, write = os.pipe()
+    counts = _new_counts(folder)
     child = os.fork()
     if child == 0:
-        _work_in_child(work, folder, fault, write)
+        _work_in_child(work, folder, attempt, counts, write)
     os.close(write)
     begin = time.monotonic()
-    if kill is not None and "seconds" in kill:
-        time.sleep(kill["seconds"])
-        os.kill(child, signal.SIGKILL)
     with os.fdopen(read, "rb") as pipe:
         text = b""
         while True:
@@ -255,24 +274,31 @@ def _forked(work: Callable[[], Description], folder: Path, kill: Description | N
     if text:
         found: Description = json.loads(text)
         return found
-    if kill is None or not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
+    if not attempt or not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
         raise DisagreementError("end of a child", "an answer", f"status {status} without one")
     return None
 
 
-def _work_in_child(work: Callable[[], Description], folder: Path, fault: str | None, write: int) -> None:
+def _new_counts(folder: Path) -> Path:
+    """A folder for what one attempt counts."""
+    (folder / "counts").mkdir(exist_ok=True)
+    return Path(tempfile.mkdtemp(dir=folder / "counts"))
+
+
+def _work_in_child(
+    work: Callable[[], Description], folder: Path, attempt: list[Description], counts: Path, write: int
+) -> None:
     """Run a function, send what it gives or raises, and end the process without any clearing up of the parent's."""
     code = 70
     try:
         from oocbe.errors import OocbeError
-        from oocbe.tables import faults
 
         os.environ["TMPDIR"] = str(folder / "tmp")
         tempfile.tempdir = None
         random_module.seed()
-        faults.arm(fault)
         try:
-            found = work()
+            with disturbed(attempt, counts):
+                found = work()
         except OocbeError as error:
             found = {"error": type(error).__name__, "message": str(error)}
         os.write(write, json.dumps(found).encode())
@@ -286,44 +312,73 @@ def _work_in_child(work: Callable[[], Description], folder: Path, fault: str | N
 
 def _check_program(case: Description, folder: Path, tally: Tally) -> None:
     """The program itself, killed and resumed."""
-    from oocbe.tables import faults
-
     from .file_texts import render_wcsp, wcsp_description
 
-    description = wcsp_description(Random(json.dumps(case["kills"])))
+    description = wcsp_description(Random(json.dumps(case["attempts"])))
     path = folder / "problem.wcsp"
     path.write_text(render_wcsp(description, Random(1)))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OOCBE_")}
-    environment |= {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    environment["OOCBE_THREADS"] = "1"
-    command = [sys.executable, "-P", "-m", "oocbe", "solve", str(path), "--json", "--quiet", "--resume"]
+    command = ["-m", "oocbe", "solve", str(path), "--json", "--quiet", "--resume"]
     command += ["--workdir", str(folder / "run"), "--bounds", case["options"]["bounds"], "--backend", "cpu"]
     command += ["--order-seconds", "0", "--tables", "incomplete"]
-    for kill in case["kills"]:
-        more = {}
-        if "point" in kill:
-            more[faults.VARIABLE] = f"{faults.POINTS[int(kill['point'] * len(faults.POINTS))]}:{kill['passing']}"
-        process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment | more
-        )
-        try:
-            process.wait(kill.get("seconds", LONGEST_SECONDS))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    last = subprocess.run(command, capture_output=True, env=environment, timeout=LONGEST_SECONDS, check=False)
-    tally.holds("exit code", last.returncode in (0, 10), "0 or 10", f"{last.returncode}: {last.stderr.decode()[-500:]}")
+    for attempt in case["attempts"]:
+        done = _started(command, folder, attempt)
+        codes = (0, 10, -signal.SIGKILL, *((EXIT_RESOURCES,) if may_fail(attempt) else ()))
+        tally.holds("exit code of a disturbed process", done.returncode in codes, codes, _end_of(done))
+    last = _started(command, folder, [])
+    tally.holds("exit code", last.returncode in (0, 10), "0 or 10", _end_of(last))
     answer = json.loads(last.stdout)
     truth = truth_of(description)
     tally.same("status", "optimal" if truth.rows else "infeasible", answer["status"])
     tally.same("value", truth.best, answer["value"])
-    left = {str(p.relative_to(folder / "run")) for p in (folder / "run").rglob("*")}
-    tally.holds("files left in the run directory", left <= KEPT, sorted(KEPT), sorted(left))
+    _check_run_directory(folder, tally)
+
+
+def _check_workers(case: Description, folder: Path, tally: Tally) -> None:
+    """A run over worker processes: those that are killed are started again, and a run that ends is resumed."""
+    path = folder / "case.json"
+    path.write_text(json.dumps(case))
+    command = ["-m", "tools.fuzzing.workers_run", str(path), str(folder)]
+    for attempt in case["attempts"]:
+        done = _started(command, folder, attempt)
+        if done.returncode != -signal.SIGKILL:
+            tally.holds("end of a disturbed run", done.returncode == 0, "a kill, or an answer", _end_of(done))
+            _check_attempt(attempt, json.loads(done.stdout), tally)
+    last = _started(command, folder, [])
+    tally.holds("exit code", last.returncode == 0, 0, _end_of(last))
+    final = json.loads(last.stdout)
+    _check_final(case, final, tally)
+    if "error" not in final:
+        _check_run_directory(folder, tally)
+
+
+def _started(command: list[str], folder: Path, attempt: list[Description]) -> subprocess.CompletedProcess[str]:
+    """Run Python, with the package and these modules on its path, and have it disturbed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OOCBE_")}
+    own = {"TMPDIR": str(folder / "tmp"), "OOCBE_THREADS": "1", **environment_of(attempt, _new_counts(folder))}
+    try:
+        return subprocess.run(
+            [sys.executable, "-P", *command],
+            capture_output=True,
+            text=True,
+            env=kept | own,
+            timeout=LONGEST_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise DisagreementError("hang of a process", "an end", f"none within {LONGEST_SECONDS:g} s") from None
+
+
+def _end_of(done: subprocess.CompletedProcess[str]) -> str:
+    return f"{done.returncode}: {done.stderr[-500:]}"
 
 
 def smaller(case: Description) -> Iterator[Description]:
-    """Cases with fewer kills, and parts of the problem left out."""
-    for place in range(len(case["kills"])):
-        yield {**case, "kills": case["kills"][:place] + case["kills"][place + 1 :]}
+    """Cases with fewer attempts or disturbances, and parts of the problem left out."""
+    attempts = case["attempts"]
+    for place, attempt in enumerate(attempts):
+        yield {**case, "attempts": attempts[:place] + attempts[place + 1 :]}
+        for number in range(len(attempt) if len(attempt) > 1 else 0):
+            fewer = attempt[:number] + attempt[number + 1 :]
+            yield {**case, "attempts": [*attempts[:place], fewer, *attempts[place + 1 :]]}
     for problem in smaller_descriptions(case["problem"]):
         yield {**case, "problem": problem}
