@@ -120,8 +120,7 @@ class DaskWorkers:
             if self._client.status == "running":
                 raise
             raise self._gone() from error
-        # Not cancel, which waits for the scheduler: it forgets what nobody wants.
-        made.add_done_callback(lambda future: asked.release() if future.cancelled() else None)
+        made.add_done_callback(lambda future: _release(asked) if future.cancelled() else None)
         asked.add_done_callback(lambda future: self._settle(made, future))
         return made
 
@@ -151,8 +150,7 @@ class DaskWorkers:
                 made.set_result(self._fetched(asked))
             except BaseException as error:
                 made.set_exception(error)
-        with suppress(Exception):
-            asked.release()
+        _release(asked)
 
     def _fetched(self, asked: Any) -> Any:
         from distributed.client import FutureCancelledError
@@ -174,6 +172,8 @@ class DaskWorkers:
 
     def _look(self) -> None:
         """Count the workers; nothing where the scheduler does not say how many there are."""
+        if self._client.status == "running":
+            self._connected = time.monotonic()
         try:
             found = self._client.scheduler_info(n_workers=-1)
             with_hosts = found["workers"]  # a client that has lost its scheduler knows of nothing
@@ -186,3 +186,9 @@ class DaskWorkers:
         self._count = len(with_hosts)
         if self._count:
             self._seen = time.monotonic()
+
+
+def _release(asked: Any) -> None:
+    """Let the scheduler forget a task; cancelling it would wait for the scheduler, which may not answer."""
+    with suppress(Exception):  # the client is closed
+        asked.release()
