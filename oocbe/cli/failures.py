@@ -83,7 +83,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                 if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
                     with suppress(OSError):  # standard output may be what failed
                         print_json(failure("interrupted") if is_interruption else failure("error", _told(error)))
-                _report(error, debug=bool(kwargs.get("debug")))
+                report(error, debug=bool(kwargs.get("debug")))
                 # A Ctrl-C inside code that was given as text (Numba makes such) leaves a mark by which Python, run with
                 # -m, kills itself with SIGINT at its end, whatever exit code is asked for. Evaluating text removes it.
                 eval("None")
@@ -139,7 +139,8 @@ def _was_interrupted_before(error: BaseException) -> bool:
     return before is not None
 
 
-def _report(error: BaseException, debug: bool) -> None:
+def report(error: BaseException, debug: bool) -> None:
+    """Say on standard error what went wrong; nothing where the reader of the output went away."""
     if isinstance(error, BrokenPipeError):
         # The interpreter flushes standard output once more when it ends; give it somewhere to put the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

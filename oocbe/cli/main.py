@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 import typer
 
 from oocbe import __version__
-from oocbe.cli import COMPLETION_VARIABLE, failures
+from oocbe.cli import COMPLETION_VARIABLE, failures, streams
 from oocbe.cli.failures import EXITS_BY_SIGNAL
 from oocbe.system.interruption import END_SIGNALS
 
@@ -113,6 +113,7 @@ def __getattr__(name: str) -> object:
 
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
+    streams.prepare()
     gc.set_threshold(YOUNG_CONTAINERS)
     # Numba looks for SciPy's BLAS when it loads its first loop, which takes longer than many a solve. Nothing in this
     # process needs it; a program that uses the library may, so the library leaves it alone.
@@ -126,7 +127,11 @@ def main() -> None:
 
         completion_init()
     try:
-        program(sys.argv[1] if len(sys.argv) > 1 else None)()
+        try:
+            program(sys.argv[1] if len(sys.argv) > 1 else None)()
+        except OSError as error:  # of what no command has printed, such as help
+            failures.report(error, debug=False)
+            raise SystemExit(failures.exit_code_of(error)) from None
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
         if code in EXITS_BY_SIGNAL:

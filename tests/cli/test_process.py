@@ -82,6 +82,56 @@ def test_a_full_disk_ends_with_thirty() -> None:
     assert b"Traceback" not in done.stderr
 
 
+CLOSED = ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&-", "<&- 2>&-", "<&- >&- 2>&-"]
+
+
+def in_shell(redirections: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command whose streams a shell changes."""
+    script = f'"$@" {redirections}'
+    return subprocess.run(
+        ["sh", "-c", script, "sh", *OOCBE, *arguments],
+        capture_output=True, text=True, env=clean_environment(), check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_closed_streams_change_no_exit_code_and_nothing_that_is_written(closed: str, tmp_path: Path) -> None:
+    solution, page = tmp_path / "solution", tmp_path / "trace.json"
+    done = in_shell(closed, "solve", DAILY, "-q", "--solution", str(solution), "--trace", str(page))
+    assert done.returncode == 0, done.stderr
+    is_silent = ">&-" in closed.split()
+    assert (done.stdout, done.stderr) == ("" if is_silent else "optimal 2112\n", "")
+    assert solution.read_text().startswith("# oocbe solution")
+    for wrong in (["inspect", str(tmp_path / "none.wcsp")], ["solve"]):
+        done = in_shell(closed, *wrong)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+
+
+def test_closed_standard_input_is_no_empty_file() -> None:
+    done = in_shell("<&-", "solve", "-", "--format", "wcsp")
+    assert (done.returncode, done.stderr) == (2, "oocbe: -: standard input is closed; name a file\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize(
+    "wanted", [["--help"], ["--version"], ["inspect", DAILY], ["solve", DAILY, "-q"]], ids=" ".join
+)
+def test_output_that_cannot_be_written_is_named(wanted: list[str]) -> None:
+    done = in_shell(">/dev/full", *wanted)
+    assert done.returncode == 30
+    assert done.stderr.startswith("oocbe: standard output: No space left on device")
+    assert in_shell("2>/dev/full", *wanted).returncode == 0
+    done = in_shell("1</dev/null", *wanted)
+    assert (done.returncode, done.stderr) == (2, "oocbe: standard output: Bad file descriptor\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_notes_that_cannot_be_written_change_nothing(tmp_path: Path) -> None:
+    done = in_shell("2>/dev/full", "convert", DAILY, str(tmp_path / "daily.wcsp"))
+    assert (done.returncode, (tmp_path / "daily.wcsp").exists()) == (0, True)
+    assert in_shell("2>/dev/full", "solve", str(tmp_path / "none.spot")).returncode == 2
+
+
 def hear_interrupts() -> None:
     """A shell starts what runs in the background with SIGINT ignored, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -74,8 +74,8 @@ def same(one: Problem, other: Problem, change: float = 0.0) -> bool:
     """Whether two problems give every assignment the same value: integers exactly, sums of floats in any order nearly.
 
     Clauses have two values for each variable; values that a variable has not are forbidden there. A product of zero is
-    forbidden in some formats. ``change``: difference of numbers besides; sums of floats that are no farther from a bound
-    may be on either side of it.
+    forbidden in some formats. ``change``: difference of numbers besides; sums of floats that are no farther from a
+    bound may be on either side of it.
     """
     bound = one.lower_bound if one.upper_bound is None else one.upper_bound
     inside = [values_of(one), values_of(other)]

@@ -1,0 +1,66 @@
+"""Standard input, output and error as they were handed to the program: closed, full, or read by nobody.
+
+A stream that is closed goes nowhere, and its number is taken, so that no file that is opened later gets it together
+with what is printed. Output that cannot be written is an error that names it. Progress and notes that cannot be written
+on standard error are no error: the answer does not depend on them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+NAMES = ("stdin", "stdout", "stderr")
+"""What Python calls the streams, by their numbers."""
+
+
+class _Stream(io.FileIO):
+    """Standard output or error, named in the errors of what is written there."""
+
+    def __init__(self, number: int, name: str, is_needed: bool) -> None:
+        super().__init__(number, "w", closefd=False)
+        self._name, self._is_needed = name, is_needed
+
+    def write(self, data: object) -> int:
+        """Write bytes; where the stream is not needed, only a reader that went away is an error."""
+        try:
+            return super().write(data)  # type: ignore[arg-type]
+        except OSError as error:
+            if not self._is_needed and not isinstance(error, BrokenPipeError):
+                return len(data)  # type: ignore[arg-type]
+            error.filename = self._name
+            raise
+
+
+def prepare() -> None:
+    """Take the numbers of closed streams, and put streams that name themselves in the place of Python's."""
+    for number, name in enumerate(NAMES):
+        stream = getattr(sys, name)
+        if stream is None:
+            with suppress(OSError):
+                os.fstat(number)  # something else has the number already
+                continue
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+    for number, (name, told, is_needed) in enumerate(
+        (("stdout", "standard output", True), ("stderr", "standard error", False)), start=1
+    ):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and isinstance(
+            getattr(stream.buffer, "raw", stream.buffer), io.FileIO
+        ):
+            raw: Any = _Stream(number, told, is_needed)
+            if hasattr(stream.buffer, "raw"):  # else what is printed is written at once (python -u)
+                raw = io.BufferedWriter(raw)
+            made = io.TextIOWrapper(
+                raw, stream.encoding, stream.errors, None, stream.line_buffering, stream.write_through
+            )
+            setattr(sys, name, made)
