@@ -35,6 +35,9 @@ MOST_CELLS = 2**12
 MOST_STEPS = 2**20
 """Steps of a walk, over all its states, values and variables: more would be tables of gigabytes."""
 
+MOST_STEPS_OF_ALL = 2**23
+"""Steps of all walks of one function, which take about a microsecond each."""
+
 State = Any
 """What a walk remembers: hashable."""
 
@@ -67,6 +70,7 @@ class Decomposed:
     sizes : of the file's variables, and of those of states, which are added. names : of those of states.
     top : costs from it on forbid; infinity where a sum below the upper bound may have larger parts.
     tables, linear : their parts. chains : how many are walks with states. coefficients : of all linear constraints.
+    steps : of the walks of one function, which readers set to 0 at its beginning.
     """
 
     sizes: list[int]
@@ -76,6 +80,7 @@ class Decomposed:
     linear: list[LinearConstraint] = field(default_factory=list)
     chains: int = 0
     coefficients: int = 0
+    steps: int = 0
 
     def is_small(self, scope: Sequence[int]) -> bool:
         """Whether a function of a scope is written as one table."""
@@ -167,8 +172,10 @@ class Decomposed:
             layer = []
             is_last = place == len(scope) - 1
             steps += len(states) * self.sizes[v]
-            if steps > most_steps:
-                raise UnsupportedError(f"{title} has more than {most_steps:,} steps between states, which is too large")
+            self.steps += len(states) * self.sizes[v]
+            if steps > most_steps or self.steps > MOST_STEPS_OF_ALL:
+                most = most_steps if steps > most_steps else MOST_STEPS_OF_ALL
+                raise UnsupportedError(f"{title} has more than {most:,} steps between states, which is too large")
             for state, index in states.items():
                 for value in range(self.sizes[v]):
                     following, cost = step(place, state, value)

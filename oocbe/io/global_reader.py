@@ -23,6 +23,9 @@ MOST_COEFFICIENTS = 2**24
 MOST_TOTALS = 2**20
 """Values of a sum that are tried one by one for those that are allowed, to find an interval."""
 
+MOST_WEIGHTS = 2**26
+"""Weights of a function that counts each value on its own, over all values."""
+
 POWERS = {"lin": 1, "var": 1, "dec": 1, "quad": 2}
 """Metrics that price a violation by its size, and the power of it."""
 
@@ -64,6 +67,9 @@ class GlobalReader:
         self.title = f"{self.keyword} of line {self.line}"
         self._begin = cursor
         self.cursor = cursor + 1
+        whole.steps = 0
+        if not scope:
+            raise text.error(cursor, f"found no variable in the scope of {self.keyword}, expected at least one")
         if sum(self.sizes) > MOST_COEFFICIENTS:
             most = f"at most {MOST_COEFFICIENTS:,} are supported"
             raise self.unsupported(f"is over variables with {sum(self.sizes):,} values; {most}")
@@ -128,8 +134,11 @@ class GlobalReader:
         return [[int(value in values) for value in range(size)] for size in self.sizes]
 
     def all_values(self) -> range:
-        """Values that some variable of the scope has."""
-        return range(max(self.sizes, default=0))
+        """Values that some variable of the scope has, for a function that counts each on its own."""
+        values = range(max(self.sizes))
+        if len(values) * sum(self.sizes) > MOST_WEIGHTS:
+            raise self.unsupported(f"counts {len(values):,} values, each of its own, which is too large")
+        return values
 
     def between(self, weights: list[list[int]], low: Cost, high: Cost) -> None:
         """The sum of weights lies between two numbers, either of which may be infinite."""
@@ -181,10 +190,13 @@ class GlobalReader:
 
     def differ(self, names: Sequence[Sequence[str]], excepted: set[str], cost: Cost) -> None:
         """Each two of the scope with the same value, by its name, cost something."""
+        found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[int, int]]] = {}
         for i, j in itertools.combinations(range(len(self.scope)), 2):
-            known = {name: value for value, name in enumerate(names[j])}
-            same = [(a, known[name]) for a, name in enumerate(names[i]) if name in known and name not in excepted]
-            self.whole.tuples((self.scope[i], self.scope[j]), same, cost)
+            both = tuple(names[i]), tuple(names[j])
+            if both not in found:
+                known = {name: value for value, name in enumerate(both[1]) if name not in excepted}
+                found[both] = [(value, known[name]) for value, name in enumerate(both[0]) if name in known]
+            self.whole.tuples((self.scope[i], self.scope[j]), found[both], cost)
 
 
 def price(gap: int, metric: str, cost: Cost) -> Cost:

@@ -460,3 +460,19 @@ def test_types_that_are_refused_are_named_with_their_line(tmp_path, function, er
     path.write_text(f"{head}f: {{scope: [x y] {function}}}}}}}")
     with pytest.raises(error, match=message):
         read(path)
+
+
+def test_functions_without_variables_and_with_too_many_values_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(global_costs, "MOST_STEPS_OF_ALL", 1000)
+    path = tmp_path / "p.cfn"
+    path.write_text("{problem: {name: p mustbe: <9} variables: {x: 2} functions: {{scope: [] type: MST params: {}}}}")
+    with pytest.raises(FormatError, match="line 1: found no variable in the scope of MST, expected at least one"):
+        read(path)
+    path = tmp_path / "p.wcsp"
+    for size, what in (
+        (60_000, "counts 60,000 values, each of its own, which is too large"),
+        (100, "walldiff of line 3 has more than 1,000 steps between states"),
+    ):
+        path.write_text(f"p 2 {size} 1 9\n{size} {size}\n2 0 1 -1 walldiff lin 1\n")
+        with pytest.raises(UnsupportedError, match=what):
+            read(path)
