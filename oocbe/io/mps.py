@@ -31,22 +31,19 @@ from oocbe.system.deadline import look
 LOOK_STEP = (1 << 12) - 1
 """Lines, less one, after which reading looks whether the time limit has come; ones in the low bits."""
 
+MOST_NOTES = 3
+"""Lines that are left out which are named one by one."""
+
 _FIXED_FIELDS = ((1, 3), (4, 12), (14, 22), (24, 36), (39, 47), (49, 61))
 """First byte of each field of the fixed format, and the byte after its last."""
-
-_SENSES = {b"MAX": True, b"MAXIMIZE": True, b"MAXIMISE": True, b"MIN": False, b"MINIMIZE": False, b"MINIMISE": False}
-"""Words of the section ``OBJSENSE``: whether the objective is to be large."""
 
 _HEADERS = (b"NAME", b"OBJSENSE", b"OBJNAME")
 """Sections whose keyword may have its value on the same line."""
 
 _UNSUPPORTED = {
-    b"SOS": "special ordered sets",
-    b"SETS": "special ordered sets",
-    b"QUADOBJ": "a quadratic objective",
-    b"QMATRIX": "a quadratic objective",
-    b"QSECTION": "quadratic parts",
-    b"QCMATRIX": "quadratic constraints",
+    **dict.fromkeys((b"SOS", b"SETS"), "special ordered sets"),
+    **dict.fromkeys((b"QUADOBJ", b"QMATRIX"), "a quadratic objective"),
+    **dict.fromkeys((b"QSECTION", b"QCMATRIX"), "quadratic parts"),
     b"CSECTION": "cone constraints",
     b"INDICATORS": "indicator constraints",
     b"GENCONS": "general constraints",
@@ -71,13 +68,15 @@ def parse(text: Text) -> LinearSystem:
     try:
         return _Reader(text, bytes.split).read()
     except FormatError as error:
-        # Blanks inside names make too many fields; then the columns of the fixed format tell where they are.
+        # Blanks inside names make too many fields; the columns of the fixed format tell where they are.
         if not _is_fixed(text):
             raise
+        reader = _Reader(text, _fixed_fields)
         try:
-            return _Reader(text, _fixed_fields).read()
-        except FormatError:
-            raise error from None
+            return reader.read()
+        except (FormatError, UnsupportedError) as other:
+            is_named = isinstance(other, UnsupportedError) and reader.number > (error.line or 0)
+            raise (other if is_named else error) from None
 
 
 def _fixed_fields(line: bytes) -> list[bytes]:
@@ -113,7 +112,7 @@ class _Reader:
     def __init__(self, text: Text, fields_of: Callable[[bytes], list[bytes]]) -> None:
         self._text = text
         self._fields_of = fields_of
-        self._number = 0
+        self.number = 0
         self._name = text.stem
         self._maximises = False
         self._objective = self._wanted = b""
@@ -134,7 +133,6 @@ class _Reader:
         self._left_out: list[str] = []
 
     def read(self) -> LinearSystem:
-        """Read all lines."""
         sections: dict[bytes, Callable[[list[bytes]], None]] = {
             b"ROWS": self._row,
             b"COLUMNS": self._column,
@@ -147,17 +145,15 @@ class _Reader:
         read_line = None
         begun: set[bytes] = set()
         for number, line in _lines(self._text):
-            self._number = number
+            self.number = number
             words = line.split()
             keyword = words[0].upper()
-            # A keyword is alone on its line, whether that is indented or not, or is one of those with a value.
+            # A keyword is alone on its line, indented or not, or is one of those with a value.
             is_alone = len(words) == 1 and (keyword in sections or keyword == b"ENDATA" or not line[:1].isspace())
             begins = read_line is None or not line[:1].isspace()
             has_value = begins and (keyword in _HEADERS or keyword in _UNSUPPORTED)
-            is_sense = read_line == self._sense and keyword in _SENSES
-            if is_sense or not (is_alone or has_value):
-                if read_line is None:
-                    raise self._error(f"found {_shown(line.strip())}, expected a section such as ROWS")
+            is_sense = read_line == self._sense and keyword[:3] in (b"MAX", b"MIN")
+            if read_line is not None and (is_sense or not (is_alone or has_value)):
                 read_line(words if len(words) == 1 else self._fields_of(line))
                 continue
             if keyword == b"ENDATA":
@@ -189,9 +185,10 @@ class _Reader:
         return self._system()
 
     def _sense(self, fields: list[bytes]) -> None:
-        if len(fields) != 1 or fields[0].upper() not in _SENSES:
+        word = b" ".join(fields).upper()
+        if word[:3] not in (b"MAX", b"MIN"):
             raise self._error(f"found {_shown(b' '.join(fields))}, expected MIN or MAX")
-        self._maximises = _SENSES[fields[0].upper()]
+        self._maximises = word.startswith(b"MAX")
 
     def _objective_name(self, fields: list[bytes]) -> None:
         if len(fields) != 1 or self._kinds:
@@ -314,7 +311,7 @@ class _Reader:
             raise self._error(f"found {_shown(fields[-1])}, expected a bound of {_shown(name)} that leaves it a value")
 
     def _leave_out(self, what: str) -> None:
-        self._left_out.append(f"{self._text.path}, line {self._number}: {what} is left out")
+        self._left_out.append(f"{self._text.path}, line {self.number}: {what} is left out")
 
     def _pairs(self, fields: list[bytes], infinite: bool = False) -> Iterator[tuple[bytes, float]]:
         for row, number in zip(fields[::2], fields[1::2], strict=True):
@@ -360,9 +357,13 @@ class _Reader:
             for place in self._upper
             if upper[place] < 0 and place not in self._lower
         ]
-        notes = self._left_out[:1]
-        if len(self._left_out) > 1:
-            notes.append(f"{self._text.path}: {len(self._left_out) - 1:,} more lines are like that")
+        notes = self._left_out[:MOST_NOTES]
+        if more := len(self._left_out) - len(notes):
+            notes.append(f"{self._text.path}: {more:,} more lines are like that")
+        if not self._maximises and self._text.data.upper().startswith(b"*SENSE:MAX"):
+            notes.append(
+                f"{self._text.path}, line 1: PuLP's comment asks to maximise, the file does not; OBJSENSE does"
+            )
         objective = np.zeros(len(integral))
         objective[list(self._costs)] = list(self._costs.values())
         return LinearSystem(
@@ -384,10 +385,10 @@ class _Reader:
         )
 
     def _error(self, message: str) -> FormatError:
-        return FormatError(self._text.path, self._number, message)
+        return FormatError(self._text.path, self.number, message)
 
     def _unsupported(self, message: str) -> UnsupportedError:
-        return UnsupportedError(f"{self._text.path}, line {self._number}: {message}")
+        return UnsupportedError(f"{self._text.path}, line {self.number}: {message}")
 
 
 def _decoded(name: bytes) -> str:

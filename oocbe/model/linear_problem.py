@@ -1,8 +1,10 @@
 """A problem with finite domains from a linear system: what every value of a variable takes, in exact integers.
 
-Real variables and endless domains have no such form. Coefficients that are decimal fractions become integers with a
-common denominator. A row is written so that its least consumption is 0; a value that takes more than there is takes one
-more than there is, whatever the coefficient was, so that even large coefficients may fit 64 bits.
+Endless domains have no such form, nor have real variables, unless each solution gives them an integer: modellers write
+a constant as a variable that is fixed to 1 (Pyomo, PuLP, Gurobi), and a range as a slack in an equation of integers.
+Coefficients that are decimal fractions become integers with a common denominator. A row is written so that its least
+consumption is 0; a value that takes more than there is takes one more than there is, whatever the coefficient was, so
+that even large coefficients may fit 64 bits.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def problem_of(system: LinearSystem) -> Problem:
     ------
     UnsupportedError : names the real or endless variable, or the row with numbers that have no room.
     """
-    values = [_size(system, v) for v in range(system.variables)]
+    integral = _always_integral(system)
+    values = [_size(system, v, bool(integral[v])) for v in range(system.variables)]
     cells = sum(values) + sum(values[v] for v in system.columns.tolist())
     if cells > MOST_COEFFICIENTS:
         raise UnsupportedError(
@@ -69,10 +72,39 @@ def problem_of(system: LinearSystem) -> Problem:
     )
 
 
-def _size(system: LinearSystem, v: int) -> int:
+def _always_integral(system: LinearSystem) -> NDArray[np.bool_]:
+    """Which variables are integers in every solution: by themselves, fixed to one, or by an equation with others."""
+    fixed = [low == high and float(low).is_integer() for low, high in zip(system.lower, system.upper, strict=True)]
+    integral: NDArray[np.bool_] = np.logical_or(system.integral, fixed)
+    if integral.all():
+        return integral
+    owners = np.repeat(np.arange(system.rows), np.diff(system.starts))
+    reals = np.bincount(owners, ~integral[system.columns], minlength=system.rows)
+    is_equation = np.asarray(system.row_lower == system.row_upper, dtype=bool)
+    rows = np.flatnonzero(is_equation & (reals == 1)).tolist()
+    starts, rows_of = system.rows_of_variables
+    while rows:
+        look()
+        row = rows.pop()
+        entries = slice(system.starts[row], system.starts[row + 1])
+        columns, terms = system.columns[entries].tolist(), [_exact(a) for a in system.coefficients[entries].tolist()]
+        real = [(v, a) for v, a in zip(columns, terms, strict=True) if not integral[v]]
+        if len(real) != 1:
+            continue
+        v, own = real[0]
+        if any((number / own).denominator != 1 for number in (*terms, _exact(system.row_lower[row]))):
+            continue
+        integral[v] = True
+        touched = rows_of[starts[v] : starts[v + 1]]
+        reals[touched] -= 1
+        rows += touched[is_equation[touched] & (reals[touched] == 1)].tolist()
+    return integral
+
+
+def _size(system: LinearSystem, v: int, is_integral: bool) -> int:
     """Values of a variable; 0 where it has none."""
     name, low, high = system.names[v], system.lower[v], system.upper[v]
-    if not system.integral[v]:
+    if not is_integral:
         raise UnsupportedError(
             f"{system.name}: variable {name} is real; elimination needs integers, and oocbe propagate bounds reals, too"
         )

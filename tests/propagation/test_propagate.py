@@ -326,3 +326,38 @@ def test_bounds_are_those_of_cp_sat(data, name):
     _, domains = json.loads(done.stdout)
     found = oocbe.propagate(system).reduced
     assert [[int(a), int(b)] for a, b in zip(found.lower, found.upper, strict=True)] == domains
+
+
+MODELLED = """max o: 3.5 ONE_VAR_CONSTANT + 2 x - y
+st
+ one: ONE_VAR_CONSTANT = 1.0
+ r: 2 x - 4 y + 2 RgR0 = 6
+ s: RgR1 - RgR0 + x = 1
+bounds
+ x <= 3
+ y <= 2
+ RgR0 <= 4.5
+ __dummy = 0
+ RgR1 <= 9
+gen
+ x y
+end
+"""
+
+
+def test_reals_that_every_solution_gives_an_integer(tmp_path):
+    path = tmp_path / "p.lp"
+    path.write_text(MODELLED)
+    points = [
+        (3.5 + 2 * x - y, x, y, slack)
+        for x in range(4)
+        for y in range(3)
+        if 0 <= (slack := 3 - x + 2 * y) <= 4 and 0 <= 1 - x + slack <= 9
+    ]
+    result = oocbe.solve(path)
+    assert result.value == max(points)[0] and oocbe.count(path).value == len(points)
+    labels = result.to_json()["assignment"]
+    assert (3.5 + 2 * int(labels["x"]) - int(labels["y"]), *(int(labels[n]) for n in ("x", "y", "RgR0"))) in points
+    path.write_text(MODELLED.replace("2 x - 4 y", "x - 4 y"))  # RgR0 may be a half now
+    with pytest.raises(UnsupportedError, match="variable RgR0 is real"):
+        oocbe.solve(path)
