@@ -80,7 +80,11 @@ def convert(
     if Path(out).is_file() and path.is_file() and path.samefile(out):
         raise UsageError(f"{out}: this is the problem itself; name another file")
     model = load_model(path, format)
-    if isinstance(model, LinearSystem) and not evidence and writes_systems(out, to):
+    if isinstance(model, LinearSystem) and writes_systems(out, to):
+        if evidence:
+            raise UsageError(
+                f"--evidence: {out} holds the linear system of {file} as it is; fix variables there by bounds"
+            )
         save(model, Path(out), to)
         return
     problem = finite_problem(model, path, evidence or None)

@@ -65,12 +65,14 @@ class _Reader:
         self._text = text
         self._tokens: list[int] = []
         self._questions = CountQuestions(text)
+        has_ended = False
         for first, past in text.rows:
             start = text.raw(first)
-            if start == b"%":
-                break
+            has_ended |= start == b"%"
             if start.startswith(b"c"):
-                self._questions.look(first, past)
+                self._questions.look(first, past)  # behind the end, too
+            elif has_ended:
+                continue
             elif (extension := _EXTENSIONS.get(start[:1] if start[1:].lstrip(b"-").isdigit() else start)) is not None:
                 raise UnsupportedError(f"{text.path}, line {text.line(first)}: {extension} are not supported")
             else:

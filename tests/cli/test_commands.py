@@ -308,5 +308,7 @@ def test_convert_writes_a_linear_system_as_it_was_read(tmp_path: Path) -> None:
     assert last.coefficients.tolist() == [1, 0.5, 1, 0.5, 2]
     done = run(app, ["convert", str(paths[0]), str(tmp_path / "f.wcsp")])
     assert done.exit_code == 2 and "variable Y[0] is real" in done.stderr
+    done = run(app, ["convert", str(paths[0]), str(tmp_path / "f.lp"), "--evidence", "X=1"])
+    assert done.exit_code == 2 and "--evidence" in done.stderr and not (tmp_path / "f.lp").exists()
     done = run(app, ["convert", GRID, str(tmp_path / "f.lp")])
     assert done.exit_code == 2 and "the lp format holds linear systems, and this is none" in done.stderr

@@ -84,6 +84,12 @@ def test_lines_that_are_no_clauses_are_refused_by_name(tmp_path, line, what):
         oocbe.read(written(tmp_path, f"{CLAUSES}{line}\n"))
 
 
+def test_behind_the_end_comments_are_heard_and_clauses_are_not(tmp_path):
+    assert oocbe.count(written(tmp_path, f"{CLAUSES}%\n0\nc\n1 0\n")).value == 9
+    with pytest.raises(UnsupportedError, match="line 6: the file asks for"):
+        oocbe.count(written(tmp_path, f"{CLAUSES}%\n0\nc p show 1 0\n"))
+
+
 def test_projections_of_pseudo_boolean_constraints(tmp_path):
     text = "* #variable= 3 #constraint= 1\n{}+1 x1 +1 x2 +1 x3 >= 1 ;\n"
     with pytest.raises(UnsupportedError, match=r"p.opb, line 2: .* \('ind'\)"):
