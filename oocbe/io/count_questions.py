@@ -12,11 +12,15 @@ from collections.abc import Collection
 
 from oocbe.io.text import Text
 
-_SETS = (b"show", b"ind", b"cr", b"projected")
+_SETS = (b"show", b"ind", b"cr")
 """Directives that list variables, the only ones that count."""
 
 _HEADERS = (b"cnf", b"wcnf")
 """What follows ``c p`` in a header that somebody made a comment."""
+
+
+_ONE = (b"1", b"2**0")
+"""Factors that change nothing."""
 
 
 class CountQuestions:
@@ -36,14 +40,14 @@ class CountQuestions:
         if not words:
             return
         name, argument = words[0], words[1] if len(words) > 1 else b""
-        if name == b"p" and argument.isalpha() and argument not in _HEADERS:
-            what = f"{name.decode()} {argument.decode()}"
+        if name == b"p" and argument[:1].isalpha() and argument not in _HEADERS:
+            what = f"{name.decode()} {argument.decode(errors='replace')}"
             self._add(first, past, what, argument, 3)
         elif name == b"t" and past - first == 3 and argument != b"mc":
             self._found[first] = f"the count of type {argument.decode(errors='replace')}"
         elif name in (b"ind", b"cr", b"max") and argument.lstrip(b"x-").isdigit():
             self._add(first, past, name.decode(), name, 1 if name == b"cr" else 2)
-        elif name == b"MUST" and argument == b"MULTIPLY":
+        elif name == b"MUST" and argument == b"MULTIPLY" and self._text.raw(min(past - 1, first + 4)) not in _ONE:
             self._found[first] = "a multiple of the count"
 
     def _add(self, first: int, past: int, what: str, name: bytes, skip: int) -> None:
