@@ -11,7 +11,7 @@ from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io import Model, as_problem
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.dcop import Dcop
-from oocbe.model.linear_system import LinearSystem, Numbers
+from oocbe.model.linear_system import INFINITE, LinearSystem, Numbers
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, PROGRESS, ROUNDS, propagate_bounds
@@ -101,6 +101,9 @@ def with_bounds(system: LinearSystem, lower: Numbers, upper: Numbers) -> LinearS
         rounded = [bounds.astype(np.float64) for bounds in (lower, upper)]
         lower = np.where(rounded[0] > lower, np.nextafter(rounded[0], -np.inf), rounded[0])
         upper = np.where(rounded[1] < upper, np.nextafter(rounded[1], np.inf), rounded[1])
+        # Of a system without a solution they may go on for ever; beyond this, they would mean that there are none.
+        most = np.nextafter(INFINITE, 0)
+        lower, upper = np.minimum(lower, most), np.maximum(upper, -most)
     return replace(system, lower=lower, upper=upper)
 
 

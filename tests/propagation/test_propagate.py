@@ -361,3 +361,13 @@ def test_reals_that_every_solution_gives_an_integer(tmp_path):
     path.write_text(MODELLED.replace("2 x - 4 y", "x - 4 y"))  # RgR0 may be a half now
     with pytest.raises(UnsupportedError, match="variable RgR0 is real"):
         oocbe.solve(path)
+
+
+def test_bounds_that_go_on_for_ever_are_kept_below_infinity():
+    """Upper bounds of a system without a solution double in each round."""
+    rows = [({0: 7.0, 1: 4.0}, -math.inf, 0.0), ({0: -2.0, 1: -1.0}, -math.inf, 0.0), ({1: 1.0}, 0.15, math.inf)]
+    system = oocbe.LinearSystem.from_rows(rows, [-math.inf, 0], [2.5, math.inf])
+    left = oocbe.propagate(system).reduced
+    assert left is None or (np.isfinite(left.upper[0]) and left.upper[0] < -1e19)
+    with pytest.raises(UnsupportedError, match="variable x0 has no bound below"):
+        oocbe.propagation.propagate.finite(system)
