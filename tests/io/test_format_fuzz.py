@@ -57,7 +57,8 @@ VALID = {
     b"<objectives> <minimize> mul(x[0],x[1]) </minimize> </objectives>\n"
     b"</instance>\n",
     "xdsl": b'<smile id="n"><nodes>\n<cpt id="a"><state id="x"/><state id="y"/>\n'
-    b'<probabilities>0.25 0.75</probabilities></cpt>\n<deterministic id="b"> <state id="s"/> <state id="t"/> <parents>a c</parents>\n'
+    b'<probabilities>0.25 0.75</probabilities></cpt>\n<deterministic id="b"> <state id="s"/>\n'
+    b'<state id="t"/> <parents>a c</parents>\n'
     b'<resultingstates>s t t s</resultingstates></deterministic> <cpt id="c"><state id="u"/> <state id="v"/>\n'
     b"<parents>a</parents><probabilities>1e-3 0.999 0 1</probabilities></cpt></nodes>\n<extensions>"
     b"<genie><node><name>A</name></node></genie></extensions></smile>\n",

@@ -102,7 +102,7 @@ def test_the_same_as_another_reader(tmp_path):
         (("0.7 0.3\n", "0.7\n"), 8, "found 11 probabilities of 'grass', expected 12"),
         (("0.3 0.7 0.4", "0.3 -0.7 0.4"), 9, "at least 0"),
         (("0.3 0.7 0.4", "0.3 much 0.4"), 9, "a probability of 'grass'"),
-        (("<parents>season</parents>", "<parents>walk</parents>"), 14, "found 6 probabilities of 'rain', expected 4"),
+        (("<parents>season</parents>", "<parents>walk</parents>"), 15, "found 6 probabilities of 'rain', expected 4"),
         (("no no no yes", "no no no"), 17, "found 3 resulting states of 'walk', expected 4"),
         (("no no no yes", "no no no maybe"), 17, "found 'maybe', expected a state of 'walk'"),
         (("<probabilities>0.5 0.25 0.25</probabilities>", ""), 12, "without <probabilities>"),

@@ -1,0 +1,50 @@
+"""``.uai`` against pyAgrum: belief networks in any order of factors; pyAgrum's text has the parents the other way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from ..outcome import Tally
+from . import _networks
+from ._networks import Case, number_text, rows_of, smaller
+
+__all__ = ["check", "draw", "smaller"]
+
+
+def draw(random: Random) -> Case:
+    """A network in a text, and where gaps come from."""
+    case = _networks.draw(random, lambda own, network: "", most_parents=1, least=2)
+    if "text" in case:
+        case["style"] = random.randint(0, 2**32)
+        case["text"] = _text(case, backwards=False)
+    return case
+
+
+def check(case: Case, folder: Path, tally: Tally) -> None:
+    """Compare what is read with the network, and with pyAgrum."""
+    if "text" in case:
+        _networks.check_text(case, folder, tally, "uai", lambda own: _text(own, backwards=True))
+    else:
+        _networks.check_written(case, folder, tally, "uai")
+
+
+def _text(case: Case, backwards: bool) -> str:
+    random, network = Random(case["style"]), case["network"]
+    parents = network["parents"]
+    count = len(parents)
+    order = random.sample(range(count), count) if random.random() < 0.3 else list(range(count))
+    words = ["MARKOV" if random.random() < 0.03 else "BAYES", str(count)]
+    words += [*(str(len(labels)) for labels in network["labels"]), str(count)]
+    for v in order:
+        scope = [*(reversed(parents[v]) if backwards else parents[v]), v]
+        words += [str(len(scope)), *map(str, scope)]
+    for v in order:
+        rows = rows_of(network, v)
+        words += [str(sum(len(row) for _, row in rows)), *(number_text(random, x) for _, row in rows for x in row)]
+    return _gaps(random, words)
+
+
+def _gaps(random: Random, words: list[str]) -> str:
+    kind = random.choice((" ", "\n", None))
+    return words[0] + "\n" + "".join(w + (kind or random.choice((" ", "\n", "\t", "  "))) for w in words[1:]) + "\n"
