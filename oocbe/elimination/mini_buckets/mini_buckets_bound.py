@@ -22,15 +22,11 @@ from oocbe.elimination.mini_buckets.mini_buckets import ULP, MiniBucketPass, Min
 from oocbe.elimination.mini_buckets.mini_buckets_assignment import Rate, greedy_assignment
 from oocbe.elimination.mini_buckets.mini_buckets_at_once import bounded_at_once
 from oocbe.elimination.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
-from oocbe.elimination.mini_buckets.mini_buckets_partition import (
-    Shape,
-    largest_fitting,
-)
+from oocbe.elimination.mini_buckets.mini_buckets_partition import Shape, largest_fitting
 from oocbe.elimination.mini_buckets.mini_buckets_shift import with_copies
 from oocbe.elimination.mini_buckets.mini_buckets_wishes import AUTO, check_wishes
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.orders.order import search_orders
-from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.preparation.arity import narrowed
@@ -216,17 +212,11 @@ class Bounding:
             for c in self.relaxed
         ]
         options = self.options
-        seconds = (
-            options.order_seconds if self.deadline is None else min(options.order_seconds, self.deadline.remaining)
-        )
-        self.choice: OrderChoice
-        self.narrow = narrow_problem(self.target, options)
-        if self.narrow is not None:
-            self.choice, self.width = self.narrow.choice, self.narrow.width
-        else:
-            search = (self.target, options.order, seconds, options.seed)
-            self.choice = search_orders(*search, deadline=self.deadline)[0]
-            self.width = max((len(s) for s in self.choice.separators), default=0)
+        left = math.inf if self.deadline is None else self.deadline.remaining
+        search = (self.target, options.order, min(options.order_seconds, left), options.seed)
+        self.narrow = narrow = narrow_problem(self.target, options)
+        self.choice = narrow.choice if narrow else search_orders(*search, deadline=self.deadline)[0]
+        self.width = narrow.width if narrow else max(map(len, self.choice.separators), default=0)
         self.memory = message_memory(options)
         self.notes += filter(None, [memory_warning(options)])
         self.uses_device = False
@@ -280,7 +270,7 @@ class Bounding:
 
     def _at_once(self, z: int) -> _Passes | None:
         """Elimination in one loop; None where the problem is not for that, or buckets are to be divided."""
-        if self.narrow is None or z <= self.width or self.relaxed:
+        if self.narrow is None or z <= self.width:
             return None
         return *bounded_at_once(self.narrow), "greedy", time.perf_counter()
 
