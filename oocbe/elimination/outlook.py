@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from oocbe.elimination.narrow.narrow_plan import narrow_plan
+from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan
 from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.logarithms import in_logarithms
@@ -23,7 +25,11 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     """Propagate, reduce, choose an order, predict what it costs, and try some rows; errors as for :func:`make_plan`."""
     semiring = options.semiring or problem.semiring
     whole = narrowed(problem.in_semiring(semiring))
+    if (narrow := narrow_problem(whole, options)) is not None:
+        return narrow_plan(narrow, options)
     problem, left = propagated(with_penalties_forbidden(whole, options), options)
+    if left.removed and (narrow := narrow_problem(problem, options)) is not None:
+        return replace(narrow_plan(narrow, options), propagation=what_went(left))
     if prefers_logarithms(problem, options):
         problem = in_logarithms(problem)
         options, semiring = replace(options, semiring=None), problem.semiring

@@ -58,6 +58,7 @@ class Plan(PlanPictures):
         every constraint that forbids much, also by what it leaves of variables that are gone.
     propagation : what it, and a reduction after it, have removed before; empty where that is nothing.
     workers : number of those asked for; None: none, or as many as there are GPUs.
+    loop_seconds : processor time where all buckets are eliminated in one loop, about; 0 elsewhere.
     """
 
     problem: Problem
@@ -71,6 +72,7 @@ class Plan(PlanPictures):
     is_certain: bool = False
     propagation: str = ""
     workers: int | None = None
+    loop_seconds: float = 0.0
 
     @cached_property
     def on_workers(self) -> Simulated | None:
@@ -131,6 +133,7 @@ class Plan(PlanPictures):
             "candidates": self.choice.candidates,
             "propagation": self.propagation,
             "bounds": self.bounds,
+            "solve": self.headline,
             "width": self.width,
             "predicted_rows": sum(b.predicted_rows for b in self.buckets),
             "predicted_bytes": sum(b.predicted_bytes for b in self.buckets),
@@ -154,14 +157,17 @@ class Plan(PlanPictures):
         lines = [
             f"Plan for {self.problem.name}: {len(self.buckets)} variables, order {self.choice.heuristic} "
             f"(best of {self.choice.candidates}), induced width {self.width}, {self.semiring} over {self.dtype}",
-            f"  predicted without dominance: {powers(rows)} rows, {size_of(size)} in all messages",
+            f"  solve: {self.headline}",
         ]
-        told = f"  time of elimination alone: about {duration_of(self.predicted_seconds)} of processor time"
-        is_bounded = self.bounds and not self.bounds.startswith("none")
-        lines.append(f"{told}{', before bounds, which often leave little of it' if is_bounded else ''}")
         if self.propagation:
             lines.append(f"  {self.propagation}")
-        if self.bounds:
+        predicted = f"{powers(rows)} rows, {size_of(size)} in all messages"
+        if self.is_bounded:
+            taken = f"about {duration_of(self.predicted_seconds)} of processor time"
+            lines.append(f"  elimination alone, which is not what solve begins with: {predicted}, {taken}")
+        else:
+            lines.append(f"  predicted without dominance: {predicted}")
+        if self.bounds and not self.is_bounded:
             lines.append(f"  bounds: {self.bounds}")
         if self.largest is not None:
             largest = self.largest

@@ -86,11 +86,25 @@ class PlanPictures(Shown):
     buckets: tuple[PlannedBucket, ...]
     bounds: str
     memory: int
+    loop_seconds: float
 
     @property
     def predicted_seconds(self) -> float:
         """Processor time that elimination alone takes by what is predicted; a factor of two either way is usual."""
-        return math.fsum(b.predicted_seconds for b in self.buckets)
+        return self.loop_seconds or math.fsum(b.predicted_seconds for b in self.buckets)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a solve begins with bounds, or with a search that has bounds of its own."""
+        return bool(self.bounds) and not self.bounds.startswith("none")
+
+    @property
+    def headline(self) -> str:
+        """What a solve does, a sentence."""
+        if self.is_bounded:
+            return self.bounds
+        way = "elimination of all buckets in one loop" if self.loop_seconds else "elimination"
+        return f"{way}, about {duration_of(self.predicted_seconds)} of processor time"
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         buckets = self.buckets
@@ -101,10 +115,10 @@ class PlanPictures(Shown):
             ("width", max((len(b.separator) for b in buckets), default=0)),
             ("predicted rows", powers(sum(b.predicted_rows for b in buckets))),
             ("predicted bytes", size_of(sum(b.predicted_bytes for b in buckets))),
-            ("time", f"{duration_of(self.predicted_seconds)} for elimination alone, about"),
+            ("solve", self.headline),
+            ("elimination alone", f"about {duration_of(self.predicted_seconds)}" if self.is_bounded else None),
             ("memory for messages", size_of(self.memory)),
             ("to disk", size_of(to_disk) if to_disk else None),
-            ("bounds", self.bounds),
             *(
                 (f"bucket of {b.name}", f"{powers(b.predicted_rows)} rows, {size_of(b.predicted_bytes)}, {b.form}")
                 for b in largest

@@ -1,0 +1,67 @@
+"""The plan of a problem that is eliminated in one loop: its buckets are told without a forecast, as none leaves memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oocbe.bucket_engine.bucket_sizes import Place
+from oocbe.bucket_engine.decision import COMPLETE, Strategy, WhyForm
+from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.narrow.narrow_problem import CELL_SECONDS, NarrowProblem
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.separators import Separators
+from oocbe.elimination.plan.passage import Passage
+from oocbe.elimination.plan.plan import Plan, disk_available
+from oocbe.elimination.plan.planned_bucket import PlannedBucket
+from oocbe.kernels.cpu.orders.graphs import summed
+from oocbe.settings.options import SolveOptions
+from oocbe.tables.layout import bits_for
+
+BEGIN_SECONDS_A_VARIABLE = 5e-6
+"""What laying tables out and judging the result takes for each variable, about."""
+
+
+def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:
+    """What a solve does, and its buckets, all messages as complete tables in memory."""
+    problem, order = narrow.problem, narrow.order
+    dtype = narrow.tables.values.dtype
+    cells = narrow.message_cells
+    received = np.zeros(len(order), dtype=np.int64)
+    targets, position = _targets(narrow.separators), np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    sends = targets >= 0
+    np.add.at(received, position[targets[sends]], cells[sends])
+    widths = np.array([bits_for(size) for size in problem.sizes], dtype=np.float64)
+    bits = summed(*narrow.separators, widths).astype(np.int64)
+    separators = tuple(narrow.separators.listed())
+    strategy = Strategy(COMPLETE, WhyForm.COMPLETE_IS_CHEAPER, Place.MAIN_MEMORY)
+    known: dict[tuple[int, int], Passage] = {}
+    buckets = []
+    columns = zip(order.tolist(), separators, bits.tolist(), cells.tolist(), received.tolist(), strict=True)
+    for v, separator, key_bits, own, read in columns:
+        passage = known.get((own, read))
+        if passage is None:
+            passage = known[own, read] = Passage(strategy, own * dtype.itemsize, read * dtype.itemsize, 1)
+        name = problem.variables[v].name
+        sizes = (key_bits, own, own, own * dtype.itemsize)
+        buckets.append(PlannedBucket(v, name, separator, *sizes, COMPLETE, passage))
+    choice = OrderChoice(tuple(order.tolist()), narrow.heuristic, 1, separators, tuple(cells.astype(float).tolist()))
+    return Plan(
+        problem,
+        narrow.semiring.name,
+        dtype.name,
+        choice,
+        tuple(buckets),
+        memory=message_memory(options),
+        disk=disk_available(options),
+        is_certain=True,
+        loop_seconds=CELL_SECONDS * narrow.joined + BEGIN_SECONDS_A_VARIABLE * len(order),
+    )
+
+
+def _targets(separators: Separators) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The variable whose bucket each message goes to; -1 of those without variables."""
+    found = np.full(len(separators.starts) - 1, -1, dtype=np.int64)
+    is_sent = np.diff(separators.starts) > 0
+    found[is_sent] = separators.members[separators.starts[:-1][is_sent]]
+    return found
