@@ -14,6 +14,7 @@ from oocbe.results.interrupted import carried, interruptible
 from oocbe.settings.option_types import OptionValues, OwnValues
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
+from oocbe.system.memory import MemoryLimit
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -66,7 +67,7 @@ def solve(
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
 
-    with interruptible() as interruption, Deadline(settings.time_limit), working(settings, client):
+    with interruptible() as interruption, MemoryLimit(settings.memory_limit), working(settings, client):
         loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
@@ -106,7 +107,9 @@ def plan(
     """
     from oocbe.elimination.outlook import plan_solve
 
-    return plan_solve(load_problem(problem, evidence), settings_from(options, overrides))
+    settings = settings_from(options, overrides)
+    with MemoryLimit(settings.memory_limit):
+        return plan_solve(load_problem(problem, evidence), settings)
 
 
 def bound(
@@ -146,7 +149,7 @@ def bound(
     settings = settings_from(options, overrides)
     wanted = [z] if isinstance(z, int | str) else list(z)
 
-    with interruptible() as interruption, Deadline(settings.time_limit):
+    with interruptible() as interruption, Deadline(settings.time_limit), MemoryLimit(settings.memory_limit):
         loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         from oocbe.elimination.mini_buckets.mini_buckets_bound import bound as run

@@ -23,6 +23,7 @@ from typing import ParamSpec
 import typer
 
 from oocbe.cli.envelope import begin, failure
+from oocbe.cli.memory import limited
 from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
 from oocbe.results import failure as told
@@ -68,7 +69,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
         begin(command.__name__, kwargs)
         with heard(_raised()) as interruption:
             try:
-                with _lost_interruptions_come_again(interruption):
+                with _lost_interruptions_come_again(interruption), limited(kwargs.get("memory")):
                     code = command(*args, **kwargs) or 0
                     sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit
                     if code == EXIT_INTERRUPTED:

@@ -32,6 +32,7 @@ from oocbe.settings.option_types import OwnValues
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
+from oocbe.system.memory import MemoryLimit
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
@@ -119,7 +120,7 @@ def _verb(
 ) -> DcopResult:
     begin = time.perf_counter()
     settings = (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
-    with interruptible() as interruption, Deadline(settings.time_limit):
+    with interruptible() as interruption, Deadline(settings.time_limit), MemoryLimit(settings.memory_limit):
         if isinstance(dcop, str | Path):
             dcop = read_dcop(dcop)
         reading = time.perf_counter() - begin

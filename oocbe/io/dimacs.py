@@ -66,7 +66,7 @@ class _Reader:
         self._tokens: list[int] = []
         self._questions = CountQuestions(text)
         has_ended = False
-        for first, past in text.rows:
+        for first, past in text.rows():
             start = text.raw(first)
             has_ended |= start == b"%"
             if start.startswith(b"c"):
@@ -174,7 +174,7 @@ class _Reader:
     def _refuse_lines(self, first: int) -> None:
         """Refuse a clause of the new form that goes on behind its line: a 0 is missing, and the next one is eaten."""
         text, last = self._text, self._tokens[self._next - 1]
-        if text.data.find(b"\n", text.starts[self._tokens[first]], text.starts[last]) >= 0:
+        if text.data.find(b"\n", text.span(self._tokens[first])[0], text.span(last)[0]) >= 0:
             start = self._tokens[first]
             line = next(token for token in self._tokens[first:] if text.line(token) != text.line(start))
             raise text.error(line, f"found {text.shown(line)}, expected 0 at the end of the clause on the line before")

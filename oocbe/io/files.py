@@ -1,7 +1,8 @@
 """Bytes of a file, compressed or not: bounded when reading, all or nothing when writing.
 
 A compressed file of a few kilobytes can decompress to terabytes. It is therefore decompressed block by block, and given
-up as soon as the sum passes a limit (``OOCBE_MAX_INPUT_BYTES``); the decompressor's own memory is capped as well.
+up as soon as the sum passes a limit (``OOCBE_MAX_INPUT_BYTES``, or a share of the memory limit); what the decompressor
+takes itself is capped as well.
 """
 
 from __future__ import annotations
@@ -22,12 +23,18 @@ from typing import BinaryIO, cast
 
 from oocbe.errors import FormatError, ResourceError, UsageError
 from oocbe.io.no_problem import told_folder
+from oocbe.settings.machine import default_memory_limit
 from oocbe.system.deadline import look
+from oocbe.system.memory import REMEDY
+from oocbe.system.memory import current as current_limit
 from oocbe.system.plain_files import PipeReader, kind_of, opened
 from oocbe.system.temporary_names import temporary_beside
 
 DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
 """Largest decompressed input where ``OOCBE_MAX_INPUT_BYTES`` names no other."""
+
+INPUT_SHARE = 0.5
+"""Share of the memory limit that an input's bytes may take: what is read of them stays when they are gone."""
 
 BLOCK_BYTES = 2**20
 """Bytes that are read or decompressed at a time."""
@@ -35,8 +42,8 @@ BLOCK_BYTES = 2**20
 COMPRESSED_BYTES = 2**16
 """Compressed bytes that are decoded at a time: ``xz`` takes some 20 ms for them, and an interruption waits so long."""
 
-XZ_MEMORY_BYTES = 256 * 2**20
-"""Memory that decompression may take: ``xz -9`` needs 65 MiB, and a header may ask for 4 GiB."""
+XZ_MEMORY_BYTES = range(80 * 2**20, 256 * 2**20)
+"""Least and largest limit on what decompression takes: ``xz -9`` needs 65 MiB, and a header may ask for 4 GiB."""
 
 STANDARD_INPUT = "-"
 """In the place of a path: what comes in by a pipe."""
@@ -96,16 +103,19 @@ def read_bytes(path: str | Path, limit: int | None = None, may_wait: bool = Fals
     ------
     UsageError : the file cannot be opened, or is none. TimeLimitError : the deadline came.
     FormatError : the archive is damaged or truncated, or the content is larger than the limit.
+    ResourceError : the content takes more than its share of the memory limit: of the block that this runs in
+        (:class:`oocbe.system.memory.MemoryLimit`), outside of all of the default one.
     """
     limit = max_input_bytes(limit)
     path = Path(path)
-    blocks: list[bytes] = []
-    total = 0
+    memory = current_limit()
+    most = default_memory_limit() if memory is None else memory.limit
+    content = io.BytesIO()
     try:
         with _opened(path, may_wait) as file:
-            for block in _decompressed(path, file):
+            for block in _decompressed(path, file, int(INPUT_SHARE * most)):
                 look()
-                total += len(block)
+                total = content.tell() + len(block)
                 if total > limit:
                     raise FormatError(
                         path,
@@ -113,10 +123,21 @@ def read_bytes(path: str | Path, limit: int | None = None, may_wait: bool = Fals
                         f"the content is larger than {limit:,} bytes, the limit on an input's decompressed size; "
                         "if it is what it should be, raise OOCBE_MAX_INPUT_BYTES",
                     )
-                blocks.append(block)
+                if total > INPUT_SHARE * most:
+                    raise ResourceError(
+                        f"{path}: the content is larger than {int(INPUT_SHARE * most):,} bytes, which reading may take "
+                        f"of the memory limit of {most:,} bytes; {REMEDY}. {_size(path)}OOCBE_MAX_INPUT_BYTES, the "
+                        f"limit on the decompressed size, is {limit:,}"
+                    )
+                content.write(block)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return b"".join(blocks)
+    return content.getvalue()  # no copy
+
+
+def _size(path: Path) -> str:
+    """A sentence on a file's size, if it has one."""
+    return f"The file has {path.stat().st_size:,} bytes. " if path.is_file() else ""
 
 
 @contextmanager
@@ -136,7 +157,7 @@ def _opened(path: Path, may_wait: bool) -> Iterator[BufferedReader]:
     yield BufferedReader(PipeReader(handle, is_owner=False))
 
 
-def _decompressed(path: Path, file: BufferedReader) -> Iterator[bytes]:
+def _decompressed(path: Path, file: BufferedReader, room: int) -> Iterator[bytes]:
     beginning = file.peek(max(map(len, _MAGIC.values())))  # a pipe cannot be read again
     kind = next((suffix for suffix, magic in _MAGIC.items() if beginning.startswith(magic)), None)
     promised = path.suffix.lower()
@@ -147,10 +168,12 @@ def _decompressed(path: Path, file: BufferedReader) -> Iterator[bytes]:
             yield block
         return
     try:
-        yield from _gunzip(file) if kind == ".gz" else _unxz(file)
+        yield from _gunzip(file) if kind == ".gz" else _unxz(file, room)
     except EOFError:
         raise FormatError(path, None, f"the {kind} data end too early: the file is truncated") from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        if "Memory usage limit" in str(error) and room < XZ_MEMORY_BYTES.stop:
+            raise ResourceError(f"{path}: decompression asks for more memory than there is for it; {REMEDY}") from None
         raise FormatError(path, None, f"damaged {kind} data ({error})") from error
 
 
@@ -160,11 +183,12 @@ def _gunzip(file: BinaryIO) -> Iterator[bytes]:
             yield block
 
 
-def _unxz(file: BinaryIO) -> Iterator[bytes]:
+def _unxz(file: BinaryIO, room: int) -> Iterator[bytes]:
     # lzma.LZMAFile takes no memory limit, so its loop over concatenated streams is written out here.
     pending = file.read(BLOCK_BYTES)
+    most = min(max(room, XZ_MEMORY_BYTES.start), XZ_MEMORY_BYTES.stop)
     while pending:
-        decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=XZ_MEMORY_BYTES)
+        decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=most)
         while not decompressor.eof:
             if decompressor.needs_input and not pending:
                 pending = file.read(BLOCK_BYTES)

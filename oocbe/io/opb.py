@@ -92,7 +92,7 @@ class _Reader:
         objective = self._violations if is_soft else objective
         self._add_promised(promised)
         questions = CountQuestions(self._text)
-        for first, past in self._text.rows:
+        for first, past in self._text.rows():
             if self._text.raw(first) == b"*":
                 questions.look(first, past)
         count = len(self._variables)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from oocbe.errors import FormatError, OocbeError, TimeLimitError, UnsupportedError, UsageError
+from oocbe.errors import (
+    FormatError,
+    OocbeError,
+    ResourceError,
+    TimeLimitError,
+    UnsupportedError,
+    UsageError,
+    without_frames,
+)
 from oocbe.io.evidence import Evidence, evidence_of
 from oocbe.io.files import check_there, read_bytes, without_compression, write_bytes
 from oocbe.io.no_problem import told_file
@@ -18,6 +26,10 @@ from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.dcop import Dcop
 from oocbe.model.linear_system import LinearSystem
 from oocbe.model.problem import Problem
+from oocbe.settings.machine import default_memory_limit
+from oocbe.settings.option_values import parse_bytes
+from oocbe.system.memory import REMEDY, MemoryLimit
+from oocbe.system.memory import current as current_limit
 
 Model: TypeAlias = Problem | LinearSystem | CompactProblem | Dcop
 """What a file may hold: a problem, a linear system, a problem with short tables and parts that were not read, or a
@@ -124,6 +136,7 @@ def read(
     format: str | None = None,
     evidence: Evidence | None = None,
     max_bytes: int | None = None,
+    memory: int | str | None = None,
 ) -> Problem:
     """Read a problem from a file, compressed with gzip or xz or not.
 
@@ -134,29 +147,37 @@ def read(
     evidence : a ``.evid`` file, a pair such as ``rain=yes``, a list of both, or variable index to value index; no file
         is looked for beside the problem's.
     max_bytes : limit on the decompressed size; None: ``OOCBE_MAX_INPUT_BYTES``, by default 4 GiB.
+    memory : limit in bytes on what reading takes, or text such as ``"2GiB"``; None: that of the call which reads the
+        file, else 80 % of what the control group or machine has.
 
     Raises
     ------
     FormatError : malformed input, with the line; nothing is returned of it.
+    ResourceError : it takes more memory than the limit allows.
     UnsupportedError : well-formed input with a part that oocbe cannot treat.
     UsageError : unknown format, or a file that cannot be opened.
     """
-    with naming(path):
+    with naming(path), memory_limit(memory):
         problem = as_problem(read_model(path, format, max_bytes))
-    if evidence is None:
-        return problem
-    return problem.with_values(evidence_of(evidence, problem, max_bytes))
+        if evidence is None:
+            return problem
+        return problem.with_values(evidence_of(evidence, problem, max_bytes))
 
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Within the block, what is not supported is said with the file that it is in."""
+    """Within the block, what is not supported, and want of memory, are said with the file that they are about."""
     try:
         yield
     except UnsupportedError as error:
         if str(path) in str(error):
             raise
         raise UnsupportedError(f"{path}: {error}") from None
+    except (ResourceError, MemoryError) as error:
+        if str(path) in str(error):
+            raise
+        said = f"{error}; {REMEDY}" if isinstance(error, MemoryError) and str(error) else str(error) or REMEDY
+        raise ResourceError(f"{path}: reading it takes too much memory: {said}") from without_frames(error)
 
 
 def as_problem(model: Model) -> Problem:
@@ -170,11 +191,26 @@ def as_problem(model: Model) -> Problem:
     return model.expanded() if isinstance(model, CompactProblem) else model
 
 
-def read_model(path: str | Path, format: str | None = None, max_bytes: int | None = None) -> Model:
+def read_model(
+    path: str | Path, format: str | None = None, max_bytes: int | None = None, memory: int | str | None = None
+) -> Model:
     """What a file holds, as it is written: for propagation, which needs neither finite domains nor all rows.
 
     Parameters and what is raised are those of :func:`read`.
     """
+    with memory_limit(memory), naming(path):
+        return _read_model(path, format, max_bytes)
+
+
+def memory_limit(memory: int | str | None) -> AbstractContextManager[object]:
+    """A block with a memory limit; None: that of the block around it, else the default one."""
+    given = parse_bytes("memory", memory)
+    if given is None and current_limit() is not None:
+        return nullcontext()
+    return MemoryLimit(default_memory_limit() if given is None else given)
+
+
+def _read_model(path: str | Path, format: str | None, max_bytes: int | None) -> Model:
     check_there(path)
     what = told_file(without_compression(path)) if format is None else None
     if what is not None:
@@ -189,7 +225,7 @@ def read_model(path: str | Path, format: str | None = None, max_bytes: int | Non
 def _parse(chosen: Format, text: Text) -> Model:
     try:
         return chosen.parse(text)
-    except (FormatError, TimeLimitError, UnsupportedError):
+    except (FormatError, ResourceError, TimeLimitError, UnsupportedError):
         raise
     except OocbeError as error:
         # The parsers check everything the model checks, with a line. Should one be missed, name the file at least.

@@ -60,7 +60,7 @@ class _Photographs:
 
 def parse(text: Text) -> Problem:
     """Read an instance; FormatError with the line where it is malformed."""
-    rows = text.rows
+    rows = list(text.rows())
     photographs = _read_photographs(text, rows)
     count = len(photographs.variables)
     constraints = _read_constraints(text, rows, photographs, 1 + count)

@@ -1,14 +1,16 @@
 """Tokens of a text file, parsed in bulk, with the line of each at hand for error messages.
 
-The formats read here are streams of numbers separated by white space, up to tens of megabytes. Splitting into Python
-objects would dominate the reading, so tokens are kept as offsets into the bytes and integers are parsed for the whole
-file at once, digit place by digit place. Only a token that is asked for and is not what it should be becomes a string:
-in the error message.
+The formats read here are streams of numbers separated by white space, up to gigabytes. Splitting into Python objects
+would dominate the reading, and offsets of all tokens take several times the file's size. So tokens are found in one
+window of the bytes at a time, and its integers parsed at once, digit place by digit place. Only a token that is asked
+for and is not what it should be becomes a string: in the error message.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -40,40 +42,93 @@ _CONTROL[127] = True
 _CONTROL &= ~_SPACES
 
 _COMMENTS = re.compile(rb"#[^\n]*")
+_SPACE = re.compile(rb"[ \t\n\r\v\f]")
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What editors of Windows write in front of UTF-8; it says nothing."""
+
+WINDOW_BYTES = 2**20
+"""Bytes whose tokens are known at a time: some 40 bytes are needed for each token of them."""
+
+LONGEST_TOKEN = 2**20
+"""Characters of a word or number at most: of one of gigabytes no copy is made to see that it is none."""
+
+
+class _Window:
+    """The tokens that begin within some of the file's bytes.
+
+    Attributes
+    ----------
+    first, past : number of the first token, and of the one after the last.
+    starts, ends : int64 (tokens,), offsets in the file of the first byte of each token and of the byte after its last.
+    """
+
+    def __init__(self, data: bytes, first: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        self._data, self.first, self.past = data, first, first + len(starts)
+        self.starts, self.ends = starts, ends
+
+    @cached_property
+    def integers(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Value of each token, and whether it is an integer of 64 bits at all."""
+        if len(self.starts) == 0:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
+        begin = int(self.starts[0])
+        ends = np.minimum(self.ends, self.starts + LONGEST_TOKEN)  # which is no integer either
+        codes, starts = np.frombuffer(self._data, np.uint8, int(ends[-1]) - begin, begin), self.starts - begin
+        signs = codes[starts]
+        signed = (signs == ord("-")) | (signs == ord("+"))
+        digits = codes - np.uint8(ord("0"))  # wraps for bytes below "0", which are then no digits either
+        strange = (digits > 9) & ~_SPACES[codes]
+        strange[starts[signed]] = False
+        first = starts + signed
+        lengths = ends - begin - first
+        good = ~np.logical_or.reduceat(strange, starts) & (lengths > 0)
+        values = np.zeros(len(starts), dtype=np.int64)
+        active = np.flatnonzero(good & (lengths <= SHORT_DIGITS))
+        for place in range(SHORT_DIGITS):
+            active = active[lengths[active] > place]
+            if len(active) == 0:
+                break
+            values[active] = values[active] * 10 + digits[first[active] + place]
+        np.negative(values, out=values, where=signs == ord("-"))
+        for token in np.flatnonzero(good & (lengths > SHORT_DIGITS)).tolist():
+            value = _integer_or_none(self._data[self.starts[token] : ends[token]])
+            good[token] = value is not None
+            values[token] = value or 0
+        return values, good
 
 
 class Text:
     """The tokens of one file.
 
+    Of the whole file only the numbers of tokens and lines before each window are known; offsets and integers are found
+    for one window at a time. So a token takes no memory beyond its bytes.
+
     Parameters
     ----------
     path : for messages.
     data : the file's (decompressed) bytes; :class:`~oocbe.errors.FormatError` if they hold control characters.
-
-    Attributes
-    ----------
-    starts, ends : int64 (tokens,), offsets of the first byte of each token and of the byte after its last.
     """
 
     def __init__(self, path: str | Path, data: bytes) -> None:
         self.path = str(path)
         self._data = data = data.removeprefix(BYTE_ORDER_MARK)
-        self._codes: NDArray[np.uint8] = np.frombuffer(data, dtype=np.uint8)
-        control = _CONTROL[self._codes]
-        if control.any():
-            offset = int(np.argmax(control))
-            line = data.count(b"\n", 0, offset) + 1
-            raise FormatError(path, line, f"found the byte 0x{data[offset]:02x}: binary data, expected text")
-        look()
-        inside = np.zeros(len(data) + 2, dtype=np.int8)
-        inside[1:-1] = ~_SPACES[self._codes]
-        change = np.diff(inside)
-        look()
-        self.starts: NDArray[np.int64] = np.flatnonzero(change == 1)
-        self.ends: NDArray[np.int64] = np.flatnonzero(change == -1)
+        self._tokens, self._lines = [0], [0]  # before each window, and in all
+        after_space = True
+        for begin in range(0, len(data), WINDOW_BYTES):
+            look()
+            codes = self._codes(begin)
+            control = _CONTROL[codes]
+            if control.any():
+                offset = begin + int(np.argmax(control))
+                line = self._lines[-1] + data.count(b"\n", begin, offset) + 1
+                raise FormatError(path, line, f"found the byte 0x{data[offset]:02x}: binary data, expected text")
+            spaces = _SPACES[codes]
+            first = int(after_space and not spaces[0])
+            self._tokens.append(self._tokens[-1] + first + int(np.count_nonzero(spaces[:-1] > spaces[1:])))
+            self._lines.append(self._lines[-1] + data.count(b"\n", begin, begin + WINDOW_BYTES))
+            after_space = bool(spaces[-1])
+        self._window = _Window(data, 0, *np.empty((2, 0), dtype=np.int64))
 
     @property
     def data(self) -> bytes:
@@ -81,7 +136,39 @@ class Text:
         return self._data
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return self._tokens[-1]
+
+    def _codes(self, begin: int) -> NDArray[np.uint8]:
+        """The bytes of a window."""
+        return np.frombuffer(self._data, np.uint8, min(WINDOW_BYTES, len(self._data) - begin), begin)
+
+    def _at(self, token: int) -> _Window:
+        """The window of a token that exists."""
+        if not self._window.first <= token < self._window.past:
+            look()
+            self._window = self._window_at(bisect_right(self._tokens, token) - 1)
+        return self._window
+
+    def _window_at(self, number: int) -> _Window:
+        begin = number * WINDOW_BYTES
+        spaces = _SPACES[self._codes(begin)]
+        starts = begin + 1 + np.flatnonzero(spaces[:-1] > spaces[1:])
+        ends = begin + 1 + np.flatnonzero(spaces[:-1] < spaces[1:])
+        if not spaces[0]:
+            if begin == 0 or _SPACES[self._data[begin - 1]]:
+                starts = np.append(begin, starts)
+            else:
+                ends = ends[1:]  # of a token that began before
+        if len(ends) < len(starts):  # the last one goes on
+            end = _SPACE.search(self._data, begin + len(spaces))
+            ends = np.append(ends, len(self._data) if end is None else end.start())
+        return _Window(self._data, self._tokens[number], starts, ends)
+
+    def span(self, token: int) -> tuple[int, int]:
+        """Offsets of the first byte of a token that exists and of the byte after its last."""
+        window = self._at(token)
+        place = token - window.first
+        return int(window.starts[place]), int(window.ends[place])
 
     def without_comments(self) -> Text:
         """The same without what follows a ``#`` on a line; lines stay."""
@@ -96,11 +183,12 @@ class Text:
         """1-based line of a token; past the last one, the last line that has any."""
         if len(self) == 0:
             return 1
-        return self.line_of(int(self.starts[min(token, len(self) - 1)]))
+        return self.line_of(self.span(min(token, len(self) - 1))[0])
 
     def line_of(self, offset: int) -> int:
-        """1-based line of a byte; lines are counted once, whatever is asked."""
-        return int(np.searchsorted(self._newlines, offset)) + 1
+        """1-based line of a byte; only lines of its window are counted for it."""
+        number = min(offset, len(self._data)) // WINDOW_BYTES
+        return self._lines[number] + self._data.count(b"\n", number * WINDOW_BYTES, offset) + 1
 
     def error(self, token: int, message: str) -> FormatError:
         """The error to raise about a token."""
@@ -108,11 +196,17 @@ class Text:
 
     def raw(self, token: int) -> bytes:
         """Bytes of a token that exists."""
-        return self._data[self.starts[token] : self.ends[token]]
+        start, end = self.span(token)
+        if end - start > LONGEST_TOKEN:
+            raise self.error(
+                token, f"found {self.shown(token)}, expected a word of at most {LONGEST_TOKEN:,} characters"
+            )
+        return self._data[start:end]
 
     def shown(self, token: int) -> str:
         """A token for a message, quoted and cut to a reasonable length."""
-        text = self.raw(token)[: SHOWN_CHARACTERS + 1].decode("utf-8", errors="backslashreplace")
+        start, end = self.span(token)
+        text = self._data[start : min(end, start + SHOWN_CHARACTERS + 1)].decode("utf-8", errors="backslashreplace")
         return repr(text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…")
 
     def word(self, token: int, what: str) -> str:
@@ -122,15 +216,19 @@ class Text:
 
     def is_integer(self, token: int) -> bool:
         """Whether a token exists and is an integer of 64 bits."""
-        return token < len(self) and bool(self._integers[1][token])
+        if token >= len(self):
+            return False
+        window = self._at(token)
+        return bool(window.integers[1][token - window.first])
 
     def integer(self, token: int, what: str, low: int | None = None, high: int | None = None) -> int:
         """A token as an integer within ``low`` .. ``high`` (None: unbounded); FormatError otherwise."""
         self._need(token, 1, what)
-        values, good = self._integers
-        if not good[token]:
+        window = self._at(token)
+        values, good = window.integers
+        if not good[token - window.first]:
             raise self.error(token, f"found {self.shown(token)}, expected {what}, an integer")
-        value = int(values[token])
+        value = int(values[token - window.first])
         if (low is not None and value < low) or (high is not None and value > high):
             if high is None:
                 bounds = f"at least {low}"
@@ -140,14 +238,23 @@ class Text:
         return value
 
     def integers(self, first: int, count: int, what: str) -> NDArray[np.int64]:
-        """``count`` tokens from ``first`` on as int64 (count,), a view: do not write to it."""
-        look()
+        """``count`` tokens from ``first`` on as int64 (count,), perhaps a view: do not write to it."""
         self._need(first, count, what)
-        values, good = self._integers
-        if not good[first : first + count].all():
-            bad = first + int(np.argmin(good[first : first + count]))
-            raise self.error(bad, f"found {self.shown(bad)}, expected {what}, an integer")
-        return values[first : first + count]
+        found: NDArray[np.int64] | None = None
+        past = first
+        while past < first + count:
+            window = self._at(past)
+            begin, end = past - window.first, min(first + count, window.past) - window.first
+            values, good = window.integers[0][begin:end], window.integers[1][begin:end]
+            if not good.all():
+                bad = past + int(np.argmin(good))
+                raise self.error(bad, f"found {self.shown(bad)}, expected {what}, an integer")
+            if len(values) == count:
+                return values
+            found = np.empty(count, dtype=np.int64) if found is None else found
+            found[past - first : past - first + len(values)] = values
+            past += len(values)
+        return np.empty(0, dtype=np.int64) if found is None else found
 
     def floats(self, first: int, count: int, what: str) -> NDArray[np.float64]:
         """``count`` tokens from ``first`` on as finite float64 (count,).
@@ -155,11 +262,24 @@ class Text:
         A number that is not zero but too small for a double is refused: it would silently change from possible to
         impossible.
         """
-        look()
         self._need(first, count, what)
-        if count == 0:
-            return np.empty(0, dtype=np.float64)
-        part = self._data[self.starts[first] : self.ends[first + count - 1]]
+        found = np.empty(count, dtype=np.float64)
+        past = first
+        while past < first + count:
+            window = self._at(past)
+            begin, end = past - window.first, min(first + count, window.past) - window.first
+            place = past - first
+            found[place : place + end - begin] = self._floats_of(window, begin, end, what)
+            past += end - begin
+        return found
+
+    def _floats_of(self, window: _Window, begin: int, end: int, what: str) -> NDArray[np.float64]:
+        """The tokens of a window from one place to another as finite numbers."""
+        first = window.first + begin
+        if window.ends[end - 1] - window.starts[end - 1] > LONGEST_TOKEN:
+            bad = first + end - begin - 1
+            raise self.error(bad, f"found {self.shown(bad)}, expected {what}, a finite number")
+        part = self._data[window.starts[begin] : window.ends[end - 1]]
         words = part.split()
         try:
             values = np.array([float(word) for word in words], dtype=np.float64)
@@ -170,7 +290,7 @@ class Text:
         if suspect.any():
             bad = first + int(np.argmax(suspect))
             raise self.error(bad, f"found {self.shown(bad)}, expected {what}, a finite number")
-        if b"e" in part or b"E" in part or (self.ends - self.starts).max() > UNDERFLOW_LENGTH:
+        if b"e" in part or b"E" in part or (window.ends - window.starts).max() > UNDERFLOW_LENGTH:
             for place in np.flatnonzero(values == 0.0).tolist():
                 if words[place].lower().partition(b"e")[0].strip(b"+-0."):
                     bad = first + place
@@ -184,51 +304,27 @@ class Text:
         if token < len(self):
             raise self.error(token, f"found {self.shown(token)} after {what}, expected the end of the file")
 
-    @cached_property
-    def rows(self) -> list[tuple[int, int]]:
+    def rows(self) -> Iterator[tuple[int, int]]:
         """First token and token past the last of every line that is not blank."""
-        lines = np.searchsorted(self._newlines, self.starts)
-        first = np.flatnonzero(np.diff(lines, prepend=-1))
-        return list(zip(first.tolist(), np.append(first[1:], len(self)).tolist(), strict=True))
+        first, last = 0, -1  # of the line at hand
+        for number in range(len(self._tokens) - 1):
+            look()
+            window = self._window_at(number)
+            begin = number * WINDOW_BYTES
+            newlines = begin + np.flatnonzero(self._codes(begin) == ord("\n"))
+            lines = self._lines[number] + np.searchsorted(newlines, window.starts)
+            for place in np.flatnonzero(np.diff(lines, prepend=last)).tolist():
+                if window.first + place > first:
+                    yield first, window.first + place
+                first = window.first + place
+            last = lines[-1] if len(lines) else last
+        if len(self) > first:
+            yield first, len(self)
 
     def _need(self, first: int, count: int, what: str) -> None:
         if first + count > len(self):
             missing = "" if count == 1 else f" ({count} numbers, {max(0, len(self) - first)} left)"
             raise self.error(len(self), f"the file ends, expected {what}{missing}")
-
-    @cached_property
-    def _newlines(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self._codes == ord("\n"))
-
-    @cached_property
-    def _integers(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Value of each token, and whether it is an integer of 64 bits at all."""
-        codes, starts = self._codes, self.starts
-        if len(starts) == 0:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
-        signs = codes[starts]
-        signed = (signs == ord("-")) | (signs == ord("+"))
-        look()
-        digits = codes - np.uint8(ord("0"))  # wraps for bytes below "0", which are then no digits either
-        strange = (digits > 9) & ~_SPACES[codes]
-        strange[starts[signed]] = False
-        first = starts + signed
-        lengths = self.ends - first
-        good = ~np.logical_or.reduceat(strange, starts) & (lengths > 0)
-        values = np.zeros(len(starts), dtype=np.int64)
-        active = np.flatnonzero(good & (lengths <= SHORT_DIGITS))
-        for place in range(SHORT_DIGITS):
-            look()
-            active = active[lengths[active] > place]
-            if len(active) == 0:
-                break
-            values[active] = values[active] * 10 + digits[first[active] + place]
-        np.negative(values, out=values, where=signs == ord("-"))
-        for token in np.flatnonzero(good & (lengths > SHORT_DIGITS)).tolist():
-            value = _integer_or_none(self.raw(token))
-            good[token] = value is not None
-            values[token] = value or 0
-        return values, good
 
 
 def _float_or_nan(word: bytes) -> float:

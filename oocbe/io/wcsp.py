@@ -141,8 +141,11 @@ def parse(text: Text) -> Problem:
 
 def _separated(text: Text) -> Text:
     """The text behind the name with spaces where numbers end."""
-    head, tail = text.data[: text.ends[0]], text.data[text.ends[0] :]
-    return Text(text.path, head + _GLUED.sub(b" ", tail)) if _GLUED.search(tail) else text
+    name = text.raw(0)
+    end = text.data.index(name) + len(name)
+    if _GLUED.search(text.data, end) is None:
+        return text
+    return Text(text.path, text.data[:end] + _GLUED.sub(b" ", text.data[end:]))
 
 
 def _read_function(text: Text, cursor: int, sizes: list[int], parts: _PartsRead) -> int:

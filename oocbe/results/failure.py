@@ -43,9 +43,17 @@ def exit_code_of(error: Exception) -> int:
     """What the shell is told about an error."""
     if isinstance(error, OocbeError):
         return error.exit_code
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in FULL_DISK):
+    if is_want_of_memory(error) or (isinstance(error, OSError) and error.errno in FULL_DISK):
         return EXIT_RESOURCES
     return EXIT_USAGE if isinstance(error, OSError) else EXIT_INTERNAL
+
+
+def is_want_of_memory(error: BaseException) -> bool:
+    """Whether memory could not be had: for a block, a thread, or a library that was to be loaded."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    signs = {RuntimeError: "can't start new thread", ImportError: "cannot allocate memory"}
+    return any(isinstance(error, kind) and sign in str(error).lower() for kind, sign in signs.items())
 
 
 def message_of(error: BaseException) -> str:
@@ -58,7 +66,7 @@ def _description_of(error: BaseException) -> str:
         return f"{error}; there is no answer by then: give it more time"
     if isinstance(error, OocbeError):
         return str(error)
-    if isinstance(error, MemoryError):
+    if is_want_of_memory(error):
         return "out of memory; a lower --memory makes oocbe keep less in memory at a time"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+from oocbe.system.data_limit import data_limit
+
 SENTENCE = "compiling, once for this machine"
 """What progress says meanwhile."""
 
@@ -24,6 +26,7 @@ class Compilation:
         with self._lock:
             if self._depth == 0:
                 self._begin = time.perf_counter()
+                data_limit.lift()
             self._depth += 1
             self.loops += 1
 
@@ -33,6 +36,7 @@ class Compilation:
             self._depth -= 1
             if self._depth == 0:
                 self._seconds += time.perf_counter() - self._begin
+                data_limit.lower()
 
     @property
     def is_running(self) -> bool:

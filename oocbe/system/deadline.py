@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.system.compilation import Stopwatch
 from oocbe.system.interruption import current as current_interruption
+from oocbe.system.memory import look_at_memory
 
 MENTIONED_SHARE = 0.1
 """Share of the time until a limit from which on compiling is told: less would not have changed what was reached."""
@@ -36,7 +37,11 @@ def current() -> Deadline | None:
 
 
 def look() -> None:
-    """Raise :class:`TimeLimitError` where the deadline of the innermost block has come."""
+    """Raise :class:`TimeLimitError` where the deadline of the innermost block has come.
+
+    Raise :class:`ResourceError` where the process has taken more memory than that block's limit.
+    """
+    look_at_memory()
     deadline = _innermost.get()
     if deadline is not None:
         deadline.check()

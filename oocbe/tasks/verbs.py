@@ -22,6 +22,7 @@ from oocbe.settings.option_types import OptionValues
 from oocbe.system.compilation import Stopwatch
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
+from oocbe.system.memory import MemoryLimit
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -81,7 +82,12 @@ def run_task(
     settings = settings_from(options, overrides)
     begin = time.perf_counter()
 
-    with interruptible() as interruption, Deadline(settings.time_limit), working(settings, client):
+    with (
+        interruptible() as interruption,
+        Deadline(settings.time_limit),
+        MemoryLimit(settings.memory_limit),
+        working(settings, client),
+    ):
         loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         load_engine()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from oocbe.errors import OocbeError
 from oocbe.io import read
+from oocbe.io import text as text_module
 from oocbe.io.text import Text
 from oocbe.model.problem import Problem
 
@@ -150,12 +152,22 @@ def test_no_truncation_loses_a_line_unnoticed(tmp_path, suffix):
 
 
 @given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-99, 99)), min_size=1), st.data())
-@settings(max_examples=100)
-def test_integers_are_parsed_exactly(numbers, data):
+@settings(max_examples=200)
+def test_integers_are_parsed_exactly_wherever_windows_end(numbers, data):
+    with patch.object(text_module, "WINDOW_BYTES", data.draw(st.sampled_from([1, 2, 3, 7, 16, 2**20]))):
+        check_integers(numbers, data)
+
+
+def check_integers(numbers, data):
     spaces = st.sampled_from([" ", "\n", "\t", "\r\n", "  "])
     written = "".join(f"{data.draw(spaces)}{n:+d}" if n % 2 else f"{data.draw(spaces)}{n:05d}" for n in numbers)
     text = Text("p", written.encode())
+    assert len(text) == len(numbers)
     assert text.integers(0, len(numbers), "a number").tolist() == numbers
+    assert [text.integer(i, "a number") for i in range(len(text))] == numbers
+    assert text.floats(0, len(numbers), "a number").tolist() == [float(n) for n in numbers]
     assert text.line(len(numbers) - 1) == 1 + written.count("\n")
     assert [text.word(i, "a word") for i in range(len(text))] == written.split()
-    assert [written.split()[a:b] for a, b in text.rows] == [w.split() for w in written.split("\n") if w.strip()]
+    assert [written.split()[a:b] for a, b in text.rows()] == [w.split() for w in written.split("\n") if w.strip()]
+    lines = [line for line, words in enumerate(written.split("\n"), 1) for _ in words.split()]
+    assert [text.line(i) for i in range(len(text))] == lines

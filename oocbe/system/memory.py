@@ -1,0 +1,96 @@
+"""A memory limit that is looked at while work goes on, as a time limit is (:mod:`oocbe.system.deadline`).
+
+Tables, messages and buffers are counted before they are made (:mod:`oocbe.streaming.budget`). What nobody counts (the
+objects of a reader, the lists of a search for orders) shows in what the process has: wherever long work looks whether
+its time is over, it looks at its memory, too, and is refused before the system has to kill the process.
+
+What is looked at is what only this process has: not the pages of files (libraries, tables that are mapped), which the
+system takes back where it needs them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextvars import ContextVar, Token
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from oocbe.errors import ResourceError
+
+PROGRAM_BYTES = 192 << 20
+"""Bytes of what the program loads within a block, which the limit does not count: libraries and compiled loops take
+some 40 MiB, and compiling loops for the first time some 120 MiB more."""
+
+INTERVAL_SECONDS = 0.005
+"""Time between two looks at the process's memory, which take some 20 microseconds."""
+
+REMEDY = "raise the limit (--memory, OOCBE_MEMORY, or the argument memory)"
+"""What to do where a limit is too small."""
+
+_innermost: ContextVar[MemoryLimit | None] = ContextVar("oocbe-memory", default=None)
+
+
+def own_memory() -> int:
+    """Bytes of main memory that only this process has; 0 where the system does not tell."""
+    try:
+        _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_bytes().split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def current() -> MemoryLimit | None:
+    """The limit of the innermost block that this runs in; None outside of all, and on threads of their own."""
+    return _innermost.get()
+
+
+def look_at_memory() -> None:
+    """Raise :class:`ResourceError` where the process has taken more than the limit of the innermost block."""
+    limit = _innermost.get()
+    if limit is not None:
+        limit.check()
+
+
+class MemoryLimit:
+    """A limit on what the process takes within a block; blocks nest, and the tightest limit holds.
+
+    Parameters
+    ----------
+    limit : bytes, beside the program itself and what the process has taken before.
+
+    Attributes
+    ----------
+    limit : bytes, those of the block around this one where they are fewer.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self._most = limit, limit + PROGRAM_BYTES + own_memory()
+        outer = _innermost.get()
+        if outer is not None and outer._most < self._most:
+            self.limit, self._most = outer.limit, outer._most
+        self._next = 0.0
+        self._tokens: list[Token[MemoryLimit | None]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_innermost.set(self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _innermost.reset(self._tokens.pop())
+
+    def check(self) -> None:
+        """Raise :class:`ResourceError` where the process has taken more; looks at it every few milliseconds only."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + INTERVAL_SECONDS
+        taken = own_memory()
+        if taken > self._most:
+            raise ResourceError(
+                f"the process has taken {taken:,} bytes of memory; the limit is {self.limit:,} beside the "
+                f"{self._most - self.limit:,} of the program; {REMEDY}"
+            )
