@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from oocbe.errors import ResourceError, without_frames
+from oocbe.errors import ResourceError
 from oocbe.results.failure import is_want_of_memory
 from oocbe.system.memory import REMEDY, MemoryLimit
 
@@ -51,6 +51,4 @@ def limited(flag: object) -> Iterator[None]:
             if not is_want_of_memory(error):
                 raise
             said = f" ({error})" if str(error) else ""
-            raise ResourceError(
-                f"the memory limit of {format_bytes(limit)} was reached{said}; {REMEDY}"
-            ) from without_frames(error)
+            raise ResourceError(f"the memory limit of {format_bytes(limit)} was reached{said}; {REMEDY}") from error

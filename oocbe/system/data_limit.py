@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PROGRAM_DATA_BYTES = 224 << 20
-"""Bytes that libraries and compiled loops map beside tables: 150 MiB with two threads, 190 MiB with Arrow's."""
+PROGRAM_DATA_BYTES = 176 << 20
+"""Bytes that libraries and compiled loops map beside tables: 130 MiB, and 160 MiB with Arrow's threads."""
 
-THREAD_DATA_BYTES = 16 << 20
-"""Bytes that a thread maps: its stack of 8 MiB, and a heap of its own."""
+THREAD_DATA_BYTES = 8 << 20
+"""Bytes of a thread's stack."""
 
 
 def mapped_data() -> int:

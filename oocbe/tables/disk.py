@@ -140,7 +140,7 @@ def read_file(path: Place, size: int) -> bytes:
         with span(READER, "read file") as timed:
             handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
             with os.fdopen(handle, "rb") as file:
-                data = file.read(size)
+                data = file.read(min(size, os.fstat(handle).st_size))  # a buffer of so many bytes is made for it
             timed.note(bytes=len(data))
             return data
     except OSError as error:

@@ -1,0 +1,106 @@
+"""Programs in a control group with little memory and no swap, or where none can be made, with their peak measured."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A program that has ended.
+
+    Attributes
+    ----------
+    code : exit code, negative where a signal ended it. output, errors : what it wrote.
+    peak : most bytes that its group had, files that the system keeps for it included, or that it had itself.
+    is_group : whether ``peak`` is the group's, which was limited.
+    """
+
+    code: int
+    output: str
+    errors: str
+    peak: int
+    is_group: bool
+
+
+def run(
+    command: Sequence[str], limit: int, environment: dict[str, str], seconds: float, folder: Path | None = None
+) -> Ended:
+    """Run a program whose group may have so many bytes; TimeoutExpired where it takes longer."""
+    with _group(limit) as group:
+        join: Callable[[], object] | None = None
+        if group is not None:
+            members = group / "cgroup.procs"
+            join = lambda: members.write_text(str(os.getpid()))  # noqa: E731  in the child, before its program
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+            preexec_fn=join,
+            cwd=folder,
+        )
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        if group is None:
+            import resource
+
+            # Of all children so far: no less than this one's.
+            peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        else:
+            peak = _peak(group)
+    return Ended(process.returncode, output, errors, peak, group is not None)
+
+
+@contextmanager
+def _group(limit: int) -> Iterator[Path | None]:
+    """A new group, removed at the end; None where this process may not make one."""
+    made: Path | None = None
+    for parent, files in (
+        (ROOT, {"memory.max": limit, "memory.swap.max": 0}),
+        (ROOT / "memory", {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}),
+    ):
+        group = parent / f"oocbe-fuzz-{os.getpid()}-{next(_numbers)}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            for name, number in files.items():
+                if "sw" not in name or (group / name).exists():  # kernels without swap have no limit on it
+                    with (group / name).open("r+") as file:
+                        file.write(str(number))
+        except OSError:
+            group.rmdir()
+            continue
+        made = group
+        break
+    try:
+        yield made
+    finally:
+        if made is not None:
+            made.rmdir()
+
+
+def _peak(group: Path) -> int:
+    for name in ("memory.peak", "memory.max_usage_in_bytes"):
+        with suppress(OSError):
+            return int((group / name).read_text())
+    return 0
