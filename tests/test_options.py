@@ -101,3 +101,6 @@ def test_the_tightest_control_group_counts(tmp_path: Path) -> None:
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "memory.limit_in_bytes").write_text("1024\n")
     assert control_group_limit(tmp_path, Path("/job/step")) == 1024
+    (tmp_path / "memory" / "job").mkdir()
+    (tmp_path / "memory" / "job" / "memory.limit_in_bytes").write_text("512\n")
+    assert control_group_limit(tmp_path, Path("/job/step")) == 512

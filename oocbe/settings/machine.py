@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from oocbe.settings.option_values import parse_bytes
+from oocbe.system.memory import own_memory
 
 DEVICE_MEMORY_VARIABLE = "OOCBE_DEVICE_MEMORY"
 """Environment variable with a limit on device memory, for operators, which have no option for it."""
@@ -25,17 +26,23 @@ DEFAULT_SHARE = 0.8
 and the operating system's file cache, without which writing tables to disk stalls."""
 
 
-def _control_group() -> Path:
-    """Path of this process's group inside the hierarchy of version 2; the root where there is none."""
+def _control_group(controller: str = "") -> Path:
+    """Path of this process's group in the hierarchy of version 2, or of a controller of version 1; else the root."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return Path("/")
     for line in lines:
-        number, _, group = line.split(":", 2)
-        if number == "0":
+        _, controllers, group = line.split(":", 2)
+        if controller in controllers.split(","):
             return Path(group)
     return Path("/")
+
+
+def _folders(root: Path, group: Path) -> list[Path]:
+    """The folders of a group and of those around it, the root's included."""
+    relative = Path(*[part for part in group.parts if part not in ("/", "..")])
+    return [root / relative, *(root / parent for parent in relative.parents)]
 
 
 def _read_limit(file: Path) -> int | None:
@@ -49,13 +56,12 @@ def _read_limit(file: Path) -> int | None:
 def control_group_limit(root: Path = CONTROL_GROUP_ROOT, group: Path | None = None) -> int | None:
     """The tightest memory limit in bytes of the control groups that this process is in; None where there is none.
 
-    Limits of version 2 apply to everything below them, so all ancestors are looked at; version 1 has one file.
+    Limits apply to everything below them, so all ancestors are looked at.
     """
+    first = _control_group("memory") if group is None else group
     group = _control_group() if group is None else group
-    relative = Path(*[part for part in group.parts if part not in ("/", "..")])
-    folders = [root / relative, *(root / parent for parent in relative.parents)]
-    limits = [_read_limit(folder / "memory.max") for folder in folders]
-    limits.append(_read_limit(root / "memory" / "memory.limit_in_bytes"))
+    limits = [_read_limit(folder / "memory.max") for folder in _folders(root, group)]
+    limits += [_read_limit(folder / "memory.limit_in_bytes") for folder in _folders(root / "memory", first)]
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
 
@@ -63,8 +69,7 @@ def control_group_limit(root: Path = CONTROL_GROUP_ROOT, group: Path | None = No
 def control_group_processors(root: Path = CONTROL_GROUP_ROOT, group: Path | None = None) -> float | None:
     """Processors' worth of time that the tightest control group allows, such as 2.5; None where nothing limits it."""
     group = _control_group() if group is None else group
-    relative = Path(*[part for part in group.parts if part not in ("/", "..")])
-    quotas = [_read_quota(root / folder / "cpu.max") for folder in (relative, *relative.parents)]
+    quotas = [_read_quota(folder / "cpu.max") for folder in _folders(root, group)]
     first = [_read_limit(root / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period")]  # version 1
     if first[0] is not None and first[1]:
         quotas.append(first[0] / first[1])
@@ -98,6 +103,19 @@ def available_memory() -> int:
 def default_memory_limit() -> int:
     """Bytes used as the limit when the user gives none."""
     return int(available_memory() * DEFAULT_SHARE)
+
+
+def check_room(nbytes: int, limit: int | None = None) -> None:
+    """Raise MemoryError where a block of so many bytes does not fit the limit beside what the process has.
+
+    limit : bytes; None: the default one.
+
+    For results in memory, which have no limit of their own: the system would give the block, and kill the process when
+    it is written to.
+    """
+    limit = default_memory_limit() if limit is None else limit
+    if nbytes > limit or (nbytes >= LARGE_BLOCK and own_memory() + nbytes > limit):
+        raise MemoryError
 
 
 def peak_memory() -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.interface import Backend, MatchedGroups
+from oocbe.settings.machine import check_room
 from oocbe.table_algebra.arrange import Arranged, arrange, match
 from oocbe.table_algebra.inputs import check_pair, check_result
 from oocbe.table_algebra.ranges import joined_dtype
@@ -30,10 +31,11 @@ def join_tables(t1: Table, t2: Table, kernels: Backend, piece_rows: int | None =
     shared = check_pair(t1, t2)
     dtype = joined_dtype(t1.values, t2.values, t1.semiring)
     join = prepare_join(t1, t2, shared, dtype, kernels, piece_rows)
+    needed = int(join.groups.joined_rows) * (8 * join.layout.words + dtype.itemsize)
     try:
+        check_room(needed)
         keys, values = join.rows(join.groups)
     except MemoryError:
-        needed = join.groups.joined_rows * (8 * join.layout.words + dtype.itemsize)
         raise ResourceError(
             f"joining {t1!r} and {t2!r} gives {join.groups.joined_rows:,} rows, {format_bytes(needed)}, more than the "
             "memory left; eliminate a variable in the same step (join_maximise), which writes no joined row, or name "

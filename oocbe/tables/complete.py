@@ -21,7 +21,7 @@ from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import MAX_SUM, Semiring
-from oocbe.settings.machine import default_memory_limit
+from oocbe.settings.machine import check_room, default_memory_limit
 from oocbe.system.deadline import look
 from oocbe.tables.feasible_values import check_feasible, dtype_of_rows, holds
 from oocbe.tables.layout import Layout
@@ -335,8 +335,10 @@ def check_cells(layout: Layout, dtype: np.dtype[Any]) -> None:
 
 def _check_bytes(needed: int, what: str) -> None:
     limit = default_memory_limit()
-    if needed > limit:
+    try:
+        check_room(needed, limit)
+    except MemoryError:
         raise ResourceError(
-            f"{what} takes {format_bytes(needed)}, more than the memory limit of {format_bytes(limit)}; keep it "
-            "incomplete, or on disk (an output table)"
-        )
+            f"{what} takes {format_bytes(needed)}, more than what is left of the memory limit of "
+            f"{format_bytes(limit)}; keep it incomplete, or on disk (an output table)"
+        ) from None

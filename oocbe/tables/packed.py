@@ -22,6 +22,7 @@ from oocbe.errors import ModelError, ResourceError
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_WORDS, rotation_in
 from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.model.semiring import Semiring
+from oocbe.settings.machine import check_room
 from oocbe.tables.codec import decode, encode
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.numbers import check_numbers
@@ -210,6 +211,7 @@ class PackedTable:
     def to_table(self) -> Table:
         """All rows, unpacked; ResourceError where they do not fit in memory."""
         try:
+            check_room(self.rows * (8 * self.layout.words + self.dtype.itemsize))
             keys = np.empty((self.layout.words, self.rows), dtype=np.uint64)
             values = np.empty(self.rows, dtype=self.dtype)
         except MemoryError:

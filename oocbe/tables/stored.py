@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import CorruptDataError, ResourceError, UsageError
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.settings.machine import check_room
 from oocbe.system.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import (
@@ -241,14 +242,12 @@ class StoredTable(InStores, OnDisk):
         start, stop = max(0, min(start, self.rows)), max(0, min(stop, self.rows))
         count = max(0, stop - start)
         try:
+            check_room(count * self.row_bytes)
             keys = np.empty((self.layout.words, count), dtype=np.uint64)
             values = np.empty((count, self.limbs) if self.limbs else count, dtype=self.dtype)
         except MemoryError:
-            size = count * self.row_bytes
-            raise ResourceError(
-                f"{count:,} rows of {self.path} take {format_bytes(size)}, more than the memory left; "
-                "read it by chunks()"
-            ) from None
+            taken = f"{count:,} rows of {self.path} take {format_bytes(count * self.row_bytes)}"
+            raise ResourceError(f"{taken}, more than the memory left; read it by chunks()") from None
         self.read_into(start, keys, values, alone)
         return Table(self.layout, keys, values, self.semiring, self.is_sorted)
 
