@@ -149,7 +149,7 @@ def bound(
     settings = settings_from(options, overrides)
     wanted = [z] if isinstance(z, int | str) else list(z)
 
-    with interruptible() as interruption, Deadline(settings.time_limit), MemoryLimit(settings.memory_limit):
+    with MemoryLimit(settings.memory_limit), interruptible() as interruption, Deadline(settings.time_limit):
         loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         from oocbe.elimination.mini_buckets.mini_buckets_bound import bound as run

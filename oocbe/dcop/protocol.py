@@ -120,7 +120,7 @@ def _verb(
 ) -> DcopResult:
     begin = time.perf_counter()
     settings = (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
-    with interruptible() as interruption, Deadline(settings.time_limit), MemoryLimit(settings.memory_limit):
+    with MemoryLimit(settings.memory_limit), interruptible() as interruption, Deadline(settings.time_limit):
         if isinstance(dcop, str | Path):
             dcop = read_dcop(dcop)
         reading = time.perf_counter() - begin

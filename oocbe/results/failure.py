@@ -6,6 +6,7 @@ import errno
 from dataclasses import dataclass
 
 from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError, RequestedEndError, TimeLimitError
+from oocbe.system.memory import is_want_of_memory
 
 EXIT_INTERNAL = 1
 """Exit code of an error that oocbe itself is to blame for."""
@@ -46,14 +47,6 @@ def exit_code_of(error: Exception) -> int:
     if is_want_of_memory(error) or (isinstance(error, OSError) and error.errno in FULL_DISK):
         return EXIT_RESOURCES
     return EXIT_USAGE if isinstance(error, OSError) else EXIT_INTERNAL
-
-
-def is_want_of_memory(error: BaseException) -> bool:
-    """Whether memory could not be had: for a block, a thread, or a library that was to be loaded."""
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-        return True
-    signs = {RuntimeError: "can't start new thread", ImportError: "cannot allocate memory"}
-    return any(isinstance(error, kind) and sign in str(error).lower() for kind, sign in signs.items())
 
 
 def message_of(error: BaseException) -> str:

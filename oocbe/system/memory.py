@@ -10,10 +10,10 @@ system takes back where it needs them.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from contextvars import ContextVar, Token
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -35,9 +35,13 @@ _innermost: ContextVar[MemoryLimit | None] = ContextVar("oocbe-memory", default=
 def own_memory() -> int:
     """Bytes of main memory that only this process has; 0 where the system does not tell."""
     try:
-        _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_bytes().split())
-    except (OSError, ValueError):
+        handle = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a file object would need a buffer
+    except OSError:
         return 0
+    try:
+        _, resident, shared, *_ = map(int, os.read(handle, 256).split())
+    finally:
+        os.close(handle)
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -53,8 +57,18 @@ def look_at_memory() -> None:
         limit.check()
 
 
+def is_want_of_memory(error: BaseException) -> bool:
+    """Whether memory could not be had: for a block, a thread, or a library that was to be loaded."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    signs = {RuntimeError: "can't start new thread", ImportError: "cannot allocate memory"}
+    return any(isinstance(error, kind) and sign in str(error).lower() for kind, sign in signs.items())
+
+
 class MemoryLimit:
     """A limit on what the process takes within a block; blocks nest, and the tightest limit holds.
+
+    Errors that say that memory could not be had leave the outermost block as :class:`ResourceError`.
 
     Parameters
     ----------
@@ -81,6 +95,11 @@ class MemoryLimit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _innermost.reset(self._tokens.pop())
+        if _innermost.get() is None and error is not None and is_want_of_memory(error):
+            said = f" ({error})" if str(error) else ""
+            raise ResourceError(
+                f"memory could not be had{said}; the limit is {self.limit:,} bytes; {REMEDY}"
+            ) from error
 
     def check(self) -> None:
         """Raise :class:`ResourceError` where the process has taken more; looks at it every few milliseconds only."""

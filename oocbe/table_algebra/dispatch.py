@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, cast
 from oocbe.complete_tables.conversion import in_memory
 from oocbe.errors import UsageError
 from oocbe.kernels import backend_for
+from oocbe.settings.machine import default_memory_limit
+from oocbe.settings.option_values import parse_bytes
+from oocbe.system.memory import MemoryLimit
 from oocbe.table_algebra.inputs import (
     CannotStreamError,
     OutOfCore,
@@ -54,7 +57,23 @@ def apply(
     -------
     StoredTable or StoredCompleteTable with an output; PackedTable where all tables are packed; else Table, or
     CompleteTable where a table is complete.
+
+    Raises
+    ------
+    ResourceError : memory could not be had.
     """
+    limit = parse_bytes("memory", settings.memory)
+    with MemoryLimit(default_memory_limit() if limit is None else limit):
+        return _applied(operation, tables, settings, piece_rows, backend)
+
+
+def _applied(
+    operation: Operation,
+    tables: Sequence[AnyTable],
+    settings: OutOfCore,
+    piece_rows: int | None,
+    backend: Backend | str | None,
+) -> Any:
     check_values(*tables)
     operation.check(*tables)
     if settings.wanted:

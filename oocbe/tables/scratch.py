@@ -8,6 +8,7 @@ table of the same name removes what a dead owner left of it.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -69,6 +70,8 @@ class ScratchFolder:
             remove_orphans(parent)
             self.path, self._lock = _make_locked(parent)
         except OSError as error:
+            if error.errno == errno.ENOMEM:
+                raise
             raise DiskError(
                 f"no folder for tables can be made in {parent} ({error}); choose another with --workdir, or scratch of "
                 "an operator"

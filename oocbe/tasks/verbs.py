@@ -83,9 +83,9 @@ def run_task(
     begin = time.perf_counter()
 
     with (
+        MemoryLimit(settings.memory_limit),
         interruptible() as interruption,
         Deadline(settings.time_limit),
-        MemoryLimit(settings.memory_limit),
         working(settings, client),
     ):
         loaded = load_problem(problem, evidence)
