@@ -81,6 +81,9 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                 interruption.heed()
                 is_interruption = isinstance(error, KeyboardInterrupt | Terminated | RequestedEndError)
                 code = exit_code_of(error)
+                files = kwargs.get("files")
+                if is_interruption and isinstance(files, list) and len(files) > 1:
+                    interruption.is_answered = True  # a line a file, and none of them had begun
                 if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
                     with suppress(OSError):  # standard output may be what failed
                         print_json(failure("interrupted") if is_interruption else failure("error", _told(error)))

@@ -11,6 +11,7 @@ winds down as that of one file does, and what it knows by then is its outcome.
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
+from oocbe.errors import EXIT_INTERRUPTED
 from oocbe.results.failure import Failure, failure_of
 from oocbe.system.interruption import END_SIGNALS, Interruption, current, heard
 from oocbe.system.parents import connected_child
@@ -224,3 +226,5 @@ def serve(connection: Connection, solved: Callable[[Task], Answer]) -> None:
                 content = failure_of(error)
             interruption.defer()  # whatever comes now, the answer goes out
             connection.send(content)
+    if interruption.is_requested:
+        os._exit(EXIT_INTERRUPTED)  # nobody waits for what threads have begun

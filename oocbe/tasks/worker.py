@@ -5,16 +5,26 @@
 
 from __future__ import annotations
 
+import sys
+
 from oocbe.system.parents import connection_to_parent
 
 
 def main() -> None:
     """Serve the connection until the other side closes it, or the process there is no more."""
     connection = connection_to_parent()
+    sys.unraisablehook = _unraisable
     from oocbe.tasks.many import solved
     from oocbe.tasks.solving_processes import serve
 
     serve(connection, solved)
+
+
+def _unraisable(lost: sys.UnraisableHookArgs) -> None:
+    """Say nothing of an interruption that Python loses in a destructor: it comes again
+    (:mod:`oocbe.system.interruption`)."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
 
 
 if __name__ == "__main__":

@@ -224,3 +224,16 @@ def test_one_that_is_torn_out_before_its_work_had_begun_says_so_too(command, err
     done = CliRunner().invoke(app, [command, GRID, "--json"])
     assert done.exit_code == exit_code_of(error)
     assert json.loads(done.stdout)["status"] == "interrupted"
+
+
+@pytest.mark.parametrize(("files", "printed"), [(["a"], True), (["a", "b"], False)])
+def test_an_interruption_before_several_files_have_begun_prints_no_object(files, printed, capsys):
+    """Their answers are lines, and there are none."""
+
+    @guarded
+    def solve(files, json):
+        raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit):
+        solve(files=files, json=True)
+    assert bool(capsys.readouterr().out) == printed
