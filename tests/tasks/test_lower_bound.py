@@ -74,7 +74,7 @@ def test_every_verb_counts_what_is_above_it(seed, integral):
         try:
             assert verb(problem, order_seconds=0).value == pytest.approx(expected)
         except UnsupportedError as error:
-            assert "bound" in str(error)
+            assert f"above its lower bound of {problem.lower_bound} count" in str(error)
 
 
 def test_what_cannot_reach_the_bound_alone_is_told_apart():

@@ -33,7 +33,10 @@ def without_upper_bound(problem: Problem) -> Problem:
             raise UnsupportedError(
                 f"{problem.name}: a lower bound has a meaning in max-sum only, not {problem.semiring}"
             )
-        return replace(negated(without_upper_bound(negated(problem))), semiring=MAX_SUM)
+        try:
+            return replace(negated(without_upper_bound(negated(problem))), semiring=MAX_SUM)
+        except UnsupportedError:
+            raise _refusal(problem) from None
     bound = problem.upper_bound
     if bound is None:
         return problem
@@ -95,9 +98,12 @@ def _sums(problem: Problem, varying: Function, values: NDArray[Any]) -> NDArray[
 
 
 def _refusal(problem: Problem) -> UnsupportedError:
+    bound, values = f"below its upper bound of {problem.upper_bound}", "smaller"
+    if problem.lower_bound is not None:
+        bound, values = f"above its lower bound of {problem.lower_bound}", "larger"
     return UnsupportedError(
-        f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and sums of smaller "
-        "values can reach it, which this task cannot tell apart; use a problem without an upper bound, or a larger one"
+        f"{problem.name}: only assignments {bound} count, and sums of {values} values can reach it, which this task "
+        "cannot tell apart; use a problem without a bound, or a wider one"
     )
 
 
