@@ -98,12 +98,14 @@ def _of_system(
 def with_bounds(system: LinearSystem, lower: Numbers, upper: Numbers) -> LinearSystem:
     """A system with other bounds, rounded outwards where these are integers that its numbers do not have."""
     if not system.is_exact:
+        # Of a system without a solution they may go on for ever: to integers that are no doubles, and to bounds that
+        # would be infinite the wrong way.
+        most = float(np.nextafter(INFINITE, 0))
+        lower = np.minimum(np.maximum(lower, -INFINITE), most)
+        upper = np.maximum(np.minimum(upper, INFINITE), -most)
         rounded = [bounds.astype(np.float64) for bounds in (lower, upper)]
         lower = np.where(rounded[0] > lower, np.nextafter(rounded[0], -np.inf), rounded[0])
         upper = np.where(rounded[1] < upper, np.nextafter(rounded[1], np.inf), rounded[1])
-        # Of a system without a solution they may go on for ever; beyond this, they would mean that there are none.
-        most = np.nextafter(INFINITE, 0)
-        lower, upper = np.minimum(lower, most), np.maximum(upper, -most)
     return replace(system, lower=lower, upper=upper)
 
 

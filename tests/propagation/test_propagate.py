@@ -371,3 +371,7 @@ def test_bounds_that_go_on_for_ever_are_kept_below_infinity():
     assert left is None or (np.isfinite(left.upper[0]) and left.upper[0] < -1e19)
     with pytest.raises(UnsupportedError, match="variable x0 has no bound below"):
         oocbe.propagation.propagate.finite(system)
+    huge = oocbe.propagation.propagate.with_bounds(
+        system, np.array([-(10**400), 10**400], dtype=object), np.array([-(10**400), 10**400], dtype=object)
+    )
+    assert huge.lower.tolist() == [-math.inf, -huge.upper[0]] and huge.upper[1] == math.inf
