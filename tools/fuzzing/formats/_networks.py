@@ -6,7 +6,8 @@ writes the file. Where it refuses a text, the network alone says what is right. 
 
 - It reads numbers as float32, and writes six digits of them.
 - It takes rows that a ``.bif`` does not list as zeros, and refuses defaults behind rows; we refuse what is not listed.
-- ``.uai`` and ``.xdsl``: it lists the first of several parents fastest; see docs/formats.md.
+- ``.uai`` and ``.xdsl``: it lists the first of several parents fastest; see docs/formats.md. Factors of a ``.uai`` have
+  to be in the order of the variables for it, and deterministic nodes of an ``.xdsl`` are left out without a word.
 - Like oocbe it neither refuses nor normalises rows that do not add up to 1.
 """
 

@@ -1,4 +1,7 @@
-"""``.uai`` against pyAgrum: belief networks in any order of factors; pyAgrum's text has the parents the other way."""
+"""``.uai`` against pyAgrum: belief networks with their factors in any order.
+
+pyAgrum takes the n-th factor for the n-th variable's, and the first parent as the fastest: its text is written so.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,8 @@ def _text(case: Case, backwards: bool) -> str:
     parents = network["parents"]
     count = len(parents)
     order = random.sample(range(count), count) if random.random() < 0.3 else list(range(count))
+    if backwards:
+        order.sort()
     words = ["MARKOV" if random.random() < 0.03 else "BAYES", str(count)]
     words += [*(str(len(labels)) for labels in network["labels"]), str(count)]
     for v in order:
