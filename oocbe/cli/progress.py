@@ -219,10 +219,18 @@ def _bucket_line(number: int, total: int, variable: str, rows: int, size: int) -
     return f"bucket {number} of {total}, {variable}: {rows:,} rows, {format_bytes(size)}"
 
 
+def _percent(share: float) -> str:
+    """A part in percent, no more exact than is of interest."""
+    percent = 100 * share
+    if 0 < percent < 0.01:
+        return "< 0.01 %"
+    return f"{percent:.2g} %" if percent < 99.5 else f"{percent:,.0f} %"
+
+
 def _bounds_line(lower: int | float | None, value: int | float | None) -> str:
     """Bound, incumbent and gap, as far as they are known."""
     parts = [f"{name} {number:,}" for name, number in (("bound", lower), ("incumbent", value)) if number is not None]
     if lower is not None and value is not None:
-        share = f" ({100 * abs(value - lower) / abs(value):.2g} %)" if value else ""
+        share = f" ({_percent(abs(value - lower) / abs(value))})" if value else ""
         parts.append(f"gap {abs(value - lower):,}{share}")
     return ", ".join(parts)

@@ -108,7 +108,7 @@ class History(PassingOn):
         return replace(
             result,
             seconds={**result.seconds, **({"compiling": compiled} if compiled > 0 else {})},
-            width=self._width_of(result, left.problem or problem, options),
+            width=self.width_of(result, left.problem or problem, options),
             notes=(*problem.notes_of_optimum, *result.notes),
             anytime=tuple(self._known),
             buckets=tuple(self._buckets),
@@ -123,8 +123,8 @@ class History(PassingOn):
             schedule=None if problem.day is None or assignment is None else problem.day.schedule(assignment),
         )
 
-    def _width_of(self, result: Result, left: Problem, options: SolveOptions) -> int:
-        """The result's own where an elimination ended, and that of the plan where none did."""
+    def width_of(self, result: Result, left: Problem, options: SolveOptions) -> int:
+        """The result's own where an elimination ended, and that of the plan where none did; see the base class."""
         if result.order:
             return result.width
         is_planned = not self._width and result.status != "interrupted"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.plan.plan import Plan
     from oocbe.model.problem import Problem
     from oocbe.results.result import Result
+    from oocbe.settings.options import SolveOptions
 
 
 class Observer(Protocol):
@@ -78,6 +79,10 @@ class PassingOn(Observer):
         """An order is likely to be used, or an elimination ``begins`` with it; passed on to our own observers."""
         if isinstance(self._told, PassingOn):
             self._told.order_chosen(choice, begins)
+
+    def width_of(self, result: Result, problem: Problem, options: SolveOptions) -> int:
+        """The width that a result of a problem is told with: also where no elimination ended."""
+        return self._told.width_of(result, problem, options) if isinstance(self._told, PassingOn) else result.width
 
     def started(self, plan: Plan) -> None:
         """Passed on: the plan is about what is solved."""

@@ -151,7 +151,8 @@ def _solved(
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
             notes = (*result.notes, solving.warning) if solving.warning else result.notes
             with unlimited():
-                result = run.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
+                result = replace(result, width=observer.width_of(result, problem, options), notes=notes)
+                result = run.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory()))
         else:
             result = run.result
             check_claim(problem, result.value, result.assignment, "the run in the work folder")

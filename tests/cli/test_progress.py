@@ -128,3 +128,13 @@ def test_rows_without_content_are_left_out(capsys: pytest.CaptureFixture[str]) -
     print_rows([("value", 0), ("bound", None), ("longer name", "x")])
     assert capsys.readouterr().out == "value        0\nlonger name  x\n"
     assert progress.LOG_INTERVAL_SECONDS == 60
+
+
+@pytest.mark.parametrize(
+    ("lower", "value", "told"),
+    [(0, 100, "100 %"), (-900, 100, "1,000 %"), (99, 100, "1 %"), (0.0, 0.5, "100 %"), (99_999_999, 10**8, "< 0.01 %")],
+)
+def test_a_gap_in_percent_is_written_as_people_do(lower, value, told):
+    """A gap of all of the value was told as 1e+02 %."""
+    line = progress._bounds_line(lower, value)
+    assert line.endswith(f"({told})") and "e+" not in line

@@ -111,7 +111,7 @@ def test_the_plan_says_which_bounds_would_be_had():
     )
     plan = oocbe.plan(dense, order_seconds=0)
     assert "the best at the root of constant, local-polytope and lp in 20 s" in plan.bounds
-    first, second, *rest = str(plan).splitlines()
+    _, second, *rest = str(plan).splitlines()
     assert second == f"  solve: {plan.bounds}" and plan.to_json()["solve"] == plan.bounds
     assert any(line.startswith("  elimination alone, which is not what solve begins with: ") for line in rest)
 

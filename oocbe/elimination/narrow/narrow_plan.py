@@ -1,4 +1,4 @@
-"""The plan of a problem that is eliminated in one loop: its buckets are told without a forecast, as none leaves memory."""
+"""The plan of a problem that is eliminated in one loop: no forecast is made of buckets, as all stay in memory."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ do not fit, in a scratch folder. A :class:`DurableRun` has them in a run directo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -133,6 +133,7 @@ class DurableRun(Run):
                 self._judge(self._found)
             if options.resume and (why := no_run_in(self._directory.path)):
                 self.notes.append(why)
+            self._is_resumed = self._found is not None
             self._ended = self._read_attempts() if self._found else []
             self.known = self._read("known", "what was known is found out again").get("known") if self._found else None
         except BaseException:
@@ -216,8 +217,8 @@ class DurableRun(Run):
         An answer is not lost because the disk has no room for it: it is returned all the same, with a note.
         """
         notes = [*self.notes, *(f"{text}; it was computed again" for text in self._damaged)]
-        if self._checkpoint is not None and self._checkpoint.found:
-            notes.insert(0, f"resumed: {self._checkpoint.found} messages were found in {self._directory.path}")
+        if self._is_resumed:
+            notes = [*self._went_on(), *notes]
         told = replace(result, notes=(*result.notes, *notes))
         if result.status in UNPROVEN:
             messages = self._directory.message_count()
@@ -235,6 +236,18 @@ class DurableRun(Run):
             )
             return replace(told, notes=(*told.notes, left))
         return told
+
+    def _went_on(self) -> Iterator[str]:
+        """From where a run that is resumed went on."""
+        found, path = 0 if self._checkpoint is None else self._checkpoint.found, self._directory.path
+        if self.known:
+            yield f"resumed: what was known about the optimum was found in {path}"
+        if self._ended:
+            yield f"resumed: {len(self._ended)} attempts that had been given up were left out"
+        if found:
+            yield f"resumed: {found} messages were found in {path}"
+        if not (found or self.known or self._ended):
+            yield f"resumed: the run in {path} had published its orders, and nothing else yet"
 
     def _publish_result(self, content: dict[str, Any]) -> None:
         """Publish the answer, where need be in the place of messages: it does not need them any more."""

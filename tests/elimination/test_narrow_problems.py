@@ -1,0 +1,171 @@
+"""Problems of very many variables that are eliminated in one loop, against brute force; and large ones."""
+
+import itertools
+import math
+from functools import reduce
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.elimination.narrow import narrow_problem as narrow_module
+from oocbe.elimination.narrow.narrow_problem import COUNTS, narrow_problem
+from oocbe.errors import TimeLimitError, UnsupportedError
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+
+
+@pytest.fixture
+def all_narrow(monkeypatch):
+    """Every problem is one for one loop, however few variables it has."""
+    monkeypatch.setattr(narrow_module, "LEAST_VARIABLES", 1)
+    monkeypatch.setattr(narrow_module, "BUCKET_SECONDS", 10.0)
+
+
+def random_problem(seed, semiring=MIN_SUM):
+    random = np.random.default_rng(seed)
+    count, is_integral = int(random.integers(2, 8)), seed % 2 == 0 and semiring is MIN_SUM
+    sizes = random.integers(1, 4, count).tolist()
+    functions, constraints = [], []
+    for _ in range(int(random.integers(0, 9))):
+        scope = tuple(random.permutation(count)[: random.integers(0, min(count, 3) + 1)].tolist())
+        shape = [sizes[v] for v in scope]
+        values = random.integers(-5, 9, shape) if is_integral else random.random(shape) * 4
+        tuples = np.argwhere(np.ones(shape, dtype=bool)) if scope else np.zeros((1, 0), dtype=int)
+        keep = random.random(len(tuples)) < 0.8
+        if scope and random.random() < 0.25:
+            constraints.append(Constraint(scope, tuples[keep], bool(random.random() < 0.7)))
+            continue
+        default = None if random.random() < 0.5 or not scope else (3 if is_integral else 0.5)
+        keep |= not scope
+        functions.append(Function(scope, tuples[keep], values.ravel()[keep], default))
+    variables = tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes))
+    return Problem(variables, tuple(functions), tuple(constraints), semiring=semiring)
+
+
+def assignments(problem):
+    every = itertools.product(*[range(size) for size in problem.sizes])
+    return {a: value for a in every if (value := problem.evaluate(a)) is not None}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sums_against_brute_force(seed, all_narrow):
+    problem = random_problem(seed)
+    every, options = assignments(problem), {"order_seconds": 0}
+    assert narrow_problem(problem, SolveOptions()) is not None
+    least, most = oocbe.solve(problem, **options), oocbe.solve(problem, semiring="max-sum", **options)
+    entry = oocbe.bound(problem, **options).entries[-1]
+    count, logz = oocbe.count(problem).value, oocbe.log_partition(problem, temperature=2.0).value
+    marginals = oocbe.marginals(problem, temperature=2.0)
+    assert count == len(every)
+    if not every:
+        assert (least.status, most.status, entry.status) == ("infeasible",) * 3
+        assert logz == -math.inf and marginals.status == "infeasible"
+        return
+    assert least.value == pytest.approx(min(every.values())) and least.status == "optimal"
+    assert most.value == pytest.approx(max(every.values()))
+    assert problem.evaluate(least.assignment) == pytest.approx(least.value)
+    assert entry.status == "optimal" and entry.bound <= min(every.values()) + 1e-12
+    assert entry.bound == pytest.approx(min(every.values()))
+    weights = {a: math.exp(-value / 2) for a, value in every.items()}
+    assert logz == pytest.approx(math.log(math.fsum(weights.values())))
+    assert marginals.value == pytest.approx(logz)
+    for v, size in enumerate(problem.sizes):
+        own = [math.fsum(w for a, w in weights.items() if a[v] == x) for x in range(size)]
+        assert marginals.marginals[v] == pytest.approx(np.array(own) / math.fsum(weights.values()))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_products_against_brute_force(seed, all_narrow):
+    problem = random_problem(seed, SUM_PRODUCT)
+    every = assignments(problem)
+    total, best = oocbe.solve(problem), oocbe.solve(problem, semiring="max-product")
+    assert (total.value or 0) == pytest.approx(math.fsum(every.values()))
+    assert oocbe.count(problem).value == len(every)
+    assert oocbe.log_partition(problem).value == (
+        pytest.approx(math.log(math.fsum(every.values()))) if every else -math.inf
+    )
+    if every:
+        assert best.value == pytest.approx(max(every.values()))
+
+
+def test_what_one_loop_does_not_do(all_narrow, tmp_path):
+    problem = random_problem(4)
+    ones = tuple(np.ones(size, dtype=int) for size in problem.sizes)
+    for options in ({"tables": "incomplete"}, {"bounds": "lp"}, {"workdir": tmp_path}):
+        assert narrow_problem(problem, SolveOptions(**options)) is None
+    negative = Problem((Variable("a", 2),), (Function.from_array((0,), [-1.0, 2.0]),), semiring=SUM_PRODUCT)
+    with pytest.raises(UnsupportedError, match="negative value"):
+        oocbe.log_partition(negative)
+    assert oocbe.solve(negative).value == 1.0
+    small = Problem(problem.variables, (), (), (LinearConstraint(tuple(range(len(ones))), ones, len(ones) - 1),))
+    assert narrow_problem(small, SolveOptions()) is not None
+    assert oocbe.solve(small).status == "infeasible" if min(small.sizes) > 1 else True
+    with Deadline(0.0), pytest.raises(TimeLimitError):
+        narrow_problem(problem, SolveOptions())
+
+
+def chain(edges, count, values):
+    functions = tuple(Function.from_array((int(u), int(v)), values) for u, v in edges)
+    return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions)
+
+
+def edges_of(kind, count):
+    line = [(v, v + 1) for v in range(count - 1)]
+    if kind == "cycle":
+        return [*line, (count - 1, 0)]
+    if kind == "star":
+        return [(0, v) for v in range(1, count)]
+    if kind == "tree":
+        return [((v - 1) // 2, v) for v in range(1, count)]
+    if kind == "band":
+        return [(v, v + 1) for v in range(count - 1) if v % 4 != 3] + [(v, v + 4) for v in range(count - 4)]
+    return line
+
+
+@pytest.mark.parametrize("kind", ["path", "cycle", "star", "tree", "band"])
+def test_more_variables_than_any_bit_set_holds(kind):
+    """40,000 variables were refused; of a unit cost for unequal neighbours the optimum is 0."""
+    count = 40_000
+    problem = chain(edges_of(kind, count), count, [[0, 1], [1, 0]])
+    result = oocbe.solve(problem)
+    assert (result.status, result.value, result.width) == ("optimal", 0, narrow_problem(problem, SolveOptions()).width)
+    assert len(set(result.assignment)) == 1
+    plan = oocbe.plan(problem)
+    assert plan.headline.startswith("elimination of all buckets in one loop, about ")
+    assert (plan.width, len(plan.buckets)) == (result.width, count) and len(str(plan).splitlines()) < 25
+    found = oocbe.marginals(problem).marginals
+    assert all(own == pytest.approx([0.5, 0.5]) for own in found[:: count // 50])
+    assert oocbe.bound(problem).entries[-1].bound == 0
+
+
+@pytest.mark.parametrize("kind", ["path", "cycle", "tree"])
+def test_long_counts(kind):
+    """Ways to give neighbours values that are not both 1, by the recurrences that they are known for."""
+    count = 6_000
+    edges = edges_of(kind, count)
+    constraint = [Constraint((u, v), [[1, 1]]) for u, v in edges]
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), (), tuple(constraint))
+    if kind == "tree":
+        zero, one = [1] * count, [1] * count
+        for v in range(count - 1, 0, -1):
+            up = (v - 1) // 2
+            zero[up], one[up] = zero[up] * (zero[v] + one[v]), one[up] * zero[v]
+        expected = zero[0] + one[0]
+    else:
+        fibonacci = reduce(lambda pair, _: (pair[1], pair[0] + pair[1]), range(count), (1, 1))
+        lucas = reduce(lambda pair, _: (pair[1], pair[0] + pair[1]), range(count), (2, 1))
+        expected = fibonacci[1] if kind == "path" else lucas[0]
+    assert narrow_problem(problem, SolveOptions(), COUNTS) is not None
+    assert oocbe.count(problem).value == expected
+
+
+def test_one_loop_ends_with_the_time_limit():
+    """Bounds have something to say where there is one; a sum has nothing."""
+    problem = chain(edges_of("path", 20_000), 20_000, [[0, 1], [1, 0]])
+    with pytest.raises(TimeLimitError):
+        oocbe.log_partition(problem, time_limit=1e-6)
+    assert oocbe.solve(problem, time_limit=1e-6).status in ("limit", "optimal")
