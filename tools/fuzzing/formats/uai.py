@@ -1,6 +1,7 @@
 """``.uai`` against pyAgrum: belief networks with their factors in any order.
 
-pyAgrum takes the n-th factor for the n-th variable's, and the first parent as the fastest: its text is written so.
+pyAgrum takes the n-th factor for the n-th variable's, and the first parent as the fastest: its text is written so, and
+with plain numbers, as its reader does not always end where it refuses a file.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ def draw(random: Random) -> Case:
 def check(case: Case, folder: Path, tally: Tally) -> None:
     """Compare what is read with the network, and with pyAgrum."""
     if "text" in case:
-        _networks.check_text(case, folder, tally, "uai", lambda own: _text(own, backwards=True))
+        _networks.check_text(case, folder, tally, "uai", _for_agrum)
     else:
         _networks.check_written(case, folder, tally, "uai")
+
+
+def _for_agrum(case: Case) -> str | None:
+    """The text as it takes it; None of Markov networks."""
+    return None if case["text"].startswith("MARKOV") else _text(case, backwards=True)
 
 
 def _text(case: Case, backwards: bool) -> str:
@@ -46,7 +52,8 @@ def _text(case: Case, backwards: bool) -> str:
         words += [str(len(scope)), *map(str, scope)]
     for v in order:
         rows = rows_of(network, v)
-        words += [str(sum(len(row) for _, row in rows)), *(number_text(random, x) for _, row in rows for x in row)]
+        numbers = [x for _, row in rows for x in row]
+        words += [str(len(numbers)), *(repr(x) if backwards else number_text(random, x) for x in numbers)]
     return _gaps(random, words)
 
 
