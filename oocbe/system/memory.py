@@ -61,7 +61,11 @@ def is_want_of_memory(error: BaseException) -> bool:
     """Whether memory could not be had: for a block, a thread, or a library that was to be loaded."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
-    signs = {RuntimeError: "can't start new thread", ImportError: "cannot allocate memory"}
+    signs = {
+        RuntimeError: "can't start new thread",
+        ImportError: "cannot allocate memory",
+        SystemError: "error return without exception set",  # of compiled loops, whose arguments are blocks, too
+    }
     return any(isinstance(error, kind) and sign in str(error).lower() for kind, sign in signs.items())
 
 
