@@ -62,11 +62,12 @@ def is_want_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     signs = {
-        RuntimeError: "can't start new thread",
-        ImportError: "cannot allocate memory",
-        SystemError: "error return without exception set",  # of compiled loops, whose arguments are blocks, too
+        RuntimeError: ("can't start new thread",),
+        ImportError: ("cannot allocate memory",),
+        SystemError: ("without exception set", "without setting an exception"),  # of compiled loops, and of NumPy
     }
-    return any(isinstance(error, kind) and sign in str(error).lower() for kind, sign in signs.items())
+    said = str(error).lower()
+    return any(isinstance(error, kind) and any(sign in said for sign in known) for kind, known in signs.items())
 
 
 class MemoryLimit:
