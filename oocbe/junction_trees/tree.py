@@ -197,8 +197,7 @@ class JunctionTree:
 
         Parameters
         ----------
-        values : variable name to value: the label that it equals, as text or as a number; a whole number that equals
-            no label, or ``"#1"``, is a position.
+        values : variable name to value: a label, or a position that equals none (:meth:`Problem.with_evidence`).
         likelihood : variable name to a number for each value: how probable what was seen is with each. It is
             multiplied, so that it says nothing of what is known from elsewhere; see :meth:`revise` for probabilities
             that are to hold in the end.
