@@ -6,6 +6,7 @@ that the command line returns for it, so that the mapping lives in one place.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +37,17 @@ EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of SIGINT."""
 
 
+MOST_DIGITS, SHOWN_DIGITS = 60, 12
+"""Digits (and commas among them) up to which numbers are shown whole in messages, and those at the front of others."""
+
+_LONG_NUMBER = re.compile(rf"[0-9][0-9,]{{{MOST_DIGITS},}}")
+
+
+def _shortened(number: re.Match[str]) -> str:
+    digits = number[0].replace(",", "")
+    return f"{digits[:SHOWN_DIGITS]}… ({len(digits):,} digits)"
+
+
 class OocbeError(Exception):
     """Base of all errors raised on purpose.
 
@@ -46,6 +58,9 @@ class OocbeError(Exception):
     """
 
     exit_code: int = EXIT_USAGE
+
+    def __init__(self, *told: object) -> None:
+        super().__init__(*(_LONG_NUMBER.sub(_shortened, text) if isinstance(text, str) else text for text in told))
 
 
 class UsageError(OocbeError):

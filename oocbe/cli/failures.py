@@ -28,6 +28,7 @@ from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
 from oocbe.results import failure as told
 from oocbe.results.failure import Failure, failure_of
+from oocbe.system.address_space import ARRAYS_BYTES, require
 from oocbe.system.interruption import END_SIGNALS, Interruption, heard
 
 EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
@@ -69,6 +70,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
         begin(command.__name__, kwargs)
         with heard(_raised()) as interruption:
             try:
+                require(ARRAYS_BYTES, "loading NumPy")
                 with _lost_interruptions_come_again(interruption), limited(kwargs.get("memory")):
                     code = command(*args, **kwargs) or 0
                     sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit

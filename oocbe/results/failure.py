@@ -6,6 +6,7 @@ import errno
 from dataclasses import dataclass
 
 from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError, RequestedEndError, TimeLimitError
+from oocbe.system.address_space import limit, told
 from oocbe.system.memory import is_want_of_memory
 
 EXIT_INTERNAL = 1
@@ -60,7 +61,9 @@ def _description_of(error: BaseException) -> str:
     if isinstance(error, OocbeError):
         return str(error)
     if is_want_of_memory(error):
-        return "out of memory; a lower --memory makes oocbe keep less in memory at a time"
+        most = limit()
+        hint = "" if most is None else f"; {told(most)}"
+        return f"out of memory; a lower --memory makes oocbe keep less in memory at a time{hint}"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         hint = "; free some space or give another --workdir" if error.errno in FULL_DISK else ""

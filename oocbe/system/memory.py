@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from oocbe.errors import ResourceError
+from oocbe.system import address_space
 
 PROGRAM_BYTES = 192 << 20
 """Bytes of what the program loads within a block, which the limit does not count: libraries and compiled loops take
@@ -67,7 +68,12 @@ def is_want_of_memory(error: BaseException) -> bool:
         SystemError: ("without exception set", "without setting an exception"),  # of compiled loops, and of NumPy
     }
     said = str(error).lower()
-    return any(isinstance(error, kind) and any(sign in said for sign in known) for kind, known in signs.items())
+    if any(isinstance(error, kind) and any(sign in said for sign in known) for kind, known in signs.items()):
+        return True
+    if address_space.limit() is None or isinstance(error, ModuleNotFoundError):
+        return False
+    # Libraries that find no room for themselves say so in words of their own.
+    return isinstance(error, ImportError | SystemError) or (isinstance(error, OSError) and error.errno is None)
 
 
 class MemoryLimit:

@@ -199,8 +199,14 @@ def describe_table(
     )
 
 
+LARGEST_SHOWN_BITS = 70
+"""Bytes of more bits than these are beyond what anybody has, or Python may have as a float."""
+
+
 def format_bytes(count: float) -> str:
-    """Bytes for people: 512 B, 1.5 KiB, 2.0 GiB."""
+    """Bytes for people: 512 B, 1.5 KiB, 2.0 GiB; powers of two where no memory is meant."""
+    if isinstance(count, int) and count.bit_length() > LARGEST_SHOWN_BITS:
+        return f"about 2^{count.bit_length() - 1} B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(count) < 1024 or unit == "TiB":
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"

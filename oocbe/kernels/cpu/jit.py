@@ -29,6 +29,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from oocbe.system.address_space import LOOPS_BYTES, require
+
+require(LOOPS_BYTES, "loading and running compiled loops")
+
+# ruff: noqa: E402  (Numba's library ends the process where there is no room for it)
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.environment import Environment, _rebuild_env, lookup_environment

@@ -1,0 +1,68 @@
+"""The limit on a process's address space (``ulimit -v``), by which libraries fail to load, or end the process in C.
+
+NumPy's BLAS and LLVM take more of it than of memory, and end the process where they cannot have it. So it is looked at
+before they are loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from oocbe.errors import ResourceError
+
+ARRAYS_BYTES = 160 << 20
+"""NumPy took 121 MiB, with the buffers of one thread of its BLAS fewer."""
+
+LOOPS_BYTES = 256 << 20
+"""Numba and LLVM took 175 MiB, and loading the loops of a small solve 127 MiB."""
+
+THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
+"""NumPy's BLAS takes buffers for each core at its start, and the engine has no use for them."""
+
+_ARENA_MAX = -8
+"""Parameter of ``mallopt``, as ``malloc.h`` has it."""
+
+
+def limit() -> int | None:
+    """Bytes of address space that this process may have; None where there is no limit, or the system knows none."""
+    try:
+        import resource
+
+        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+    except (ImportError, AttributeError, OSError, ValueError):
+        return None
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def require(nbytes: int, what: str) -> None:
+    """Refuse (ResourceError) to load what needs more address space than is left of the limit."""
+    most = limit()
+    if most is None:
+        return
+    os.environ.setdefault(THREADS_VARIABLE, "1")
+    _share_arenas()
+    try:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return
+    if most - used < nbytes:
+        raise ResourceError(
+            f"out of memory: {what} takes {nbytes >> 20} MiB of address space, and {max(0, most - used) >> 20} MiB are "
+            f"left; {told(most)}"
+        )
+
+
+@cache
+def _share_arenas() -> None:
+    """Have all threads allocate from one place: the C library takes 64 MiB of address space for each otherwise."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+
+
+def told(most: int) -> str:
+    """What to do about a limit in bytes."""
+    return f"the limit on address space (ulimit -v) is {most >> 20} MiB: raise it"
