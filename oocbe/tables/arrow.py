@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError, UsageError
 from oocbe.tables.column_form import column_dtype, columns_of
 from oocbe.tables.columns import Column, Domain, Rows, row_of
+from oocbe.tables.decimals import arrow_decimals, decimal_dtype
 from oocbe.tables.layout import Label, Layout, label_array
 
 
@@ -181,9 +182,23 @@ def numbers_of(name: str, data: Any, what: str, first: int = 0) -> NDArray[Any]:
 
     refuse_nulls(name, data, what, first)
     kind = data.type
-    if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)):
-        raise ModelError(f"{what}: column {name} is of type {kind}; values are integers or floats: cast it before")
+    if arrow.types.is_decimal(kind):
+        return arrow_decimals(name, data, what, first)
+    value_kind(name, kind, what)
     return _numbers(data)
+
+
+def value_kind(name: str, kind: Any, what: str) -> np.dtype[Any]:
+    """Dtype in NumPy of values of some Arrow type; ModelError where values cannot have it."""
+    import pyarrow as arrow
+
+    if arrow.types.is_decimal(kind):
+        return decimal_dtype(kind.scale)
+    if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)):
+        raise ModelError(
+            f"{what}: column {name} is of type {kind}; values are integers, floats or decimals: cast it before"
+        )
+    return np.dtype(kind.to_pandas_dtype())
 
 
 def schema_of(layout: Layout, dtype: np.dtype[Any], values: str) -> Any:

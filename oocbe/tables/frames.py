@@ -13,6 +13,7 @@ from oocbe.errors import ModelError, UsageError
 from oocbe.model.semiring import Semiring
 from oocbe.tables.column_form import columns_of
 from oocbe.tables.columns import Column, Domains, Rows, SortedRows, check_scope, row_of, sorted_rows
+from oocbe.tables.decimals import listed_decimals
 from oocbe.tables.layout import Layout, label_array
 
 
@@ -91,9 +92,12 @@ def _frame_values(name: str, series: Any, what: str) -> NDArray[Any]:
     """Values (rows,) of a series of either; ModelError where one is missing or is no number."""
     missing = series.isna() if hasattr(series, "isna") else series.is_null()
     _refuse_missing(missing.to_numpy(), name, what)
+    is_decimal = str(series.dtype).startswith("Decimal")  # of Polars, which makes floats of them by itself
     numbers: NDArray[Any] = _of_64_bits(series, name, what).to_numpy()
-    if numbers.dtype == object:
-        listed = numbers.tolist()
+    if numbers.dtype == object or is_decimal:
+        listed = series.to_list()
+        if (decimals := listed_decimals(name, listed, what)) is not None:
+            return decimals
         try:
             numbers = np.array(listed)
         except ValueError:

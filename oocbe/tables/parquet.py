@@ -18,11 +18,11 @@ from oocbe.errors import ModelError, UsageError
 from oocbe.system.deadline import look
 from oocbe.system.temporary_names import temporary_beside
 from oocbe.tables import disk
-from oocbe.tables.arrow import batches_of, column_of, numbers_of, pyarrow, schema_of
-from oocbe.tables.columns import Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of
+from oocbe.tables.arrow import batches_of, column_of, numbers_of, pyarrow, schema_of, value_kind
+from oocbe.tables.columns import Column, Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of
 from oocbe.tables.common_domains import domain_in, limit_of
 from oocbe.tables.layout import Layout
-from oocbe.tables.parquet_source import Source, batch_rows, check_renamed, source_of
+from oocbe.tables.parquet_source import ColumnSource, Source, batch_rows, check_renamed, source_of
 
 PART_NAME = "part-{:05}.parquet"
 """Names of files in a folder of them."""
@@ -60,11 +60,7 @@ def read_parquet(
         elif not isinstance(known[name], int):
             known[name] = tuple(known[name])  # type: ignore[arg-type]
     layout = layout_for(wanted, known)
-    kind = source.type_of(values)
-    try:
-        dtype = value_dtype(np.dtype(kind.to_pandas_dtype()), what)
-    except NotImplementedError:
-        raise ModelError(f"{what}: column {values} is of type {kind}; values are integers or floats") from None
+    dtype = value_dtype(value_kind(values, source.type_of(values), what), what)
     cost = 8 * (len(wanted) + 2) + 8 * layout.words
     rows = batch_rows(limit, cost)
 
@@ -73,13 +69,32 @@ def read_parquet(
         for batch in source.batches([*wanted, values], rows):
             columns = [column_of(n, batch.column(i), what, known[n], first) for i, n in enumerate(wanted)]
             numbers = values_of(numbers_of(values, batch.column(len(wanted)), what, first), dtype, what)
-            keys = keys_of(columns, layout, what, first)
+            try:
+                keys = keys_of(columns, layout, what, first)
+            except ModelError:
+                _refuse_statistics(source, columns)
+                raise
             if not wanted:
                 keys = np.zeros((1, len(numbers)), dtype=np.uint64)
             yield keys, numbers
             first += len(numbers)
 
     return ParquetRows(layout, dtype, _ahead(pieces()), rows)
+
+
+def _refuse_statistics(source: ColumnSource, columns: Sequence[Column]) -> None:
+    """Refuse (ModelError) a file whose statistics, from which domains are found, are not those of its integers."""
+    for column in columns:
+        found = source.statistics(column.name) if column.labels is None and len(column.indices) else None
+        if found is None:
+            continue
+        least, greatest = int(column.indices.min()), int(column.indices.max())
+        if not found[0] <= least <= greatest <= found[1]:
+            raise ModelError(
+                f"{source.what}: column {column.name} has integers from {least} to {greatest}, and the file's "
+                f"statistics say {found[0]} to {found[1]}: they are wrong; write the file anew, or give the column's "
+                "domain (domains)"
+            )
 
 
 def write_parquet(

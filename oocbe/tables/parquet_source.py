@@ -251,7 +251,9 @@ class ColumnSource:
         files = self.data.metadata()
         for metadata in () if files is None else files:
             places = range(metadata.num_columns)
-            column = next((c for c in places if metadata.schema.column(c).path == self.columns[name]), None)
+            # The path of a part of a structure has a dot, as a column's own name may have: the name tells which it is.
+            paths = ((c, metadata.schema.column(c)) for c in places)
+            column = next((c for c, found in paths if self.columns[name] == found.path == found.name), None)
             if column is None:
                 return None
             for group in range(metadata.num_row_groups):

@@ -260,3 +260,46 @@ def test_columns_of_two_types_in_one_folder_are_named_with_their_files(tmp_path)
         ModelError, match=r"1\.parquet: column day is of type string, and of type int64 in .*0\.parquet"
     ):
         oocbe.StoredTable.from_parquet(folder, tmp_path / "table", "gain")
+
+
+def with_statistics(path, wrong):
+    """The greatest value that a file's statistics tell, 5, replaced by another; the file's values stay."""
+    data = bytearray(path.read_bytes())
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    told = (5).to_bytes(8, "little")
+    place = data.find(told, footer)
+    assert place > 0
+    while place > 0:
+        data[place : place + 8] = wrong.to_bytes(8, "little")
+        place = data.find(told, footer)
+    path.write_bytes(data)
+
+
+def test_wrong_statistics_are_said_to_be_wrong(tmp_path):
+    path = tmp_path / "t.parquet"
+    parquet.write_table(arrow.table({"x": [0, 3, 5], "value": [1, 2, 3]}), path, use_dictionary=False)
+    with_statistics(path, 4)
+    said = r"column x has integers from 0 to 5, and the file's statistics say 0 to 4: they are wrong"
+    with pytest.raises(ModelError, match=said):
+        oocbe.StoredTable.from_parquet(path, tmp_path / "t")
+    with pytest.raises(ModelError, match=said):
+        oocbe.StoredTable.from_parquet(path, tmp_path / "t", domains=oocbe.common_domains(path))
+    made = oocbe.StoredTable.from_parquet(path, tmp_path / "t", domains={"x": 6})
+    assert made.to_table().to_dict() == oocbe.Table.from_parquet(path).to_dict() == {(0,): 1, (3,): 2, (5,): 3}
+    with pytest.raises(ModelError, match="3 is not among 0 to 2"):  # what is given is wrong, and what is told is not
+        parquet.write_table(arrow.table({"x": [0, 3, 5], "value": [1, 2, 3]}), path)
+        oocbe.StoredTable.from_parquet(path, tmp_path / "u", domains={"x": 3})
+
+
+def test_a_dot_in_a_name_is_no_part_of_a_structure(tmp_path):
+    path = tmp_path / "t.parquet"
+    parts = arrow.array([{"b": 1}, {"b": 1000}])
+    parquet.write_table(arrow.table({"a": parts, "a.b": [7, 9], "value": [1, 2]}), path)
+    domains = oocbe.common_domains(path, scope=["a.b"])
+    assert domains == {"a.b": 10}
+    stored = oocbe.StoredTable.from_parquet(path, tmp_path / "t", scope=["a.b"])
+    assert stored.layout.sizes == (10,)
+    assert stored.to_table().to_dict() == oocbe.Table.from_parquet(path, scope=["a.b"]).to_dict() == {(7,): 1, (9,): 2}
+    parquet.write_table(arrow.table({"a": parts, "c": [7, 9], "value": [1, 2]}), path)
+    with pytest.raises(ModelError, match=r"column 'a.b' is in no table"):
+        oocbe.common_domains(path, scope=["a.b"])

@@ -1,0 +1,85 @@
+"""Decimals as values: integers where they have no places behind the point, else the nearest floats; or refused.
+
+A float64 holds every decimal of 15 digits, and each of up to 2^53 units of its last place, so that reading and writing
+one gives the same digits again. Larger ones are refused by their column, as their last digits would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ModelError
+from oocbe.tables.columns import row_of
+
+MOST_UNITS = 1 << 53
+"""Integers up to this are floats; so are powers of ten up to the 22nd, and a quotient of both is rounded once."""
+
+MOST_PLACES = 22
+
+
+def decimal_dtype(scale: int) -> np.dtype[Any]:
+    """Dtype of values that have so many places behind the point."""
+    return np.dtype(np.float64 if scale > 0 else np.int64)
+
+
+def arrow_decimals(name: str, data: Any, what: str, first: int) -> NDArray[Any]:
+    """Values (rows,) of an Arrow column of decimals without missing entries; :func:`decimal_dtype` tells their dtype.
+
+    Raises
+    ------
+    ModelError : one is beyond what int64, or float64, holds, with its row.
+    """
+    scale, width = data.type.scale, data.type.bit_width
+    chunks = data.chunks if hasattr(data, "chunks") else [data]
+    parts = [np.zeros(0, dtype=decimal_dtype(scale))]
+    for chunk in chunks:
+        if not len(chunk):
+            continue
+        kind = np.int32 if width == 32 else np.int64
+        words = np.frombuffer(chunk.buffers()[1], dtype=kind).reshape(-1, max(1, width // 64))
+        words = words[chunk.offset : chunk.offset + len(chunk)]
+        units = words[:, 0].astype(np.int64)
+        fits = (words[:, 1:] == (units >> 63)[:, np.newaxis]).all(axis=1)
+        parts.append(_values_of(units, fits, scale, name, what, first, lambda row, given=chunk: given[row].as_py()))
+        first += len(chunk)
+    return np.concatenate(parts)
+
+
+def listed_decimals(name: str, listed: Sequence[Any], what: str) -> NDArray[Any] | None:
+    """Values (rows,) of decimals in Python, such as pandas has; None where there are others; errors as above."""
+    if not listed or not all(isinstance(x, Decimal) and x.is_finite() for x in listed):
+        return None
+    scale = max(-int(x.as_tuple().exponent) for x in listed)
+    exact = [int(x.scaleb(scale)) if abs(x.adjusted()) < 60 else 1 << 64 for x in listed]
+    fits = np.array([-(1 << 63) <= x < 1 << 63 for x in exact])
+    units = np.array([x if fit else 0 for x, fit in zip(exact, fits.tolist(), strict=True)], dtype=np.int64)
+    return _values_of(units, fits, scale, name, what, 0, lambda row: listed[row])
+
+
+def _values_of(
+    units: NDArray[np.int64], fits: NDArray[np.bool_], scale: int, name: str, what: str, first: int, shown: Any
+) -> NDArray[Any]:
+    """Values of units of the last place, where they fit int64."""
+    factor = 10 ** abs(scale)
+    if scale > 0:
+        wrong = ~fits | (np.abs(units) > MOST_UNITS) | (units == np.iinfo(np.int64).min)
+        if scale > MOST_PLACES:
+            wrong |= units != 0
+    else:
+        limit = ((1 << 63) - 1) // factor
+        wrong = ~fits | (units > limit) | (units < -limit)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        kind = "a float64 holds" if scale > 0 else "64 bits with a sign hold"
+        raise ModelError(
+            f"{what}: column {name}, {row_of(first + row)}: the decimal {shown(row)} has more digits than {kind}; "
+            "round it, or cast the column before"
+        )
+    if scale > 0:
+        return units / float(factor) if scale <= MOST_PLACES else np.zeros(len(units))
+    return units * np.int64(factor)
