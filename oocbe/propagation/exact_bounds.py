@@ -52,7 +52,9 @@ def exact_round(
 
 
 def _whole(side: Bound, rounded: Callable[[float], int]) -> Bound:
-    return side if isinstance(side, int) or math.isinf(side) else rounded(side)
+    if isinstance(side, int):
+        return side
+    return float(side) if math.isinf(side) else rounded(side)  # NumPy's infinity is not compared with large integers
 
 
 def _propagate(

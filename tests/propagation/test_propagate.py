@@ -22,6 +22,7 @@ from oocbe.io import as_problem, read_model, write
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.propagation import bounds
 from oocbe.propagation.bounds import propagate_round
+from oocbe.propagation.exact_bounds import exact_round
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.probing import probe
 from oocbe.propagation.propagate import BIT_SET_BYTES
@@ -371,6 +372,8 @@ def test_bounds_that_go_on_for_ever_are_kept_below_infinity():
     assert left is None or (np.isfinite(left.upper[0]) and left.upper[0] < -1e19)
     with pytest.raises(UnsupportedError, match="variable x0 has no bound below"):
         oocbe.propagation.propagate.finite(system)
+    lower, upper = np.array([0, 10**400], dtype=object), np.array([math.inf, 10**400], dtype=object)
+    assert exact_round(system, lower, upper, np.array([0, 0, 1], dtype=np.uint8)) == (0, None, None)
     huge = oocbe.propagation.propagate.with_bounds(
         system, np.array([-(10**400), 10**400], dtype=object), np.array([-(10**400), 10**400], dtype=object)
     )
