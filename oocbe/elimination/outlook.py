@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from oocbe.bucket_engine.decision import COMPLETE
 from oocbe.elimination.narrow.narrow_plan import narrow_plan
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan
@@ -33,15 +34,13 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     if prefers_logarithms(problem, options):
         problem = in_logarithms(problem)
         options, semiring = replace(options, semiring=None), problem.semiring
-    plan = replace(make_plan(problem, options), propagation=what_went(left))
-    if options.bounds != "auto" or not plan.bounds or not applies_to(semiring):
+    target, said = problem.in_semiring(semiring), what_went(left)
+    is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(semiring)
+    if is_bounded and not is_easy(target) and (reduced := smaller(target, options)) is not None:
+        target, said = reduced.problem, "; ".join(filter(None, (said, reduced.said)))
+    plan = replace(make_plan(target, options), propagation=said)
+    if not is_bounded:
         return plan
-    target = problem.in_semiring(semiring)
-    if not is_easy(target) and (reduced := smaller(target, options)) is not None:
-        target = reduced.problem
-        plan = replace(
-            make_plan(target, options), propagation="; ".join(filter(None, (plan.propagation, reduced.said)))
-        )
     if sum(plan.choice.predicted_rows) <= FEW_ROWS:
         return plan
     rows = rows_to_come(negated(target) if semiring.marginalisation is Marginalisation.MAX else target, options)

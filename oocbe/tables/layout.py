@@ -56,6 +56,16 @@ def bits_for(size: int) -> int:
     return max(1, (size - 1).bit_length())
 
 
+def key_words(bits: Sequence[int]) -> int:
+    """Words of a key whose fields have so many bits each, the least significant first; at least one."""
+    words, shift = 1, 0
+    for own in bits:
+        shift += own
+        if shift > WORD_BITS:
+            words, shift = words + 1, own
+    return words
+
+
 class Field(NamedTuple):
     """Place of a variable in a key: word number, shift within the word, width in bits."""
 

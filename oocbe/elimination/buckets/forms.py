@@ -24,7 +24,7 @@ from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.settings.tuning import tuning
-from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.layout import WORD_BITS, bits_for, key_words
 
 
 def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) -> bool:
@@ -72,23 +72,26 @@ def expected_work(
     tables: str,
     memory: int,
     cells_a_row: float | None = None,
+    most: float = math.inf,
 ) -> float:
     """What an order is predicted to cost, in rows: joined cells of complete buckets count as a part of a row.
 
     sizes : domain size of each variable. tables : see :func:`possible_tables`.
     memory : the memory limit, whatever the process takes of it: orders do not depend on that.
     cells_a_row : that cost what a row does; None: what :class:`oocbe.settings.tuning.Tuning` says of small problems.
+    most : where the work is more, it is that of a part of the buckets.
     """
-    work = 0.0
+    work, bits = 0.0, [bits_for(size) for size in sizes]
     cells_a_row = cells_a_row or tuning().cells_a_row
     received: defaultdict[int, list[Input]] = defaultdict(list)
     for v, separator, rows in zip(order, separators, predicted_rows, strict=True):
-        cells = math.prod(sizes[u] for u in separator)
+        if work > most:
+            break
+        cells = math.prod([sizes[u] for u in separator])
         joined = min(cells * sizes[v], sys.float_info.max) / cells_a_row
         form = tables
         if tables == "auto":
-            layout = Layout(tuple(map(str, separator)), tuple(sizes[u] for u in separator))
-            row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
+            row_bytes = key_words([bits[u] for u in separator]) * WORD_BITS // 8 + dtype.itemsize
             bucket = BucketSizes(cells, cells * sizes[v], dtype.itemsize, row_bytes, rows, received.pop(v, ()))
             form = expected_form(bucket, memory)
             if separator:

@@ -22,8 +22,8 @@ from oocbe.system.deadline import current_flag, look
 MASKED_SIZE = 64
 """Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""
 
-PROBE_STEPS = 1 << 27
-"""Constraints that all probes look at together, about: half a second. Large orders have fewer probes."""
+PROBE_STEPS = 1 << 25
+"""Constraints that all probes look at together, about: a third of a second. Large orders have fewer probes."""
 
 
 class PrimalGraph(ScopeGraph):

@@ -32,9 +32,9 @@ from oocbe.pruning.packing import is_supply
 from oocbe.schedule.simulation import Simulated
 from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuning
-from oocbe.system.deadline import Deadline
+from oocbe.system.deadline import Deadline, look
 from oocbe.tables.disk import free_bytes
-from oocbe.tables.layout import WORD_BITS, Layout, bits_for
+from oocbe.tables.layout import WORD_BITS, bits_for, key_words
 from oocbe.tables.scratch import default_parent
 
 SCHEMA_VERSION = 1
@@ -310,7 +310,7 @@ def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, o
     dtype = value_dtype(problem, semiring)
     tables = possible_tables(problem, semiring, dtype, options.tables)
     predicted = (choice.order, choice.separators, choice.predicted_rows)
-    work = expected_work(problem.sizes, *predicted, dtype, tables, options.memory_limit)
+    work = expected_work(problem.sizes, *predicted, dtype, tables, options.memory_limit, most=EASY_ROWS)
     return work <= EASY_ROWS
 
 
@@ -344,12 +344,13 @@ def plan_for(
     )
     keeps_all = options.workdir is not None
     passages = forecast_passages(messages, room, streams_for(options.streams), wishes, keeps_all, problem.sizes)
+    bits = [bits_for(size) for size in problem.sizes]
     planned = tuple(
         PlannedBucket(
             m.variable,
             problem.variables[m.variable].name,
             m.scope,
-            sum(bits_for(problem.sizes[v]) for v in m.scope),
+            sum([bits[v] for v in m.scope]),
             m.rows,
             m.cells,
             passage.nbytes,
@@ -380,12 +381,14 @@ def disk_available(options: SolveOptions) -> int:
 def _forecasts(problem: Problem, choice: OrderChoice, dtype: np.dtype[Any]) -> list[MessageForecast]:
     """What an order's predictions say of each message."""
     position = {v: place for place, v in enumerate(choice.order)}
+    sizes, bits = problem.sizes, [bits_for(size) for size in problem.sizes]
     messages = []
     for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
-        layout = Layout(tuple(problem.variables[u].name for u in separator), tuple(problem.sizes[u] for u in separator))
+        look()
         target = position[separator[0]] if separator else None
-        predicted = min(layout.complete_rows, round(rows))
-        row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
-        sizes = (dtype.itemsize, row_bytes, layout.complete_rows)
-        messages.append(MessageForecast(target, v, separator, *sizes, predicted, predicted, predicted))
+        cells = math.prod([sizes[u] for u in separator])
+        predicted = min(cells, round(rows))
+        row_bytes = key_words([bits[u] for u in separator]) * WORD_BITS // 8 + dtype.itemsize
+        known = (dtype.itemsize, row_bytes, cells, predicted, predicted, predicted)
+        messages.append(MessageForecast(target, v, separator, *known))
     return messages
