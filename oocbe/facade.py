@@ -67,7 +67,12 @@ def solve(
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
 
-    with interruptible() as interruption, MemoryLimit(settings.memory_limit), working(settings, client):
+    with (
+        MemoryLimit(settings.memory_limit),
+        interruptible() as interruption,
+        Deadline(settings.time_limit),
+        working(settings, client),
+    ):
         loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
@@ -109,7 +114,9 @@ def plan(
 
     settings = settings_from(options, overrides)
     with MemoryLimit(settings.memory_limit):
-        return plan_solve(load_problem(problem, evidence), settings)
+        with Deadline(settings.time_limit):
+            loaded = load_problem(problem, evidence)
+        return plan_solve(loaded, settings)
 
 
 def bound(

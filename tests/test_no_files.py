@@ -8,6 +8,7 @@ import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.errors import FormatError, OocbeError, UsageError
+from oocbe.errors import FormatError, OocbeError, TimeLimitError, UsageError
 from oocbe.tables.parts import PartsWriter, PartWriter
 from oocbe.tables.stored_complete import open_table
 from tests.helpers.killed_trees import network, stored_tree
@@ -251,3 +252,10 @@ def test_a_time_limit_ends_the_wait_for_a_pipe(command, written, tmp_path):
         done = CliRunner().invoke(app, [*command, str(path), "--time-limit", "0.2"])
     assert done.exit_code == 20, done.output
     assert "the time limit was reached" in done.stderr
+
+
+@pytest.mark.parametrize("verb", [oocbe.solve, oocbe.plan, oocbe.count, partial(oocbe.bound, z=2)])
+def test_a_time_limit_of_a_verb_holds_for_reading(verb, tmp_path):
+    os.mkfifo(tmp_path / "pipe.uai")
+    with pytest.raises(TimeLimitError, match="the time limit was reached"):
+        verb(tmp_path / "pipe.uai", time_limit=0.2)
