@@ -326,3 +326,13 @@ def test_parts_of_real_instances_against_search(name):
     )
     assert part.constraints
     assert count(part, OPTIONS).value == search_count(part)
+
+
+@pytest.mark.parametrize("bound", [1e305, 1.7e308])
+def test_a_bound_that_no_multiple_of_the_last_place_reaches(bound):
+    """Rounded up to the units of sums of floats, it would be infinite."""
+    function = oocbe.Function.from_array((0, 1), [[0.5, 1.0], [2.0, 3.0]])
+    variables = (oocbe.Variable("x", 2), oocbe.Variable("y", 2))
+    assert oocbe.count(oocbe.Problem(variables, (function,), upper_bound=bound)).value == 4
+    largest = oocbe.Problem(variables, (function,), semiring=oocbe.MAX_SUM, lower_bound=-bound)
+    assert oocbe.count(largest).value == 4
