@@ -198,7 +198,8 @@ def value_kind(name: str, kind: Any, what: str) -> np.dtype[Any]:
         raise ModelError(
             f"{what}: column {name} is of type {kind}; values are integers, floats or decimals: cast it before"
         )
-    return np.dtype(kind.to_pandas_dtype())
+    found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    return found
 
 
 def schema_of(layout: Layout, dtype: np.dtype[Any], values: str) -> Any:
