@@ -75,7 +75,9 @@ def convert(
     from oocbe.model.linear_system import LinearSystem
 
     if is_url(file) or is_url(out):
-        raise UsageError(f"{file if is_url(file) else out}: only stored tables are in object stores; name a file")
+        raise UsageError(
+            f"{file if is_url(file) else out}: only tables are read from object stores, and written there; name a file"
+        )
     path = Path(file)
     if Path(out).is_file() and path.is_file() and path.samefile(out):
         raise UsageError(f"{out}: this is the problem itself; name another file")

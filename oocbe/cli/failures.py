@@ -15,9 +15,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import ParamSpec
 
 import typer
@@ -30,6 +31,7 @@ from oocbe.results import failure as told
 from oocbe.results.failure import Failure, failure_of
 from oocbe.system.address_space import ARRAYS_BYTES, require
 from oocbe.system.interruption import END_SIGNALS, Interruption, heard
+from oocbe.system.urls import refuse_url
 
 EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
 """Exit codes after a signal, as a shell tells them."""
@@ -71,6 +73,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
         with heard(_raised()) as interruption:
             try:
                 require(ARRAYS_BYTES, "loading NumPy")
+                _refuse_urls(kwargs)
                 with _lost_interruptions_come_again(interruption), limited(kwargs.get("memory")):
                     code = command(*args, **kwargs) or 0
                     sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit
@@ -100,6 +103,15 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
         raise typer.Exit(code)
 
     return run
+
+
+def _refuse_urls(parameters: Mapping[str, object]) -> None:
+    """Refuse (UsageError) URLs where a command takes paths; one that takes URLs, too, takes text."""
+    for name, value in parameters.items():
+        for given in value if isinstance(value, list) else [value]:
+            if isinstance(given, Path):
+                is_argument = name in ("file", "files", "tree", "out")
+                refuse_url(given, name.upper() if is_argument else f"--{name.replace('_', '-')}")
 
 
 def _told(error: BaseException) -> dict[str, object]:

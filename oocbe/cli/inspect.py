@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 @guarded
 def inspect(
     target: Annotated[
-        Path,
+        str,
         typer.Argument(
-            metavar="FILE_OR_FOLDER", help="A problem file, or the folder of a table, junction tree or run."
+            metavar="FILE_OR_FOLDER",
+            help="A problem file, or the folder of a table, junction tree or run. Of a table: or its URL.",
         ),
     ],
     json: JsonFlag = False,
@@ -33,7 +34,15 @@ def inspect(
     debug: DebugFlag = False,
 ) -> None:
     """Describe a problem file, a stored table, a junction tree, or what a run directory holds."""
-    described = describe_folder(target) if target.is_dir() else describe_file(target, format)
+    from oocbe.system.urls import url_of
+
+    path = Path(target)
+    if (url := url_of(target)) is not None:
+        from oocbe.tables.stored_complete import open_table
+
+        described = describe_stored(open_table(url))
+    else:
+        described = describe_folder(path) if path.is_dir() else describe_file(path, format)
     if json:
         print_json({"schema_version": 1, **described})
     else:

@@ -90,13 +90,13 @@ class Settings(NamedTuple):
 def convert_table(file: str, out: str, to: str | None, settings: Settings) -> None:
     """Write a table to OUT: as Parquet where its name ends so, else as a stored table.
 
-    file, out : paths, or URLs of stored tables in object stores; what goes there is written to a scratch folder first.
+    file, out : paths, or URLs in object stores; what goes there is written to a scratch folder first.
     to : ``parquet``, or the form of a stored table's chunks: ``packed``, or ``zstd``, which any Zarr library reads.
 
     Raises
     ------
-    UsageError : OUT exists and is not to be overwritten, or a form or semiring that there is not; Parquet in an object
-        store. What reading and writing tables raises.
+    UsageError : OUT exists and is not to be overwritten, or a form or semiring that there is not. What reading and
+        writing tables raises.
     """
     from oocbe.errors import UsageError
     from oocbe.model.semiring import SEMIRINGS
@@ -110,17 +110,13 @@ def convert_table(file: str, out: str, to: str | None, settings: Settings) -> No
         raise UsageError(f"--to: tables are written as {', '.join(forms)}, not {form!r}")
     if settings.semiring is not None and settings.semiring not in SEMIRINGS:
         raise UsageError(f"--semiring: {settings.semiring!r} is none of {', '.join(SEMIRINGS)}")
-    if is_url(file) and file.lower().endswith(PARQUET):
-        raise UsageError(f"{file}: Parquet is read from files; copy it here")
-    if not is_url(out):
-        table = _written(file, Path(out), form, settings)
-    elif form == "parquet":
-        raise UsageError(f"{out}: Parquet is written to files; an object store takes stored tables (--to {PACKED})")
+    if not is_url(out) or form == "parquet":
+        table = _written(file, out, form, settings)
     elif settings.overwrite:
         raise UsageError(f"{out}: tables in object stores are not overwritten; choose another name")
     else:
         with closing(ScratchFolder(default_parent())) as scratch:
-            table = _written(file, scratch.path / "table", form, settings).upload(out)
+            table = _written(file, str(scratch.path / "table"), form, settings).upload(out)
     note(f"wrote {out}: {table!r}")
 
 
@@ -140,16 +136,16 @@ def _form_of(out: str) -> str:
     return PACKED
 
 
-def _written(file: str, out: Path, form: str, settings: Settings) -> StoredTable:
-    """The table in a form below a path of this machine; the one that was read where that is Parquet."""
+def _written(file: str, out: str, form: str, settings: Settings) -> StoredTable:
+    """The table in a form at a path, as Parquet also at a URL; the one that was read where that is Parquet."""
     from oocbe.errors import UsageError
     from oocbe.model.semiring import MAX_SUM, SEMIRINGS
     from oocbe.tables.group import is_table as is_stored
-    from oocbe.tables.object_path import is_url
+    from oocbe.tables.object_path import place_named
     from oocbe.tables.stored import StoredTable
 
     memory, overwrite = settings.memory, settings.overwrite
-    if not is_url(file) and not is_stored(Path(file)):
+    if not is_stored(place_named(file)):
         if form == "parquet":
             raise UsageError(f"{file} is Parquet already; OUT is to be a stored table, or a problem")
         meant = MAX_SUM if settings.semiring is None else SEMIRINGS[settings.semiring]

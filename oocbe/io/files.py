@@ -29,6 +29,7 @@ from oocbe.system.memory import REMEDY
 from oocbe.system.memory import current as current_limit
 from oocbe.system.plain_files import PipeReader, kind_of, opened
 from oocbe.system.temporary_names import temporary_beside
+from oocbe.system.urls import refuse_url
 
 DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
 """Largest decompressed input where ``OOCBE_MAX_INPUT_BYTES`` names no other."""
@@ -80,6 +81,7 @@ def check_there(path: str | Path) -> None:
     """Refuse (UsageError) a name that nothing has, or neither a file nor a pipe, whatever the name promises."""
     if str(path) == STANDARD_INPUT:
         return
+    refuse_url(path, "a problem")
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
@@ -210,6 +212,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     the folder cannot be written; ResourceError where the disk is full. What killed processes left of the same file is
     removed (:mod:`oocbe.system.temporary_names`).
     """
+    refuse_url(path, "a file that is written")
     path = Path(path).resolve()
     suffix = path.suffix.lower()
     if suffix in COMPRESSIONS:

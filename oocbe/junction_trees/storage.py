@@ -35,6 +35,7 @@ from oocbe.junction_trees.support import CliqueRows
 from oocbe.junction_trees.weights import value_kind
 from oocbe.model.model_checks import as_number
 from oocbe.system.temporary_names import temporary_beside
+from oocbe.system.urls import refuse_url
 from oocbe.tables import disk
 from oocbe.tables.records import read_record, render_record
 
@@ -60,6 +61,7 @@ def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
     ------
     UsageError : there is something of that name, or the folder around it is missing. DiskError : it cannot be written.
     """
+    refuse_url(folder, "a junction tree")
     if isinstance(tree, StoredTree):
         return copy_tree(tree, folder)
     target = Path(folder)
@@ -91,6 +93,7 @@ def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
     UsageError : there is no such folder. CorruptDataError : it is damaged, or no tree. UnsupportedError : of a later
         version.
     """
+    refuse_url(folder, "a junction tree")
     path = Path(folder)
     if path.is_file():
         raise UsageError(

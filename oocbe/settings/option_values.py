@@ -15,6 +15,7 @@ from pathlib import Path
 
 from oocbe.errors import UsageError
 from oocbe.model.semiring import Semiring, semiring_by_name
+from oocbe.system.urls import refuse_url
 
 ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill", "linear")
 """Values of ``order`` that are no file."""
@@ -40,6 +41,8 @@ LEAST_MEMORY = 1 << 20
 def parse_order(name: str, value: object) -> str:
     """A heuristic's name, or the path of a file that exists; a path object is turned into text."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if isinstance(text, str):
+        refuse_url(text, name)
     if isinstance(text, str) and (text in ORDER_NAMES or Path(text).is_file()):
         return text
     raise UsageError(f"{name}: {value!r} is neither one of {', '.join(ORDER_NAMES)} nor a file that exists")
@@ -235,6 +238,7 @@ def parse_path(name: str, value: object) -> Path | None:
     if value is None:
         return None
     if isinstance(value, str | os.PathLike) and str(value).strip():
+        refuse_url(os.fspath(value), name)
         return Path(value)
     raise UsageError(f"{name}: {value!r} is not a path")
 

@@ -35,6 +35,7 @@ from oocbe.model.problem import Problem
 from oocbe.results.numerals import all_digits, digits, finite
 from oocbe.results.result import Result
 from oocbe.system.plain_files import read_text
+from oocbe.system.urls import refuse_url
 
 TOULBAR2 = ".toulbar2.sol"
 """End of the name of a file that is written for toulbar2."""
@@ -132,6 +133,7 @@ def write_assignment(
 
     A value that float64 cannot hold is not claimed. ``assignment``, the value indices, is what toulbar2's files hold.
     """
+    refuse_url(path, "a solution")
     if Path(path).name.endswith(TOULBAR2) and assignment is not None:
         Path(path).write_text(" ".join(map(str, assignment)) + "\n", encoding="utf-8")
         return

@@ -15,6 +15,7 @@ from typing import Any
 
 from oocbe.errors import UsageError
 from oocbe.results.task_result import TaskResult
+from oocbe.system.urls import refuse_url
 
 TASKS = {".mpe": "mpe", ".mar": "marginals", ".pr": "logz"}
 """The task whose answer a file holds, by its suffix in any case."""
@@ -81,5 +82,6 @@ def write_task(result: TaskResult, path: str | Path) -> bool:
         line = None if result.value is None or result.status != "exact" else line_of_logarithm(result.value)
     if line is None:
         return False
+    refuse_url(path, "an answer")
     Path(path).write_text(uai_text(kind[1:], [line]), encoding="utf-8")
     return True

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oocbe.system.deadline import look
+from oocbe.system.urls import refuse_url
 
 KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -79,8 +80,10 @@ def opened(path: str | Path, may_wait: bool = False) -> Iterator[io.BufferedRead
 
     Raises
     ------
-    OSError : it cannot be opened, or is neither. TimeLimitError : while reading, in a block of a deadline.
+    OSError : it cannot be opened, or is neither. UsageError : a URL. TimeLimitError : while reading, where the deadline
+        of the block comes.
     """
+    refuse_url(path, "a file that is read")
     mode = Path(path).stat().st_mode
     if stat.S_ISFIFO(mode) and (may_wait or os.path.realpath(path).startswith(_UNNAMED)):
         with io.BufferedReader(PipeReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))) as pipe:

@@ -28,7 +28,7 @@ from oocbe.table_algebra.inputs import (
     choose_kernels,
 )
 from oocbe.table_algebra.operations import Marginalise, Operation
-from oocbe.tables.object_path import is_url
+from oocbe.tables.object_path import is_url, place_named
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored_complete import AnyComplete
@@ -105,12 +105,13 @@ def _to_store(
     backend: Backend | str | None,
 ) -> Any:
     """The result written to scratch, and from there to the object store that the output's URL names."""
+    url = str(place_named(settings.output or ""))
     if settings.overwrite:
-        raise UsageError(f"{settings.output}: tables in object stores are not overwritten; choose another name")
+        raise UsageError(f"{url}: tables in object stores are not overwritten; choose another name")
     parent = default_parent() if settings.scratch is None else Path(settings.scratch)
     with closing(ScratchFolder(parent)) as scratch:
         beside = replace(settings, output=scratch.path / "result")
-        return _to_disk(operation, tables, beside, piece_rows, backend).upload(str(settings.output))
+        return _to_disk(operation, tables, beside, piece_rows, backend).upload(url)
 
 
 def _to_disk(

@@ -33,7 +33,8 @@ def common_domains(
 
     Parameters
     ----------
-    sources : Parquet files or folders of them, by path; or what offers Arrow's interface (data frames, Arrow tables).
+    sources : Parquet files or folders of them, by path or URL; or what offers Arrow's interface (data frames, Arrow
+        tables).
     values : name of the column of values. scope : columns that are variables; None: all others.
     rename : name of a column to what it is called here, in all sources that have it: ``{"date": "day"}``.
     drop_nulls : whether rows in which something is missing count for nothing; otherwise they are refused.

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from oocbe.errors import UsageError
 from oocbe.system.plain_files import open_plain
+from oocbe.system.urls import refuse_url
 from oocbe.tables.faults import passing
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tracing.recorder import READER, WRITER, span
@@ -313,6 +314,7 @@ def make_folder_of_user(path: Path, mode: int = 0o777) -> None:
     UsageError : a file, or a link that leads nowhere, has that name or that of a folder above.
     OSError : it cannot be made.
     """
+    refuse_url(path, "a work folder, or one for scratch,")
     try:
         path.mkdir(mode, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):

@@ -57,12 +57,13 @@ class Exchanged:
         rows_per_file: int | None = None,
         compression: str = "snappy",
         overwrite: bool = False,
-    ) -> Path:
+    ) -> Path | str:
         """Write the rows as Parquet, piece by piece: a column a variable, dictionaries of its labels, and the values.
 
         Parameters
         ----------
-        path : the file; it appears when it is whole.
+        path : the file; it appears when it is whole. Or the URL of an object, such as ``s3://bucket/table.parquet``,
+            which is written to a scratch folder first.
         values : name of the column of values.
         memory : limit in bytes (or text such as ``2GiB``) on what is held at a time; None: 80 % of what there is.
         rows_per_file : ``path`` becomes a folder of files ``part-00000.parquet`` and so on, of so many rows each.
@@ -72,7 +73,12 @@ class Exchanged:
         Raises
         ------
         UsageError : the path exists (with ``overwrite``: as a folder with anything else in it), cannot be written, or
-            pyarrow is missing. CorruptDataError : a stored chunk is damaged.
+            pyarrow is missing. CorruptDataError : a stored chunk is damaged. DiskError : the object store, or the
+            scratch folder, does not take it.
+
+        Returns
+        -------
+        The path, or the URL as text.
         """
         from oocbe.tables.parquet import write_parquet
         from oocbe.tables.parquet_source import sparing
@@ -310,7 +316,8 @@ class OnDisk(Exchanged):
 
         Parameters
         ----------
-        source : a Parquet file, a folder of them (partitions ``name=value`` are columns), or several files.
+        source : a Parquet file, a folder of them (partitions ``name=value`` are columns), or several files; or their
+            URLs in an object store (``s3://bucket/folder``), which are read as they are needed.
         path : folder of the new table.
         values, scope, domains, semiring : as for :meth:`oocbe.Table.from_arrow`.
         rename : name of a column of the data to that of the variable (or of the values), where they differ; all other

@@ -15,12 +15,12 @@ from typing import Self
 
 from oocbe.errors import DiskError, UsageError
 from oocbe.kernels.cpu.threads import run_all
+from oocbe.system.urls import url_of
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
-from oocbe.tables.object_path import is_url
 from oocbe.tables.scratch import remove_locked, remove_partial_folders
 
 
@@ -44,8 +44,8 @@ class FolderWriter:
     def __init__(
         self, path: str | Path, version: int, budget: DiskBudget | None = None, overwrite: bool = False
     ) -> None:
-        if is_url(path):
-            raise UsageError(f"{path}: tables are made on disk; write it there, and upload it: table.upload({path!r})")
+        if (url := url_of(path)) is not None:
+            raise UsageError(f"{url}: tables are made on disk; write it there, and upload it: table.upload({url!r})")
         self.path = Path(path)
         self.rows = 0
         self._manifest = Manifest(version=version)

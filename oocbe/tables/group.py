@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from oocbe.errors import CorruptDataError, ModelError, UnsupportedError
@@ -14,13 +13,22 @@ from oocbe.tables.layout import Layout, check_integers
 from oocbe.tables.limbs import LIMB_BITS, MOST_LIMBS
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
-from oocbe.tables.object_path import Place
+from oocbe.tables.object_path import ObjectPath, Place
 
 Made = TypeVar("Made")
 
 
-def is_table(folder: Path) -> bool:
-    """Whether a folder is a table, be it damaged or not whole."""
+def is_table(folder: Place) -> bool:
+    """Whether a folder, or what a URL names, is a stored table, be it damaged or not whole."""
+    if isinstance(folder, ObjectPath):
+        if folder.name.lower().endswith(".parquet"):
+            return False
+        try:
+            return bool((folder / "table.json").read(1))
+        except FileNotFoundError:
+            return next(iter(folder.below()), None) is None  # where nothing is, a table is missed
+        except OSError:
+            return True  # whoever opens it is told why it cannot be
     return any((folder / name).exists() for name in (MANIFEST_NAME, "zarr.json"))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from oocbe.errors import UnsupportedError, UsageError
+from oocbe.system.urls import url_of
 
 Result = TypeVar("Result")
 
@@ -81,6 +82,49 @@ class ObjectPath:
 
         return self._asked(get)
 
+    def read_range(self, start: int, stop: int) -> bytes:
+        """Bytes of the object from one on up to another, which it has; errors as for :meth:`read`."""
+
+        def get(store: Any) -> bytes:
+            import obstore
+
+            return bytes(obstore.get_range(store, self.key, start=start, end=stop))
+
+        return self._asked(get)
+
+    def size(self) -> int:
+        """Bytes of the object; errors as for :meth:`read`."""
+
+        def head(store: Any) -> int:
+            import obstore
+
+            return int(obstore.head(store, self.key)["size"])
+
+        return self._asked(head)
+
+    def below(self) -> Iterator[tuple[ObjectPath, int]]:
+        """Objects whose names begin with this one's and a slash, and their bytes; OSError as for :meth:`read`."""
+
+        def pages(store: Any) -> Any:
+            import obstore
+
+            return iter(obstore.list(store, prefix=f"{self.key}/"))
+
+        listed = self._asked(pages)
+        while page := self._asked(lambda _: next(listed, None)):
+            for entry in page:
+                yield ObjectPath(self.root, entry["path"]), int(entry["size"])
+
+    def upload(self, file: Path, part_bytes: int, parts: int) -> None:
+        """Write the object from a file, in parts of some bytes, so many at a time; OSError as for :meth:`create`."""
+
+        def put(store: Any) -> None:
+            import obstore
+
+            obstore.put(store, self.key, file, chunk_size=part_bytes, max_concurrency=parts)
+
+        self._asked(put)
+
     def create(self, data: bytes | memoryview) -> None:
         """Write the object where there is none.
 
@@ -125,8 +169,14 @@ Place: TypeAlias = Path | ObjectPath
 
 
 def is_url(path: object) -> bool:
-    """Whether text names something in an object store, not a path."""
-    return isinstance(path, str) and _URL.fullmatch(path) is not None
+    """Whether text, or a path that was made of it, names something in an object store."""
+    return isinstance(path, str | Path) and url_of(path) is not None
+
+
+def place_named(path: str | Path) -> Place:
+    """What a path or a URL names; a URL that was made a path (``s3:/bucket/key``) is one as well."""
+    url = url_of(path)
+    return Path(path) if url is None else ObjectPath.of(url)
 
 
 @cache

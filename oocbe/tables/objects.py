@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from oocbe.errors import CorruptDataError, DiskError, UsageError
 from oocbe.tables import disk
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
-from oocbe.tables.object_path import ObjectPath, Place, is_url
+from oocbe.tables.object_path import ObjectPath, Place, place_named
 from oocbe.tables.records import read_record, render_record
 
 POINTER_NAME, POINTER_FORMAT, LARGEST_POINTER = "table.json", "oocbe-object-table", 1 << 16
@@ -43,9 +43,9 @@ def place_of(path: str | Path | ObjectPath) -> Place:
     CorruptDataError : there is no table at a URL, or its pointer is damaged or cannot be read.
     UnsupportedError : obstore is not installed, or has no driver for the URL.
     """
-    if isinstance(path, ObjectPath) or not is_url(path):
-        return path if isinstance(path, ObjectPath) else Path(path)
-    place = ObjectPath.of(str(path))
+    place = path if isinstance(path, ObjectPath) else place_named(path)
+    if isinstance(path, ObjectPath) or isinstance(place, Path):
+        return place
     try:
         content = read_record(place / POINTER_NAME, LARGEST_POINTER, POINTER_FORMAT)
     except FileNotFoundError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,10 @@ from oocbe.tables.arrow import batches_of, column_of, numbers_of, pyarrow, schem
 from oocbe.tables.columns import Column, Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of
 from oocbe.tables.common_domains import domain_in, limit_of
 from oocbe.tables.layout import Layout
+from oocbe.tables.object_files import refuse_existing, upload_file
+from oocbe.tables.object_path import ObjectPath, place_named
 from oocbe.tables.parquet_source import ColumnSource, Source, batch_rows, check_renamed, source_of
+from oocbe.tables.scratch import ScratchFolder, default_parent
 
 PART_NAME = "part-{:05}.parquet"
 """Names of files in a folder of them."""
@@ -108,11 +112,13 @@ def write_parquet(
     rows_per_file: int | None,
     compression: str,
     overwrite: bool,
-) -> Path:
+) -> Path | str:
     """Write so many rows, which ``read(start, stop)`` hands out; see :meth:`oocbe.Table.to_parquet`."""
     arrow = pyarrow()
     import pyarrow.parquet as files
 
+    if isinstance(place := place_named(path), ObjectPath):
+        return _write_to_store(place, layout, dtype, count, read, values, memory, rows_per_file, compression, overwrite)
     target = Path(path)
     _refuse_existing(target, overwrite)
     if rows_per_file is not None and rows_per_file < 1:
@@ -143,6 +149,45 @@ def write_parquet(
     except arrow.ArrowException as error:
         raise UsageError(f"{target}: cannot be written: {error}") from None
     return target
+
+
+def _write_to_store(
+    place: ObjectPath,
+    layout: Layout,
+    dtype: np.dtype[Any],
+    count: int,
+    read: Callable[[int, int], Rows],
+    values: str,
+    memory: int | str | None,
+    rows_per_file: int | None,
+    compression: str,
+    overwrite: bool,
+) -> str:
+    """Write rows as Parquet in a scratch folder, and that to an object store; arguments as for :func:`write_parquet`.
+
+    A file appears there when it is whole. Of a folder, all that was written is removed where not all of it can be.
+    """
+    if overwrite and rows_per_file is not None:
+        raise UsageError(f"{place}: folders in object stores are not overwritten; choose another name")
+    if not overwrite:
+        refuse_existing(place)
+    with closing(ScratchFolder(default_parent())) as scratch:
+        made = scratch.path / "made.parquet"
+        write_parquet(layout, dtype, count, read, made, values, memory, rows_per_file, compression, False)
+        if made.is_file():
+            upload_file(made, place)
+            return str(place)
+        begun: list[ObjectPath] = []
+        try:
+            for part in sorted(made.iterdir()):
+                begun.append(place / part.name)
+                upload_file(part, begun[-1])
+        except BaseException:
+            for found in begun:
+                with suppress(OSError):
+                    found.remove()
+            raise
+    return str(place)
 
 
 def _write_parts(

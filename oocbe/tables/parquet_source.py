@@ -6,9 +6,10 @@ are seen to here, so that whoever reads a source knows nothing of either.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -17,9 +18,12 @@ from oocbe.errors import FormatError, ModelError, UsageError
 from oocbe.system.deadline import look
 from oocbe.system.plain_files import kind_of, no_file
 from oocbe.tables.arrow import arrow_table, pyarrow, refuse_nulls
+from oocbe.tables.object_files import ObjectReader, filesystem_of
+from oocbe.tables.object_path import ObjectPath, Place, place_named
 
 Source: TypeAlias = str | Path | Sequence[str | Path]
-"""A Parquet file, a folder of such files (partitions as folders ``name=value`` are columns), or several files."""
+"""A Parquet file, a folder of such files (partitions as folders ``name=value`` are columns), or several files; or their
+URLs in an object store."""
 
 BATCH_ROWS = 1 << 20
 """Most rows that are read at a time."""
@@ -94,31 +98,36 @@ class _Held:
 class _File:
     """One Parquet file. Arrow's datasets read it as well, in three times the processor time, and import pandas."""
 
-    what: str
+    place: Place
     schema: Any
 
     @classmethod
-    def opened(cls, path: str) -> _File:
-        with cls._reader(path) as reader:
-            return cls(path, reader.schema_arrow)
+    def opened(cls, place: Place) -> _File:
+        with cls._reader(place) as reader:
+            return cls(place, reader.schema_arrow)
 
     @staticmethod
-    def _reader(path: str) -> Any:
+    def _reader(place: Place) -> Any:
         import pyarrow.parquet as files
 
-        return files.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False)
+        given: Any = ObjectReader(place) if isinstance(place, ObjectPath) else str(place)
+        return files.ParquetFile(given, buffer_size=BUFFER_BYTES, pre_buffer=False)
+
+    @property
+    def what(self) -> str:
+        return str(self.place)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        with self._reader(self.what) as reader:
+        with self._reader(self.place) as reader:
             for batch in reader.iter_batches(batch_size=rows, columns=list(columns)):
                 yield batch.select(columns)
 
     def table(self, columns: Sequence[str]) -> Any:
-        with self._reader(self.what) as reader:
+        with self._reader(self.place) as reader:
             return reader.read(columns=list(columns)).select(columns)
 
     def metadata(self) -> Iterable[Any] | None:
-        with self._reader(self.what) as reader:
+        with self._reader(self.place) as reader:
             return [reader.metadata]
 
 
@@ -131,10 +140,14 @@ class _Files:
     """
 
     data: Any
+    root: str = ""
+
+    def _place(self, path: str) -> Place:
+        return ObjectPath(self.root, path) if self.root else Path(path)
 
     @property
     def what(self) -> str:
-        names = self.data.files
+        names = [self._place(path) for path in self.data.files]
         return str(names[0]) if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
     @property
@@ -145,7 +158,7 @@ class _Files:
         import pyarrow.dataset as datasets
 
         for fragment in self.data.get_fragments():
-            file = _File.opened(fragment.path)
+            file = _File.opened(self._place(fragment.path))
             folders = datasets.get_partition_keys(fragment.partition_expression)
             own = [name for name in columns if name in file.schema.names and name not in folders]
             if own:
@@ -171,7 +184,7 @@ class _Files:
             except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
                 raise ModelError(
                     f"{what}: column {name} is of type {batch.schema.field(name).type}, and of type {kind} in "
-                    f"{self.data.files[0]}; write both with one type ({error})"
+                    f"{self._place(self.data.files[0])}; write both with one type ({error})"
                 ) from None
         return arrow.record_batch(found, schema=self._nullable(columns))
 
@@ -296,26 +309,56 @@ def check_renamed(rename: Mapping[str, str] | None, sources: Sequence[ColumnSour
 
 
 def _stored(source: Source) -> Columns:
-    """Parquet; UsageError where there is none, FormatError where a file is none."""
+    """Parquet; UsageError where there is none, or it cannot be read, FormatError where a file is none."""
     arrow = pyarrow()
     several = not isinstance(source, str | Path)
-    given: Any = str(source) if isinstance(source, str | Path) else [str(path) for path in source]
+    given: list[str | Path] = [source] if isinstance(source, str | Path) else list(source)
+    urls = [isinstance(place_named(path), ObjectPath) for path in given]
     try:
-        for path in [given] if isinstance(given, str) else given:
+        if any(urls):
+            return _in_store(given, several)
+        for path in given:
             _refuse_no_files(Path(path))
-        if isinstance(given, str) and Path(given).is_file():
-            return _File.opened(given)
+        if not several and Path(given[0]).is_file():
+            return _File.opened(Path(given[0]))
         import pyarrow.dataset as datasets
 
+        names = [str(path) for path in given]
         # Above files that are named are their user's folders: "run=3" is no column of them.
-        found = datasets.dataset(given, format="parquet", partitioning=None if several else "hive")
+        found = datasets.dataset(
+            names if several else names[0], format="parquet", partitioning=None if several else "hive"
+        )
         if not found.files:
             raise UsageError(f"{source}: no Parquet file is in this folder")
         return _Files(found)
     except FileNotFoundError:
         raise UsageError(f"{source}: cannot be read: there is no such file or folder") from None
     except (arrow.ArrowInvalid, arrow.ArrowTypeError, OSError) as error:
-        raise FormatError(str(source), None, f"no Parquet, or damaged ({error})") from None
+        raise _unreadable(str(source), error, "no Parquet, or damaged") from None
+
+
+def _in_store(given: Sequence[str | Path], several: bool) -> Columns:
+    """Parquet in an object store; OSError as :class:`ObjectPath` raises it, UsageError for two stores at once."""
+    import pyarrow.dataset as datasets
+
+    places = [place_named(path) for path in given]
+    roots = {place.root if isinstance(place, ObjectPath) else "" for place in places}
+    keys = [place.key for place in places if isinstance(place, ObjectPath)]
+    root = roots.pop()
+    if roots:
+        raise UsageError(f"{', '.join(map(str, given))}: are not all in one bucket; read those of each by themselves")
+    if not several:
+        with suppress(FileNotFoundError):
+            return _File.opened(ObjectPath(root, keys[0]))
+    found = datasets.dataset(
+        keys if several else keys[0],
+        format="parquet",
+        filesystem=filesystem_of(root),
+        partitioning=None if several else "hive",
+    )
+    if not found.files:
+        raise UsageError(f"{given[0]}: no Parquet file is there")
+    return _Files(found, root)
 
 
 def _refuse_no_files(path: Path) -> None:
@@ -334,4 +377,11 @@ def _damaged(what: str) -> Iterator[None]:
     try:
         yield
     except (pyarrow().ArrowInvalid, OSError) as error:
-        raise FormatError(what, None, f"damaged Parquet ({error})") from None
+        raise _unreadable(what, error, "damaged Parquet") from None
+
+
+def _unreadable(what: str, error: Exception, otherwise: str) -> FormatError | UsageError:
+    """An error of the system, or of a store, by its own words; anything else is about the content."""
+    if isinstance(error, OSError) and error.errno is not None and error.errno != errno.EINVAL:
+        return UsageError(f"{what}: cannot be read: {error.strerror}")
+    return FormatError(what, None, f"{otherwise} ({error})")

@@ -26,6 +26,7 @@ from typing import IO, Any, cast
 
 from oocbe.errors import FormatError
 from oocbe.system.plain_files import opened
+from oocbe.system.urls import refuse_url
 from oocbe.tracing.recorder import (
     CALLER,
     DEVICE_TO_HOST,
@@ -72,6 +73,7 @@ class TraceFile:
 
     def __init__(self, path: Path, about: dict[str, str] | None = None) -> None:
         self._began, self._cpu_before = time.perf_counter_ns(), time.process_time()
+        refuse_url(path, "a trace")
         self._file = _created(path)
         self._known: set[tuple[str, int]] = set()
         head = {"name": HEAD, "ph": "M", "pid": 0, "args": {"version": VERSION, **(about or {})}}

@@ -190,9 +190,8 @@ def test_what_the_command_does_not_put_into_object_stores(url, tmp_path):
     StoredTable.save(tmp_path / "t", rows())
     for arguments, message in (
         ((tmp_path / "t", url, "--overwrite"), "are not overwritten"),
-        ((tmp_path / "t", f"{url}.parquet"), "Parquet is written to files"),
-        ((f"{url}.parquet", tmp_path / "u"), "Parquet is read from files"),
-        (("examples/daily.spot", f"{url}.wcsp"), "only stored tables are in object stores"),
+        ((f"{url}.parquet", tmp_path / "u"), "there is no such file or folder"),
+        (("examples/daily.spot", f"{url}.wcsp"), "only tables are read from object stores"),
     ):
         done = converted(*arguments)
         assert done.exit_code == 2 and message in done.output

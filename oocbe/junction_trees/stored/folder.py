@@ -25,6 +25,7 @@ from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, read_bytes
 from oocbe.junction_trees.stored_problem import RECORD_NAME
 from oocbe.system.checksums import crc32
 from oocbe.system.deadline import look
+from oocbe.system.urls import refuse_url
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing
@@ -88,6 +89,7 @@ class TreeFolder:
     """
 
     def __init__(self, target: Path) -> None:
+        refuse_url(target, "a junction tree")
         self.target = target.absolute()
         if self.target.exists() or self.target.is_symlink():
             raise UsageError(f"{target}: exists already; remove it, or name another folder for the tree")

@@ -24,6 +24,7 @@ from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.sources import Buffers, Source, row_bytes
 from oocbe.streaming.space import Space
 from oocbe.system.pieces import Indivisible, Resumption, run_piece
+from oocbe.system.urls import refuse_url
 from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
@@ -88,6 +89,7 @@ class ExecutionContext:
         streams = None if settings.streams is None else parse_integer("streams", settings.streams, 1)
         rows = None if piece_rows is None else parse_integer("piece_rows", piece_rows, 1)
         folder = default_parent() if settings.scratch is None else Path(settings.scratch)
+        refuse_url(folder, "scratch")
         if settings.scratch is None and settings.output is not None and current() is not None:
             beside = Path(settings.output).parent  # what workers see as well
             folder = beside if beside.is_dir() else folder

@@ -1,0 +1,125 @@
+"""Files in object stores as pyarrow reads them: a file system whose requests go through obstore.
+
+Nothing is read ahead or kept: pyarrow asks for what it needs, in stretches of its own buffer, and each is one request.
+So what a file takes in memory is what it takes on disk.
+"""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from oocbe.errors import DiskError, UsageError
+from oocbe.tables.object_path import ObjectPath
+
+UPLOAD_BYTES, UPLOADS = 8 << 20, 2
+"""Bytes of a part of a large object that is written, and how many are under way; a store takes 10,000 parts."""
+
+
+class ObjectReader(io.RawIOBase):
+    """An object as a file to read from any place.
+
+    Raises
+    ------
+    FileNotFoundError : there is none. OSError : the store does not give it; its text says why.
+    """
+
+    def __init__(self, place: ObjectPath) -> None:
+        super().__init__()
+        self._place, self._at, self._size = place, 0, place.size()
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def size(self) -> int:
+        """Bytes of the object, which pyarrow asks for."""
+        return self._size
+
+    def tell(self) -> int:
+        """The next byte that is read."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Choose the next byte that is read."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, fewer at the end."""
+        stop = self._size if size is None or size < 0 else min(self._size, self._at + size)
+        data = self._place.read_range(self._at, stop) if stop > self._at else b""
+        self._at += len(data)
+        return data
+
+
+@cache
+def filesystem_of(root: str) -> Any:
+    """A pyarrow.fs.FileSystem of a bucket, whose paths are keys; it only reads."""
+    from pyarrow import fs
+
+    class Handler(fs.FileSystemHandler):  # type: ignore[misc]
+        """What pyarrow asks for."""
+
+        def get_type_name(self) -> str:
+            return "obstore"
+
+        def normalize_path(self, path: str) -> str:
+            return path.strip("/")
+
+        def get_file_info(self, paths: list[str]) -> list[Any]:
+            return [self._info(path.strip("/")) for path in paths]
+
+        def _info(self, key: str) -> Any:
+            place = ObjectPath(root, key)
+            try:
+                return fs.FileInfo(key, fs.FileType.File, size=place.size())
+            except FileNotFoundError:
+                is_there = next(iter(place.below()), None) is not None
+                return fs.FileInfo(key, fs.FileType.Directory if is_there else fs.FileType.NotFound)
+
+        def get_file_info_selector(self, selector: Any) -> list[Any]:
+            found = ObjectPath(root, selector.base_dir.strip("/")).below()
+            return [fs.FileInfo(place.key, fs.FileType.File, size=size) for place, size in found]
+
+        def open_input_file(self, path: str) -> Any:
+            import pyarrow
+
+            return pyarrow.PythonFile(ObjectReader(ObjectPath(root, path.strip("/"))), mode="r")
+
+        open_input_stream = open_input_file
+
+        def _refuse(self, *_: object) -> None:
+            raise NotImplementedError("this file system only reads")
+
+        create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
+        move = copy_file = open_output_stream = open_append_stream = _refuse
+
+    Handler.__abstractmethods__ = frozenset()
+    return fs.PyFileSystem(Handler())
+
+
+def refuse_existing(place: ObjectPath) -> None:
+    """Refuse (UsageError) an object, or a prefix with objects; DiskError where the store does not tell."""
+    try:
+        if next(iter(place.below()), None) is None:
+            place.size()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise DiskError(f"{place}: cannot be asked for: {error.strerror}") from None
+    raise UsageError(f"{place} exists already; remove it, choose another name, or overwrite it (overwrite)")
+
+
+def upload_file(file: Path, place: ObjectPath) -> None:
+    """Write a file as an object, in the place of one that is there; DiskError where the store does not take it."""
+    try:
+        place.upload(file, UPLOAD_BYTES, UPLOADS)
+    except OSError as error:
+        raise DiskError(f"{place}: cannot be written: {error.strerror}") from None
