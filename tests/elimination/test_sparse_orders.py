@@ -57,7 +57,7 @@ def test_each_step_of_a_greedy_order_takes_a_best_vertex(criterion, seed):
     graph = ScopeGraph("g", scopes, sizes)
     near, left = neighbours_of(scopes, count), set(range(count))
     arguments = (graph.starts, graph.neighbours, graph.weights, criterion, seed, np.ones(count))
-    order, cells = sparse_order(*arguments, math.inf, 1 << 20, NEVER, NEVER, NEVER)
+    order, cells = sparse_order(*arguments, math.inf, 1 << 20, 0.0, NEVER, NEVER, NEVER)
     found, together = graph.separators(order).listed(), 0.0
     position = {v: place for place, v in enumerate(order.tolist())}
     for v, separator in zip(order.tolist(), found, strict=True):
@@ -76,7 +76,7 @@ def test_hubs_come_last_and_a_hurry_leaves_an_order_of_all():
     rim = [(v, v % (count - 1) + 1) for v in range(1, count)]
     graph = ScopeGraph("wheel", [*spokes, *rim], [2] * count)
     for flags in ((NEVER, NEVER), (NOW, NEVER), (NEVER, NOW)):
-        arguments = (graph.starts, graph.neighbours, graph.weights, MIN_FILL, 0, np.ones(count), math.inf, 1 << 24)
+        arguments = (graph.starts, graph.neighbours, graph.weights, MIN_FILL, 0, np.ones(count), math.inf, 1 << 24, 0.0)
         order, _ = sparse_order(*arguments, *flags, NEVER)
         assert sorted(order.tolist()) == list(range(count)) and order[-1] == 0
         if flags[1] is NEVER:
@@ -104,13 +104,18 @@ def test_bit_sets_and_lists_come_to_orders_alike(bitsets, monkeypatch):
         assert sum(choice.predicted_rows) == 298 * 9 + 3 + 1
 
 
-def test_separators_of_too_many_members_are_refused(monkeypatch):
+def test_separators_of_too_many_members_are_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(separators, "MOST_MEMBERS", 100)
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(40)), (Function((0, 1), [[0, 0]], [1], 0),))
     clique = Problem(problem.variables, (Function(tuple(range(40)), [[0] * 40], [1], 0),))
     assert search_orders(problem, "auto", 0.0, 0)
-    with pytest.raises(ResourceError, match="more than 100 variables together, some of 3"):
-        search_orders(clique, "auto", 0.0, 0)
+    assert search_orders(clique, "auto", 0.0, 0), "as many as there are edges are listed"
+    pairs = [(u, v) for u in range(8) for v in range(8, 40) if (u + v) % 4 == 0]
+    dense = Problem(problem.variables, tuple(Function(pair, [[0, 0]], [1], 0) for pair in pairs))
+    order = "\n".join(f"x{v}" for v in range(40))  # hubs first: all that they join is one clique
+    (tmp_path / "order").write_text(order)
+    with pytest.raises(ResourceError, match="more than 128 variables together"):
+        search_orders(dense, str(tmp_path / "order"), 0.0, 0)
 
 
 def test_sets_as_lists():

@@ -168,8 +168,19 @@ LOOPS = {
     "greedy_order.greedy_order": FLAG,
     "graphs.graph_of_scopes": FLAG,
     "graphs.separators_of": FLAG,
+    "graphs.added_up": "one pass over the vertices",
     "graphs.summed": "one pass over the edges of the filled graph",
     "linear_order.linear_order": FLAG,
+    "narrow_buckets._room": "one pass over the buckets",
+    "narrow_buckets._lay_out": "the tables of one bucket; its caller looks at the flag",
+    "narrow_buckets._advance": A_ROW,
+    "narrow_buckets._joined": A_ROW,
+    "narrow_buckets._scale": "two passes over the cells of one message; its caller looks at the flag",
+    "narrow_buckets.eliminate_selecting": FLAG,
+    "narrow_buckets.eliminate_adding": FLAG,
+    "narrow_buckets.choose_values": "one pass over the buckets",
+    "narrow_buckets.descend": FLAG,
+    "narrow_buckets.count_within": FLAG,
     "linear_order.best_linear_order": "a few orders of linear_order, which looks at the flag",
     "linear_order._peripheral": "three breadth-first searches; its caller looks at the flag",
     "sparse_order._placed": "from a place in a heap to another; its caller looks at the flag",
@@ -421,7 +432,7 @@ def test_stopped_searches_leave_orders_of_all_vertices():
     assert is_whole and not graph_of_scopes(*scopes, 70, 1 << 20, STOPPED)[2]
     greedy, _ = greedy_order(graph.copy(), ones, MIN_FILL, 0, ones, np.inf, never, STOPPED)
     linear = best_linear_order(starts, neighbours, ones, 0, 3, np.inf, never, STOPPED)
-    lists = (starts, neighbours, ones, MIN_FILL, 0, ones, np.inf, 1 << 20)
+    lists = (starts, neighbours, ones, MIN_FILL, 0, ones, np.inf, 1 << 20, 0.0)
     sparse, _ = sparse_order(*lists, never, never, STOPPED)
     assert all(sorted(order.tolist()) == list(range(70)) for order in (greedy, linear, sparse))
     assert separators_of(starts, neighbours, greedy, 1 << 20, never)[2]

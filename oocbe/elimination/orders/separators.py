@@ -29,8 +29,12 @@ BITSET_VARIABLES = 1 << 12
 EDGE_BYTES = 16
 """Of memory that a neighbour of a variable takes while an order is made: lists that grow are copied."""
 
-MOST_MEMBERS = 1 << 25
-"""Members of all separators of an order, at most: plans list them, some dozens of bytes each."""
+MOST_MEMBERS = 1 << 22
+"""Members of all separators of an order, or as many as there are neighbours where these are more: plans list them, some
+dozens of bytes and a microsecond each."""
+
+MOST_FILL = 1 << 25
+"""Neighbours of all variables while an order is made, or as many as there are at first."""
 
 LINEAR_SWEEPS = 16
 """Sweeps from random ends for one linear order: a bad end is common, and its width shows it at once."""
@@ -149,7 +153,7 @@ class ScopeGraph:
             order, cells = greedy.greedy_order(self.adjacency.copy(), self.weights, criterion, seed, factors, *limits)
         else:
             graph = (self.starts, self.neighbours, self.weights)
-            edges = max(len(self.neighbours), min(MOST_MEMBERS, available_memory() // EDGE_BYTES))
+            edges = max(len(self.neighbours), min(MOST_FILL, available_memory() // EDGE_BYTES))
             order, cells = sparse_order(*graph, criterion, seed, factors, most, edges, floor, *flags, current_flag())
         look()
         return order, float(cells)
@@ -162,19 +166,26 @@ class ScopeGraph:
         look()
         return order
 
+    @property
+    def most_members(self) -> int:
+        """Members of all separators of an order, at most."""
+        return max(MOST_MEMBERS, len(self.neighbours))
+
     def separators(self, order: NDArray[np.int64]) -> Separators:
         """Separator of each bucket.
 
         Raises
         ------
-        ResourceError : they have more than :data:`MOST_MEMBERS` members. TimeLimitError : the deadline came.
+        ResourceError : they have more than :attr:`most_members`. TimeLimitError : the deadline came.
         """
-        starts, members, is_whole = separators_of(self.starts, self.neighbours, order, MOST_MEMBERS, current_flag())
+        starts, members, is_whole = separators_of(
+            self.starts, self.neighbours, order, self.most_members, current_flag()
+        )
         look()
         if not is_whole:
             raise ResourceError(
                 f"{self.name}: along the elimination orders found, the messages of {len(self.sizes):,} variables have "
-                f"scopes of more than {MOST_MEMBERS:,} variables together, some of "
+                f"scopes of more than {self.most_members:,} variables together, some of "
                 f"{int(np.diff(starts).max(initial=0)):,} and more; elimination is out of reach. A longer search for "
                 "orders (--order-seconds) may find better ones"
             )

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.prepare import EXPANDED_ROWS
-from oocbe.elimination.preparation.ranges import largest_magnitude
+from oocbe.elimination.preparation.ranges import extremes
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.model_checks import INT64, Values
 from oocbe.model.parts import Constraint, Function
@@ -136,7 +136,8 @@ class _Penalised:
 
 def _is_in_range(problem: Problem) -> bool:
     """Whether sums of values stay far from the end of int64, or of float64."""
-    greatest = sum(max(abs(int(f.default or 0)), largest_magnitude(f.values)) for f in problem.functions)
+    lows, highs = extremes(problem)
+    greatest = sum(max(abs(low), abs(high)) for low, high in zip(lows.tolist(), highs.tolist(), strict=True))
     return bool(greatest < (INT64.max // 16 if problem.is_integral else LARGEST_SUM))
 
 
