@@ -16,10 +16,15 @@ from oocbe.elimination.preparation.propagated import propagated, what_went
 from oocbe.elimination.search.row_results import FEW_ROWS, rows_to_come
 from oocbe.elimination.search.smaller import is_easy, smaller
 from oocbe.elimination.search.sums_of_logarithms import prefers_logarithms
+from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.pruning.dominance import applies_to
 from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+
+REDUCTION_SECONDS = 1.0
+"""Of reduction beyond those that an order is searched for."""
 
 
 def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
@@ -36,8 +41,9 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
         options, semiring = replace(options, semiring=None), problem.semiring
     target, said = problem.in_semiring(semiring), what_went(left)
     is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(semiring)
-    if is_bounded and not is_easy(target) and (reduced := smaller(target, options)) is not None:
-        target, said = reduced.problem, "; ".join(filter(None, (said, reduced.said)))
+    if is_bounded and not is_easy(target):
+        target, reduced = _reduced(target, options)
+        said = "; ".join(filter(None, (said, reduced)))
     plan = replace(make_plan(target, options), propagation=said)
     if not is_bounded:
         return plan
@@ -45,3 +51,19 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
         return plan
     rows = rows_to_come(negated(target) if semiring.marginalisation is Marginalisation.MAX else target, options)
     return replace(plan, bounds=f"first {rows}; then {plan.bounds}") if rows else plan
+
+
+def _reduced(problem: Problem, options: SolveOptions) -> tuple[Problem, str]:
+    """What reduction leaves of a problem that is not easy, and a sentence about that; the problem where nothing goes.
+
+    A plan does not take as long as a solve may: a reduction that takes longer than the order is left out.
+    """
+    seconds = REDUCTION_SECONDS + options.order_seconds
+    try:
+        with Deadline(seconds):
+            found = smaller(problem, options)
+    except RequestedEndError:
+        raise
+    except TimeLimitError:
+        return problem, f"not reduced before, which a solve does, as that takes longer than {seconds:.3g} s"
+    return (problem, "") if found is None else (found.problem, found.said)

@@ -11,6 +11,7 @@ import pytest
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.complete_tables.complete_stream import CompleteStream
+from oocbe.elimination import outlook
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.plan.plan import candidate_orders, make_plan
@@ -257,3 +258,13 @@ def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path,
     assert plan.buckets[0].predicted_rows == 2**12
     assert plan.disk_refusal == ""
     assert oocbe.solve(star(count), **options).value == count
+
+
+def test_a_plan_leaves_a_long_reduction_out(monkeypatch):
+    """Reduction took tens of seconds of 100,000 variables, whatever ``order_seconds`` said."""
+    monkeypatch.setattr(outlook, "REDUCTION_SECONDS", 0.0)
+    random = np.random.default_rng(0)
+    pairs = [(u, v) for u in range(20) for v in range(u + 1, 20)] + [(v, v + 1) for v in range(19, 300)]
+    functions = tuple(Function.from_array(pair, random.integers(0, 9, (4, 4))) for pair in pairs)
+    plan = oocbe.plan(Problem(tuple(Variable(f"x{v}", 4) for v in range(301)), functions), order_seconds=0)
+    assert "not reduced before, which a solve does" in plan.propagation and len(plan.buckets) == 301
