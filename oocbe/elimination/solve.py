@@ -32,7 +32,7 @@ from oocbe.elimination.preparation.penalties import with_penalties_forbidden
 from oocbe.elimination.preparation.propagated import propagated
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.restrict import Restriction
-from oocbe.elimination.refusals import check_disk, check_linear, checked
+from oocbe.elimination.refusals import check_disk, check_linear, checked, has_logarithms
 from oocbe.elimination.rounded_sums import judged, with_room
 from oocbe.elimination.runs.durability import Run, open_run
 from oocbe.elimination.search import sums_of_logarithms
@@ -47,6 +47,7 @@ from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.elimination.search.smaller import Smaller, is_easy, smaller
 from oocbe.elimination.search.whole_steps import WholeSteps
 from oocbe.errors import (
+    FloatRangeError,
     RequestedEndError,
     ResourceError,
     TimeLimitError,
@@ -110,11 +111,16 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
                 check_linear(problem, semiring)
                 result = narrow_result(problem, options) if left.removed else None
             if result is None:
-
-                def solved(given: Problem, options: SolveOptions, told: PassingOn) -> Result:
-                    return _solved(given, given.semiring, options, told, begin, interruption)
-
-                result = sums_of_logarithms.by_either(problem, options, Lifting(history, left), begin, solved)
+                solved = partial(_solved, begin=begin, interruption=interruption)
+                told, why = Lifting(history, left), sums_of_logarithms.UNBOUNDED
+                if not sums_of_logarithms.prefers_logarithms(problem, options):
+                    try:
+                        result = solved(problem, options, told)
+                    except FloatRangeError:
+                        if options.workdir is not None or not has_logarithms(problem):
+                            raise
+                        why = sums_of_logarithms.OUT_OF_RANGE
+                result = result or sums_of_logarithms.by_sums(problem, options, told, begin, solved, why)
         except BaseException as error:
             if not interruption.caused(error):
                 raise
@@ -129,23 +135,17 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
 
 
 def _solved(
-    problem: Problem,
-    semiring: Semiring,
-    options: SolveOptions,
-    observer: PassingOn,
-    begin: float,
-    interruption: Interruption,
+    problem: Problem, options: SolveOptions, observer: PassingOn, begin: float, interruption: Interruption
 ) -> Result:
     """The result of a problem that was checked, kept in the work folder where there is one."""
     if (steps := WholeSteps.of(problem, options)) is not None:
-        found = _solved(steps.problem, semiring, steps.options, steps.telling(observer), begin, interruption)
-        return steps.in_floats(found)
+        return steps.in_floats(_solved(steps.problem, steps.options, steps.telling(observer), begin, interruption))
     with open_run(problem, options) as run:
         if run.result is None:
             # Where propagation has left no variable, the answer is there, and no limit that came since takes it away.
             limited = nullcontext() if problem.variables else unlimited()
             with limited, Deadline(options.time_limit if problem.variables else None) as deadline:
-                solving = _Solving(problem, semiring, options, observer, deadline, run)
+                solving = _Solving(problem, problem.semiring, options, observer, deadline, run)
                 result = solving.solve_interruptibly(interruption)
             check_claim(problem, result.value, result.assignment, result.bounds or "elimination")
             seconds = {**result.seconds, "total": time.perf_counter() - begin}

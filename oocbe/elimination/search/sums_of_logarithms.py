@@ -15,7 +15,7 @@ from oocbe.elimination.refusals import has_logarithms
 from oocbe.elimination.search.claims import check_claim
 from oocbe.elimination.search.outcome import result_of_logarithms
 from oocbe.elimination.search.row_results import FEW_ROWS
-from oocbe.errors import FloatRangeError, RequestedEndError, TimeLimitError
+from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
 from oocbe.results.result import Result
@@ -53,29 +53,18 @@ def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
     return not choices or sum(choices[0].predicted_rows) > FEW_ROWS
 
 
-def by_either(
+def by_sums(
     problem: Problem,
     options: SolveOptions,
     told: PassingOn,
     begin: float,
     solved: Callable[[Problem, SolveOptions, PassingOn], Result],
+    why: str,
 ) -> Result:
-    """The result of a problem, or where its products are searched among sums, or leave float64, of its logarithms.
+    """The result of a product problem by its logarithms.
 
-    told : about the problem. begin : of the solve. solved : solves one of both.
-
-    Raises
-    ------
-    FloatRangeError : products leave float64 where there are no logarithms, or in a work folder. What ``solved`` raises.
+    told : about the problem. begin : of the solve. solved : solves what it is given. why : logarithms are taken.
     """
-    why = UNBOUNDED
-    if not prefers_logarithms(problem, options):
-        try:
-            return solved(problem, options, told)
-        except FloatRangeError:
-            if options.workdir is not None or not has_logarithms(problem):
-                raise
-            why = OUT_OF_RANGE
     sums, given = as_sums(problem, options, time.perf_counter() - begin)
     return as_products(problem, sums, solved(sums, given, telling_products(told, problem)), why)
 
