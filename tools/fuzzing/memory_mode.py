@@ -67,6 +67,9 @@ TASKS = ("count", "count-optimal", "kbest", "marginals", "logz", "min-marginals"
 UNSUPPORTED = ("support", "at most", "stops at")
 """Words of messages about what no memory would help."""
 
+JOINED_ROWS = 1 << 26
+"""Rows that ``stress``, which has no time limit, is to join at most."""
+
 ENDS = (0, 10, 11, 20, 30)
 """Exit codes of answers, limits and refusals for want of memory."""
 
@@ -102,7 +105,7 @@ def draw(random: Random, way: str | None = None) -> Description:
     if way == "stress":
         case |= {
             "operator": random.choice(("join-sum", "maximise", "join-maximise")),
-            "groups": random.choice((1, 32, 4096)),
+            "groups": random.choice((8, 32, 4096)),
         }
     if way == "synth":
         case["made"] = random.choice(("random", "grid", "spot5", "table"))
