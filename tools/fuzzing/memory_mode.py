@@ -103,10 +103,9 @@ def draw(random: Random, way: str | None = None) -> Description:
     if way in ("parquet", "stress", "synth"):
         case["rows"] = int(limit * MIB / 16 * random.choice((0.1, 0.5, 1.0, 2.0)))
     if way == "stress":
-        case |= {
-            "operator": random.choice(("join-sum", "maximise", "join-maximise")),
-            "groups": random.choice((8, 32, 4096)),
-        }
+        groups = random.choice((8, 32, 4096))
+        case |= {"operator": random.choice(("join-sum", "maximise", "join-maximise")), "groups": groups}
+        case["rows"] = max(groups, min(case["rows"], JOINED_ROWS // groups))
     if way == "synth":
         case["made"] = random.choice(("random", "grid", "spot5", "table"))
     if way == "solve":
