@@ -9,6 +9,7 @@ from typing import Any
 from oocbe.elimination.narrow.narrow_count import count_feasible
 from oocbe.elimination.narrow.narrow_problem import COUNTS, NarrowProblem, narrow_problem
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
+from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.machine import peak_memory
@@ -22,17 +23,21 @@ TASKS_AT_ONCE = ("count", "logz", "marginals")
 def answered_at_once(task: str, problem: Problem, options: SolveOptions, temperature: float) -> TaskResult | None:
     """The task's result; None where the problem is not for one loop, or the task is another one.
 
+    None, too, of values that the task refuses, as propagation may remove them: what follows refuses them otherwise.
+
     Raises
     ------
-    UnsupportedError : an upper bound that sums can reach, or a negative factor of a product. TimeLimitError : the
-        limit came. FormatError : the file named by ``options.order`` is no order of this problem.
+    TimeLimitError : the limit came. FormatError : the file named by ``options.order`` is no order of this problem.
     """
     if task not in TASKS_AT_ONCE:
         return None
     begin = time.perf_counter()
     with Deadline(options.time_limit):
         counts = task == "count"
-        narrow = narrow_problem(without_upper_bound(problem), options, COUNTS if counts else temperature)
+        try:
+            narrow = narrow_problem(without_upper_bound(problem), options, COUNTS if counts else temperature)
+        except UnsupportedError:
+            return None
         if narrow is None:
             return None
         if counts:
