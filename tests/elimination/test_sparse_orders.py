@@ -118,6 +118,18 @@ def test_separators_of_too_many_members_are_refused(monkeypatch, tmp_path):
         search_orders(dense, str(tmp_path / "order"), 0.0, 0)
 
 
+def test_an_order_of_too_many_members_is_no_obstacle_to_another_one(monkeypatch):
+    """A tree: the frontiers of a linear order are far wider than the messages of a greedy one."""
+    monkeypatch.setattr(separators, "MOST_MEMBERS", 600)
+    functions = tuple(Function(((v - 1) // 2, v), [[0, 0]], [1], 0) for v in range(1, 400))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(400)), functions)
+    with pytest.raises(ResourceError, match="more than 600 variables together"):
+        search_orders(problem, "linear", 0.0, 0)
+    choices = search_orders(problem, "auto", 0.0, 0)
+    assert choices
+    assert all(max(map(len, choice.separators)) == 1 for choice in choices)
+
+
 def test_sets_as_lists():
     sets = Separators.of([(3, 1), (), (0,)])
     assert sets.listed() == [(3, 1), (), (0,)] and sets.width == 2

@@ -182,10 +182,10 @@ def search_orders(
     best: dict[str, OrderChoice] = {}
     until = time.monotonic() + GRACE_SECONDS
     ranks = [(rank, *found, name) for name, ranked in finalists.items() for rank, found in enumerate(ranked)]
-    for _, _, _, order, name in sorted(ranks, key=lambda r: r[:3]):
+    for _, work, _, order, name in sorted(ranks, key=lambda r: r[:3]):
         deadline.check()
-        if best and time.monotonic() > until:
-            break
+        if best and (work == math.inf or time.monotonic() > until):  # its separators are more than a plan lists
+            continue
         judged = _judged(graph, order, name, candidates, seed + 1, cell_work)
         best[name] = min(best.get(name, judged), judged, key=OrderChoice.cost)
     return sorted(best.values(), key=OrderChoice.cost)
