@@ -57,6 +57,8 @@ LITERALS = "at most 256 cliques, or greedy attempts from 64 vertices, a call; th
 
 SYNTHETIC = "synthetic tables, made and checked in chunks of a million rows; no time limit applies"
 
+A_CELL = "the tables of one bucket at one joined cell; its caller looks at the flag"
+
 OUTER_ROWS = "rows of one call, as many as its caller lets it have by the work that each takes"
 
 LOOPS = {
@@ -92,6 +94,16 @@ LOOPS = {
     "clique_rows.keep_groups": FLAG,
     "edge_lists.list_values": "the rows of one clique, once",
     "edge_lists.list_rows": ONE_PASS,
+    "narrow_buckets._advance": A_CELL,
+    "narrow_buckets._joined": A_CELL,
+    "narrow_buckets._lay_out": "the scopes of one bucket's tables; its caller looks at the flag",
+    "narrow_buckets._room": "one pass over the variables",
+    "narrow_buckets._scale": "one pass over the cells of one message",
+    "narrow_buckets.choose_values": "one pass over the scopes of all messages",
+    "narrow_buckets.count_within": FLAG,
+    "narrow_buckets.descend": FLAG,
+    "narrow_buckets.eliminate_adding": FLAG,
+    "narrow_buckets.eliminate_selecting": FLAG,
     "node_state._is_row": ONE_PASS,
     "node_state._tied_value": ONE_PASS,
     "node_state.near_uses": ONE_PASS,

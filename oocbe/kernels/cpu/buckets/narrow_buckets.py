@@ -152,6 +152,8 @@ def eliminate_selecting(
         )
         begin, end = cell_starts[factors + p], cell_starts[factors + p + 1]
         for cell in range(begin, end):
+            if stop[0] != 0:
+                break
             best, chosen = values[0] * 0, -1
             for a in range(sizes[v]):
                 is_permitted, total = _joined(values, permitted, base, strides, axes, len(own), a, multiplies)
@@ -232,6 +234,8 @@ def eliminate_adding(
         )
         begin, end = cell_starts[factors + p], cell_starts[factors + p + 1]
         for cell in range(begin, end):
+            if stop[0] != 0:
+                break
             added, highest, is_any = 0.0, -np.inf, False
             for a in range(sizes[v]):
                 is_permitted, total = _joined(values, permitted, base, strides, axes, len(own), a, not is_log)
@@ -289,6 +293,8 @@ def descend(
         if axes == 1:
             weights[begin - first] = 1.0
         for cell in range(begin, end):
+            if stop[0] != 0:
+                break
             mass = weights[cell - first]
             for a in range(sizes[v] if mass > 0.0 else 0):
                 is_permitted, total = _joined(values, permitted, base, strides, axes, len(own), a, False)
@@ -340,6 +346,8 @@ def count_within(
         )
         most = 0
         for cell in range(cell_starts[factors + p], cell_starts[factors + p + 1]):
+            if stop[0] != 0:
+                break
             added = 0
             for a in range(sizes[v]):
                 is_permitted, total = _joined(values, permitted, base, strides, axes, len(own), a, True)
