@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from oocbe.cluster.started_workers import Started, StartedWorkers, started_scheduler
 from oocbe.errors import ClusterError
 from oocbe.kernels.cpu.threads import thread_count
+from oocbe.system.data_limit import data_limit
 from oocbe.system.parents import child_command, child_environment
 from oocbe.tables.scratch import default_parent
 
@@ -120,6 +121,7 @@ class LocalWorkers(StartedWorkers):
             process = subprocess.Popen(
                 command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
+        data_limit.spare(process.pid)
         self.started.append(process.pid)
         return _Process(number, process, log)
 

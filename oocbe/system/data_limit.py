@@ -6,6 +6,7 @@ smaller pieces, and a command with a message and an exit code.
 
 The limit counts what is mapped, whether it is in use or not: stacks of threads as a whole, for one. Compilers do not
 recover from a refused block, so the limit is lifted while loops are compiled, and what they keep is allowed on top.
+Processes that are started meanwhile would inherit a limit that nothing lifts there: they get the one from before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PROGRAM_DATA_BYTES = 176 << 20
@@ -34,6 +35,7 @@ class DataLimit:
     def __init__(self) -> None:
         self._limit: int | None = None
         self._before = 0
+        self._original = (0, 0)
 
     @contextmanager
     def of(self, nbytes: int, threads: int) -> Iterator[None]:
@@ -46,14 +48,27 @@ class DataLimit:
             return
         import resource
 
-        before = resource.getrlimit(resource.RLIMIT_DATA)
-        self._limit = mapped_data() + nbytes + PROGRAM_DATA_BYTES + threads * THREAD_DATA_BYTES
-        self._set(self._limit)
+        limit = mapped_data() + nbytes + PROGRAM_DATA_BYTES + threads * THREAD_DATA_BYTES
+        self._original = resource.getrlimit(resource.RLIMIT_DATA)
+        if self._original[0] != resource.RLIM_INFINITY and self._original[0] <= limit:
+            yield
+            return
+        self._limit = limit
+        self._set(limit)
         try:
             yield
         finally:
             self._limit = None
-            resource.setrlimit(resource.RLIMIT_DATA, before)
+            resource.setrlimit(resource.RLIMIT_DATA, self._original)
+
+    def spare(self, process: int) -> None:
+        """Give a process that was started within the block the limit from before."""
+        if self._limit is None:
+            return
+        import resource
+
+        with suppress(OSError):  # it has ended
+            resource.prlimit(process, resource.RLIMIT_DATA, self._original)
 
     def lift(self) -> None:
         """From now on anything is allowed that the system allows."""

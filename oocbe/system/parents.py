@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oocbe.system.data_limit import data_limit
+
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
@@ -57,6 +59,7 @@ def connected_child(module: str, threads: int) -> tuple[subprocess.Popen[bytes],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+    data_limit.spare(process.pid)
     return process, ours
 
 

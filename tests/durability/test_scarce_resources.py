@@ -11,6 +11,8 @@ import pytest
 
 import oocbe
 from oocbe.io import write
+from oocbe.system.data_limit import data_limit, mapped_data
+from oocbe.system.parents import connected_child
 
 resource = pytest.importorskip("resource")
 
@@ -102,3 +104,28 @@ def test_a_run_whose_folder_fills_up_is_resumed_when_there_is_room(tmp_path):
     assert ends[0] == 30
     assert ends[-1] == 0
     assert done.stdout.startswith("optimal")
+
+
+def test_processes_of_a_command_have_the_limit_from_before():
+    """They compile loops as well, and nothing would lift the limit there."""
+    kind = resource.RLIMIT_DATA
+    before = resource.getrlimit(kind)
+    with data_limit.of(1 << 30, 1):
+        assert resource.getrlimit(kind) != before
+        process, connection = connected_child("oocbe.tasks.worker", 1)
+        with connection, process:
+            assert resource.prlimit(process.pid, kind) == before
+            process.kill()
+    assert resource.getrlimit(kind) == before
+
+
+def test_a_lower_limit_of_the_system_is_left_as_it_is():
+    kind = resource.RLIMIT_DATA
+    before = resource.getrlimit(kind)
+    lower = (mapped_data() + (1 << 30), before[1])
+    resource.setrlimit(kind, lower)
+    try:
+        with data_limit.of(1 << 40, 1):
+            assert resource.getrlimit(kind) == lower
+    finally:
+        resource.setrlimit(kind, before)
