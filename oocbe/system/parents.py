@@ -24,8 +24,12 @@ ALONE_SECONDS = 0.2
 
 
 def python_path() -> str:
-    """``PYTHONPATH`` of a process that is to find this package, and what this process finds."""
-    return os.pathsep.join([str(PACKAGE_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
+    """``PYTHONPATH`` of a process that is to find this package, and what this process finds.
+
+    Without empty entries, which stand for the current folder.
+    """
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([str(PACKAGE_FOLDER), *filter(None, given)])
 
 
 def child_command(module: str, *arguments: object) -> list[str]:

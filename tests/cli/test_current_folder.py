@@ -13,6 +13,7 @@ from oocbe.cluster.local import LocalWorkers
 from oocbe.cluster.slurm import SlurmWorkers
 from oocbe.cluster.slurm_settings import SlurmSettings
 from oocbe.io import write
+from oocbe.system.parents import child_environment
 from tests.cluster.test_slurm import commands  # noqa: F401
 from tests.helpers.small_problems import clique
 from tests.helpers.worker_functions import slept
@@ -102,3 +103,12 @@ def test_settings_of_numba_say_not_where_compiled_code_is(ran, monkeypatch, tmp_
     done = called("-P", "-c", show)
     assert done.stdout.strip() == "oocbe.kernels.cpu.pairs.search", done.stderr
     assert not (tmp_path / "planted").exists()
+
+
+def test_an_empty_entry_of_the_path_is_not_handed_on(ran, monkeypatch, tmp_path):
+    """``PYTHONPATH=$PYTHONPATH:/folder`` makes one where nothing was set; it is the current folder to Python."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", str(tmp_path), ""]))
+    code = "import sys; print(sys.path)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], env=child_environment(), capture_output=True, text=True)
+    assert str(Path.cwd()) not in done.stdout and "''" not in done.stdout
+    assert str(tmp_path) in done.stdout
