@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.cfn_globals import GlobalCall, check_supported, decomposed, read_parameters
-from oocbe.io.decimal_costs import FORBIDDEN, Cost, CostTable, Precision, room, split
+from oocbe.io.decimal_costs import FORBIDDEN, LARGEST_INTEGER, Cost, CostTable, Precision, room, split
 from oocbe.io.lexer import Lexer, parse_number
 from oocbe.io.text import Text
 from oocbe.model.parts import Constraint, Variable
@@ -330,6 +330,12 @@ class _Builder:
         precision = self._reader.precision
         whole = decomposed(self._reader.calls, self._sign, precision, room(bound, constant, tables), variables)
         for made in whole.tables:
+            largest = max(abs(cost) for cost in (0, made.default, *made.costs) if cost < math.inf)
+            if precision.is_whole and largest >= LARGEST_INTEGER:
+                raise UnsupportedError(
+                    f"{self._reader.path}: a function with a type costs up to {largest:.3g}, beyond the integers of 62 "
+                    "bits; scale the costs down"
+                )
             default, *costs = (
                 math.inf if cost >= whole.top else cost if precision.is_whole else cost / precision.scale
                 for cost in (made.default, *made.costs)

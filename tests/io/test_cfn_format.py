@@ -209,3 +209,12 @@ def test_a_number_too_large_for_a_double_is_refused(tmp_path):
     text = '{problem:{name:p,mustbe:"<10"},variables:{x:[a b]},functions:{f:{scope:[x],costs:[0 %s]}}}'
     with pytest.raises(FormatError, match="finite number"):
         read_text(tmp_path, text % ("1" * 5000))
+
+
+def test_costs_of_a_type_that_64_bits_do_not_hold_are_refused(tmp_path):
+    """A cost below 0 elsewhere makes up for any other one, so that none is forbidden by itself."""
+    text = """{ {n "<4000000000000000000"} {x 4 y 4} {
+        {[x y] wsum {quad 4000000000000000000 == 30}}
+        {[x] wregular {1 [[0 0]] [[0 0]] [[0 0 0 -1] [0 1 0 0]]}} } }"""
+    with pytest.raises(UnsupportedError, match=r"pair.cfn: a function with a type costs up to 3.6e\+21, beyond the"):
+        read_text(tmp_path, text)
