@@ -201,7 +201,7 @@ def test_ctrl_c_gives_what_is_known_of_those_at_work(started, monkeypatch, tmp_p
         found.extend(outcomes)
     assert [outcome.number for outcome in found] == [0, 1]
     assert (found[1].result.status, found[1].exit_code) == ("interrupted", 130)
-    assert found[1].result.notes[-1] == "interrupted by Ctrl-C"
+    assert "interrupted by Ctrl-C" in found[1].result.notes
     assert HARD.evaluate(found[1].result.assignment) == found[1].result.value
     assert not any(process.poll() is None for process in started)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
