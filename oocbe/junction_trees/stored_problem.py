@@ -54,7 +54,8 @@ def flat(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 def describe_problem(problem: Problem) -> dict[str, Any]:
     """What a record says of a problem, beside its arrays."""
-    assert not problem.linear_constraints and problem.upper_bound is None  # these are tables by now
+    assert not problem.linear_constraints  # nor bounds: these are tables by now
+    assert problem.upper_bound is None and problem.lower_bound is None
     return {
         "name": problem.name,
         "variables": [[v.name, v.size, None if v.labels is None else list(v.labels)] for v in problem.variables],
