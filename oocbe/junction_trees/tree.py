@@ -84,7 +84,7 @@ class JunctionTree:
         wanted = parse_order("order", order) if isinstance(order, str | Path) else list(order)
         most = parse_bytes("memory", memory)
         self._memory = default_memory_limit() if most is None else most
-        loaded = read(problem) if isinstance(problem, str | Path) else problem
+        loaded = read(problem, memory=self._memory) if isinstance(problem, str | Path) else problem
         loaded.refuse_question("a junction tree")
         self._problem = tabulated(weighted(narrowed(loaded), temperature))
         limit, start = parse_seconds("order_seconds", order_seconds), parse_integer("seed", seed)

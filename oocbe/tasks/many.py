@@ -21,6 +21,7 @@ from oocbe.results.result import Result
 from oocbe.settings.option_types import OwnValues
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
+from oocbe.system.memory import MemoryLimit
 from oocbe.tasks.solving_processes import SolvingProcesses
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _result(task: _Task) -> Result:
     if task.format is None or not isinstance(task.problem, str | Path):
         return solve(task.problem, task.options)
     begin = time.perf_counter()
-    with Deadline(task.options.time_limit):
+    with MemoryLimit(task.options.memory_limit), Deadline(task.options.time_limit):
         problem = read_finite(task.problem, task.format)
         reading = time.perf_counter() - begin
         return with_reading(solve(problem, task.options), reading)

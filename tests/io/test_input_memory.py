@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -36,12 +37,20 @@ def test_what_decompresses_to_more_than_the_limit_is_refused(tmp_path, suffix, c
         assert named in str(caught.value)
 
 
-@pytest.mark.parametrize("verb", [oocbe.solve, oocbe.plan, oocbe.bound, oocbe.count, dpop])
+@pytest.mark.parametrize("verb", [oocbe.solve, oocbe.plan, oocbe.bound, oocbe.count, dpop, oocbe.JunctionTree])
 def test_verbs_hold_reading_to_their_limit(tmp_path, verb):
     path = tmp_path / "bomb.wcsp.gz"
     path.write_bytes(gzip.compress(PROBLEM + b" " * (20 * MIB)))
     with pytest.raises(ResourceError, match="16,777,216"):
         verb(path, memory="16MiB")
+
+
+def test_files_of_a_named_format_that_are_solved_side_by_side_are_held_to_their_limit(tmp_path):
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(PROBLEM + b" " * (20 * MIB)))
+    with ThreadPoolExecutor(1) as pool:
+        (outcome,) = oocbe.solve_many([path], executor=pool, format="wcsp", memory="16MiB")
+    assert outcome.failure.kind == "ResourceError" and "16,777,216" in outcome.failure.message
 
 
 def test_a_decompressor_that_asks_for_gigabytes_is_refused(tmp_path):
