@@ -13,7 +13,7 @@ VARIABLE = "OOCBE_MEMORY"
 """Environment variable of the limit, for commands without the flag, too."""
 
 DEVICE = Path("/dev/nvidiactl")
-"""There where the machine has a device, whose driver maps far more than it uses."""
+"""File of NVIDIA's driver. Where it exists no system limit is set: the driver maps far more memory than it uses."""
 
 
 @contextmanager

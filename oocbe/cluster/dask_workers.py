@@ -46,10 +46,10 @@ RESUME = "go on with --resume where there is a --workdir"
 """What to do when a cluster is lost."""
 
 GONE_SECONDS = 5.0
-"""So long a client may try to connect again to a scheduler that it had: the segments under way are lost by then."""
+"""Seconds that a client may spend on connecting again to its scheduler; the segments under way are lost by then."""
 
 END_SECONDS = 1.0
-"""So long a thread is waited for at the end; one that asks a scheduler which has been stopped waits for ever."""
+"""Seconds to wait for the thread at the end; where the scheduler has been stopped, its request never returns."""
 
 _turn = threading.Lock()
 

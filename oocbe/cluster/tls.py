@@ -1,7 +1,7 @@
-"""Certificates made for a run: whoever has the key may connect, and nobody else is listened to.
+"""Certificates made for a run: a connection is accepted only from processes that have its key.
 
-Dask makes such ones itself, with a key of RSA that takes a tenth to a third of a second; one of an elliptic curve is
-there at once.
+Dask can make certificates itself, with an RSA key that takes a tenth to a third of a second; a key of an elliptic curve
+takes no noticeable time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dask's scheduler and worker without their HTTP servers, which answer whoever asks, and which nothing of ours asks."""
+"""Dask's scheduler and worker without their HTTP servers, which answer any client and which oocbe does not use."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 MOST_CHARACTERS = 64
-"""Of a label that is a number."""
+"""Longest label that is read as a number, in characters."""
 
 
 def number_of(label: str) -> Decimal | None:

@@ -25,10 +25,10 @@ KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-"""What else may have a name in a file system."""
+"""Kinds of entries of a file system that are no plain files, and their names in messages."""
 
 WAITING_MILLISECONDS = 50
-"""So long one waits for a pipe before one looks at the clock again."""
+"""Milliseconds of one wait for a pipe; the deadline is checked between two waits."""
 
 _UNNAMED = ("/proc/", "/dev/fd/")
 """Where pipes of a shell are found, by way of the process that has them open: they have no name of their own."""

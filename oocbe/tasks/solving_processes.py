@@ -32,10 +32,10 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 LOOK_SECONDS = 0.1
-"""So often it is looked whether a signal has come."""
+"""Seconds between two checks for a signal."""
 
 END_SECONDS = 10.0
-"""So long a process is waited for that was asked to end, before it is killed: it removes its files meanwhile."""
+"""Seconds that a process has to end and remove its files before it is killed."""
 
 MOST_TRIES = 2
 """A task whose process was lost so often is given up: it may be what ends it."""

@@ -18,7 +18,7 @@ from oocbe.settings.options import SolveOptions
 from oocbe.tables.layout import bits_for
 
 BEGIN_SECONDS_A_VARIABLE = 5e-6
-"""What laying tables out and judging the result takes for each variable, about."""
+"""Time for laying tables out and checking the result, in seconds for each variable."""
 
 
 def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:

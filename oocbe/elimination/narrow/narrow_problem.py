@@ -44,10 +44,10 @@ LEAST_VARIABLES = 1 << 12
 """Problems of fewer variables are for the engine, which searches for better orders and bounds."""
 
 BUCKET_SECONDS = 1e-3
-"""What a bucket of the engine takes at least."""
+"""Least time of a bucket in the engine, in seconds."""
 
 CELL_SECONDS = 4e-8
-"""What a joined cell takes here, about: with two to four tables, 5 to 10 ns for each of them."""
+"""Time of a joined cell in the loop, in seconds: with two to four tables, 5 to 10 ns for each of them."""
 
 ULP = 2.0**-52
 """Rounding error of an addition of floats relative to the largest partial sum, with room to spare."""
@@ -59,13 +59,13 @@ COUNT_BITS = 62.0
 """Bits of counts that are held in machine integers."""
 
 LARGE_SECONDS, LARGE_CELL_SECONDS, DIGIT_SECONDS = 5e-5, 2e-7, 2e-11
-"""What a bucket of longer counts takes, a joined cell of it, and each bit of that."""
+"""Time of a bucket of longer counts, of each joined cell in it, and of each bit of a cell's count, in seconds."""
 
 CELL_BYTES = 24
-"""Of a cell of a message: its value, whether it is permitted, the best value of the variable, and its probability."""
+"""Bytes of a message's cell: its value, whether it is permitted, the variable's best value, and its probability."""
 
 FACTOR_BYTES = 80
-"""Of a cell of the problem's own tables, while they are made and laid out."""
+"""Bytes of a cell of the problem's own tables, while they are made and laid out."""
 
 
 class Layout(NamedTuple):

@@ -54,10 +54,10 @@ TURNS_FOR_ALL, HOPELESS = 3, 16.0
 """After so many turns a heuristic has no further one whose best order has so many times the rows of the best of all."""
 
 FIRST_SECONDS = 0.5
-"""Of the first orders, one of each heuristic, together, where the limit of the search is shorter."""
+"""Seconds for the first orders, one of each heuristic, together, where the limit of the search is shorter."""
 
 GRACE_SECONDS = 0.5
-"""Of min-degree where the limit has come while an order was made, and of judging the best orders after the search."""
+"""Seconds for min-degree, once the limit has come while an order is made, and for judging the best orders after."""
 
 GRACE_A_VARIABLE = 4e-6
 """The same for each variable and each neighbour of one: what a few passes over a large graph take."""

@@ -27,7 +27,7 @@ BITSET_VARIABLES = 1 << 12
 """Up to which greedy orders work on bit sets: on some thousand variables these are faster than lists."""
 
 EDGE_BYTES = 16
-"""Of memory that a neighbour of a variable takes while an order is made: lists that grow are copied."""
+"""Bytes for each neighbour of a variable while an order is made: lists that grow are copied."""
 
 MOST_MEMBERS = 1 << 22
 """Members of all separators of an order, or as many as there are neighbours where these are more: plans list them, some
