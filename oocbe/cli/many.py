@@ -72,11 +72,12 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
 
 @contextmanager
 def _summed_up(told: Callable[[], int], files: int) -> Iterator[None]:
-    """Say how many files have an answer where a signal ends the block."""
+    """Where a signal ends the block, say how many files have no answer: not begun, or killed as they did not end."""
     try:
         yield
     except KeyboardInterrupt:
-        note(f"oocbe: {files - told():,} of {files:,} files were not begun, and have no answer")
+        if left := files - told():
+            note(f"oocbe: {left:,} of {files:,} files have no answer")
         raise
 
 
