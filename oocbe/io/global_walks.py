@@ -85,12 +85,33 @@ def regular_weighted(reader: GlobalReader) -> None:
     starts, ends = (
         {_state(reader, states): reader.cost(low) for _ in range(_states(reader, states))} for _ in range(2)
     )
-    moves = {
-        (_state(reader, states), reader.integer("a value"), _state(reader, states)): reader.cost(low)
-        for _ in range(reader.count("a number of transitions"))
-    }
+    moves = {_move_of_table(reader, states): reader.cost(low) for _ in range(reader.count("a number of transitions"))}
     given = starts or dict.fromkeys(range(states), 0)
     Automaton({q: cost for q, cost in given.items() if cost != math.inf}, ends, moves).weigh(reader, None)
+
+
+def _move_of_table(reader: GlobalReader, states: int) -> tuple[int, int, int]:
+    """State, value and next state of a move of ``wregular``.
+
+    toulbar2 keeps moves in one array by state, value and next state, and does not compare the next state with the
+    number of states: one that is too large is an entry of the next value, or of the next state's first. Files of its
+    own, with a known optimum, have such moves.
+    """
+    state, value = _state(reader, states), reader.integer("a value")
+    if len(set(reader.sizes)) != 1:
+        return state, value, _state(reader, states)
+    size = reader.sizes[0]
+    if not 0 <= value < size:
+        return state, value, reader.count("a state")  # nobody reads such a value
+    place = (state * size + value) * states
+    return _entry(place + reader.integer("a state", 0, states * states * size - 1 - place), size, states)
+
+
+def _entry(place: int, size: int, states: int) -> tuple[int, int, int]:
+    """State, value and next state of a place in an array of these."""
+    before, following = divmod(place, states)
+    state, value = divmod(before, size)
+    return state, value, following
 
 
 def _states(reader: GlobalReader, states: int) -> int:

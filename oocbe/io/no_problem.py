@@ -1,6 +1,7 @@
 """What else somebody may name where a problem is expected: said by what it is, with the command that takes it.
 
-Nothing is read but the names of files. Those of folders' records belong to rooms above this one, which write them.
+Nothing is read here but the names of files; :mod:`oocbe.io.registry` looks at how a ``.json`` begins. Those of folders'
+records belong to rooms above this one, which write them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ SUFFIXES = {
     ".parquet": "a table, no problem; make a stored table of it by `oocbe convert`, and join that by oocbe.join_sum "
     "and its like",
     ".csv": "a table of cases, no problem; `oocbe query --cases` takes it",
-    ".json": "not a problem by its name; `oocbe query --cases` takes cases, `oocbe verify FILE SOLUTION` what a solve "
-    "has printed, and cost function networks in JSON end in .cfn",
+    ".json": 'not a problem, as it does not begin with {"problem":, like cost function networks; `oocbe query '
+    "--cases` takes cases, and `oocbe verify FILE SOLUTION` what a solve has printed",
     ".evid": "evidence, no problem; name it by --evidence",
     ".sol": "a solution, no problem; `oocbe verify FILE SOLUTION` judges it",
 }
@@ -35,6 +36,6 @@ def told_folder(path: Path) -> str:
     return "this is a folder, expected a file"
 
 
-def told_file(path: Path) -> str | None:
-    """What a file is whose name promises no problem, and what takes it; None where the name says nothing."""
-    return SUFFIXES.get(path.suffix.lower())
+def told_file(suffix: str) -> str | None:
+    """What a file is whose name's suffix promises no problem, and what takes it; None where it says nothing."""
+    return SUFFIXES.get(suffix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -83,6 +84,9 @@ def _parse_xml(text: Text) -> Model:
 
 _OTHER_SUFFIXES = {"yml": "yaml", "wbo": "opb", "bifxml": "xml", "xmlbif": "xml"}
 """Suffixes of files beside the names of their formats."""
+
+_NETWORK_IN_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{\s*(['\"]?)problem\1\s*:")
+"""How a cost function network begins in a file named ``.json``, as toulbar2 has some: neither cases nor answers do."""
 
 _FORMATS = (
     Format(
@@ -212,11 +216,17 @@ def memory_limit(memory: int | str | None) -> AbstractContextManager[object]:
 
 def _read_model(path: str | Path, format: str | None, max_bytes: int | None) -> Model:
     check_there(path)
-    what = told_file(without_compression(path)) if format is None else None
+    suffix = without_compression(path).suffix.lower()
+    what = told_file(suffix) if format is None else None
+    content = None
+    if what is not None and suffix == ".json":
+        content = read_bytes(path, max_bytes, may_wait=True)
+        if _NETWORK_IN_JSON.match(content):
+            what, format = None, "cfn"
     if what is not None:
         raise UsageError(f"{path}: this is {what}")
     chosen = _format_of(path, format)
-    text = Text(path, read_bytes(path, max_bytes, may_wait=True))
+    text = Text(path, read_bytes(path, max_bytes, may_wait=True) if content is None else content)
     if len(text) == 0:
         raise FormatError(path, 1, f"the file is empty, expected a problem in the {chosen.name} format")
     return _parse(chosen, text)

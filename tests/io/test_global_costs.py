@@ -225,6 +225,24 @@ def test_costs_are_those_of_the_definition_and_of_toulbar2(tmp_path, monkeypatch
     assert str(best) == peer[keyword].removesuffix(".0").replace("None", "inf")
 
 
+def test_moves_to_states_that_there_are_none_of_are_those_of_toulbar2_s_array(tmp_path):
+    """With two states and three values, (0, 1, 2) is (0, 2, 0) and (0, 2, 3) is (1, 0, 1); pytoulbar2 1.4 agrees."""
+    head = f"p 3 3 1 {TOP}\n3 3 3\n3 0 1 2 -1 wregular 2 1 0 1 2 0 0 1 2"
+    moves = ["0 1 2 4", "0 0 0 1", "0 2 3 5", "1 1 0 3", "1 5 9 7"]
+    meant = ["0 2 0 4", "0 0 0 1", "1 0 1 5", "1 1 0 3"]
+    path = tmp_path / "p.wcsp"
+    costs = []
+    for listed in (moves, meant):
+        path.write_text(f"{head} {len(listed)} {' '.join(listed)}")
+        problem = read(path)
+        costs.append([cost_of(problem, row) for row in itertools.product(range(3), repeat=3)])
+    assert costs[0] == costs[1]
+    assert 0 < costs[0].count(math.inf) < 27
+    path.write_text(f"{head} 1 1 2 2 0")
+    with pytest.raises(FormatError, match="line 3: found 2, expected a state, between 0 and 1"):
+        read(path)
+
+
 def read_alone(folder, keyword):
     path = folder / "alone.wcsp"
     path.write_text("\n".join([f"p 4 3 1 {TOP}", "3 3 2 3", f"4 0 1 2 3 -1 {keyword}"]))
@@ -415,6 +433,7 @@ def test_sums_that_must_hold_are_linear_and_large_ones_are_walks(tmp_path):
         ("salldiff var -1", FormatError, "line 3: found -1, expected a cost, at least 0"),
         ("samong var 1 0 1 2 1", FormatError, "line 3: the file ends, expected a value"),
         ("sregular var 1 2 1 2 0 0", FormatError, "line 3: found 2, expected a state, between 0 and 1"),
+        ("wregular 2 1 0 0 1 0 0 1 1 1 2 0", FormatError, "line 3: found 2, expected a state, between 0 and 1"),
         ("wsum lin 1 <> 2", FormatError, "line 3: found '<>', expected a comparator"),
         ("knapsackv 1 1 5 0 1", FormatError, r"line 3: found variable 5, expected one of the scope \(0, 1\)"),
     ],

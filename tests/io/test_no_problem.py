@@ -1,5 +1,8 @@
 """What is said where something is named that is no problem: what it is, and which command takes it."""
 
+import gzip
+import lzma
+
 import numpy as np
 import pytest
 
@@ -37,7 +40,7 @@ def test_a_tree_a_table_and_a_run_are_named(tmp_path):
 @pytest.mark.parametrize("compression", ["", ".gz"])
 def test_files_that_are_no_problems_are_named(tmp_path, suffix, compression):
     path = tmp_path / f"file{suffix}{compression}"
-    path.write_bytes(b"1 2 3\n")
+    path.write_bytes(gzip.compress(b"1 2 3\n") if compression else b"1 2 3\n")
     with pytest.raises(UsageError, match=r"oocbe|--evidence"):
         oocbe.read(path)
     if not compression:
@@ -45,6 +48,27 @@ def test_files_that_are_no_problems_are_named(tmp_path, suffix, compression):
         with pytest.raises(oocbe.OocbeError) as caught:
             oocbe.read(path, format="wcsp")  # a format that is given counts, whatever the name
         assert "no problem" not in str(caught.value)
+
+
+@pytest.mark.parametrize("begin", ['{"problem":', "{ problem :", '\ufeff\n {\n  "problem" :'])
+@pytest.mark.parametrize("compression", ["", ".gz", ".xz"])
+def test_a_network_of_cost_functions_may_be_named_json(tmp_path, begin, compression):
+    rest = (
+        ' {"name": "two", "mustbe": "<9"}, "variables": {"x": 2}, "functions": {"f": {"scope": ["x"], "costs": [3 2]}}}'
+    )
+    opened = {"": open, ".gz": gzip.open, ".xz": lzma.open}[compression]
+    with opened(tmp_path / f"two.json{compression}", "wb") as file:
+        file.write((begin + rest).encode())
+    assert oocbe.solve(tmp_path / f"two.json{compression}").value == 2
+
+
+@pytest.mark.parametrize(
+    "content", ['{"rain": "yes"}', '[{"problem": 1}]', '{"schema_version": 1, "problem": "x"}', ""]
+)
+def test_other_json_is_no_problem(tmp_path, content):
+    (tmp_path / "cases.json").write_text(content)
+    with pytest.raises(UsageError, match=r"this is not a problem, as it does not begin with .*oocbe query --cases"):
+        oocbe.read(tmp_path / "cases.json")
 
 
 def test_a_file_is_no_junction_tree(tmp_path):
