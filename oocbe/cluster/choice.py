@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from oocbe.settings.options import SolveOptions
 
-CONNECT_SECONDS = 30.0
-"""So long a scheduler may take to answer."""
+CONNECT_SECONDS = 10.0
+"""So long a scheduler may take to answer; one that was killed is waited for as long, as its address says nothing."""
 
 
 def working(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
