@@ -41,7 +41,9 @@ TASKS = (
     "dcop",
 )  # fmt: skip
 
-SUFFIXES = (".wcsp", ".uai", ".spot", ".bif", ".cfn", ".mps", ".opb", ".xml", ".yaml")
+SUFFIXES = (
+    ".wcsp", ".uai", ".spot", ".bif", ".cfn", ".mps", ".lp", ".opb", ".lg", ".cnf", ".wcnf", ".qpbo", ".xml", ".yaml",
+)  # fmt: skip
 
 GIVE_UP_FACTOR, GIVE_UP_SECONDS = 5.0, 20.0
 """A command that takes so many times its limit, and so many seconds more, is killed."""
@@ -202,7 +204,7 @@ def jobs_of(settings: argparse.Namespace, folder: str) -> Iterator[Job]:
     if settings.data is not None:
         for path in sorted(Path(settings.data).rglob("*")):
             kind = path.with_suffix("").suffix if path.suffix in (".gz", ".xz") else path.suffix
-            if kind in SUFFIXES and settings.only in str(path):
+            if kind.lower() in SUFFIXES and settings.only in str(path):
                 for task in tasks:
                     yield Job(task, str(path), settings.instance_limit)
 
