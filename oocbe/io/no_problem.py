@@ -22,10 +22,13 @@ SUFFIXES = {
     ".csv": "a table of cases, no problem; `oocbe query --cases` takes it",
     ".json": 'not a problem, as it does not begin with {"problem":, like cost function networks; `oocbe query '
     "--cases` takes cases, and `oocbe verify FILE SOLUTION` what a solve has printed",
+    ".pre": "a pedigree, which is not read by oocbe; give it as .wcsp or .uai",
+    ".bep": "a selection problem of satellites, which is not read by oocbe; give it as .wcsp or .cfn",
+    ".cp": "the input of toulbar2's cp2wcsp, which is not read by oocbe; give the .wcsp that cp2wcsp makes of it",
     ".evid": "evidence, no problem; name it by --evidence",
     ".sol": "a solution, no problem; `oocbe verify FILE SOLUTION` judges it",
 }
-"""What a file is whose name ends so."""
+"""What a file is whose name ends so, formats of toulbar2's that are not supported among them."""
 
 
 def told_folder(path: Path) -> str:
