@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 
@@ -11,7 +9,7 @@ from oocbe.model.problem import Problem
 def refuse_bounds(problem: Problem, format_name: str) -> None:
     """Raise :class:`UnsupportedError` where a problem has an upper or lower bound that its sums may reach."""
     for side, bound, sign in (("upper", problem.upper_bound, 1), ("lower", problem.lower_bound, -1)):
-        if bound is None or math.isinf(bound):
+        if bound is None:
             continue
         most = sign * problem.constant
         for f in problem.functions:
