@@ -64,7 +64,7 @@ WAYS = {
 TASKS = ("count", "count-optimal", "kbest", "marginals", "logz", "min-marginals", "mpe")
 """Kinds that are tasks of ``solve``."""
 
-UNSUPPORTED = ("support", "at most", "stops at")
+UNSUPPORTED = ("support", "at most", "stops at", "too wide")
 """Words of messages about what no memory would help."""
 
 JOINED_ROWS = 1 << 26
@@ -149,9 +149,7 @@ def _check_end(ended: Ended, case: Description, tally: Tally) -> None:
         raise DisagreementError("end of a command", "an answer or a refusal", f"signal ({ended.code}): {said}")
     for sign in ("Traceback", "internal error", "Exception ignored"):
         tally.holds("messages", sign not in ended.errors, "one line about what was wrong", said)
-    unsupported = ended.code == 2 and any(
-        sign in said for sign in ("support", "at most", "too wide", "UnsupportedError")
-    )
+    unsupported = ended.code == 2 and any(sign in said for sign in UNSUPPORTED)
     if unsupported:
         tally.refusals["unsupported"] += 1
     tally.holds("exit code", ended.code in ENDS or unsupported, f"one of {ENDS}", f"{ended.code}: {said}")
