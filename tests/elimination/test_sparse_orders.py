@@ -10,6 +10,7 @@ from oocbe.elimination.orders import separators
 from oocbe.elimination.orders.order import HEURISTICS, search_orders
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.errors import ResourceError
+from oocbe.facade import solve
 from oocbe.kernels.cpu.orders.greedy_order import MIN_DEGREE, MIN_FILL, WEIGHTED_MIN_FILL
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.model.parts import Function, Variable
@@ -134,3 +135,16 @@ def test_sets_as_lists():
     sets = Separators.of([(3, 1), (), (0,)])
     assert sets.listed() == [(3, 1), (), (0,)] and sets.width == 2
     assert Separators.of([]).listed() == [] and Separators.of([]).width == 0
+
+
+def test_a_problem_whose_separators_are_too_many_is_bounded(monkeypatch):
+    """Elimination is out of reach; bounds and a search are not."""
+    monkeypatch.setattr(separators, "MOST_MEMBERS", 100)
+    random = np.random.default_rng(0)
+    pairs = {tuple(sorted(random.choice(120, 2, replace=False).tolist())) for _ in range(360)}
+    functions = tuple(Function.from_array(pair, random.integers(0, 9, (2, 2))) for pair in sorted(pairs))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(120)), functions)
+    graph = ScopeGraph("g", [f.scope for f in functions], problem.sizes)
+    assert np.isinf(graph.cells_along(HEURISTICS["min-fill"](graph, 0))).all()
+    result = solve(problem, gap=1e9)
+    assert result.bound <= problem.evaluate(result.assignment) == result.value

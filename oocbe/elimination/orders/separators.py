@@ -196,3 +196,10 @@ class ScopeGraph:
         bits = summed(*separators, self.weights) + self.weights[order]
         cells: NDArray[np.float64] = np.exp2(np.minimum(bits, np.log2(MOST_ROWS)))
         return cells
+
+    def cells_along(self, order: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The same of an order; infinite where its separators are more than can be listed (:meth:`separators`)."""
+        try:
+            return self.joined_cells(order, self.separators(order))
+        except ResourceError:
+            return np.full(len(order), np.inf)

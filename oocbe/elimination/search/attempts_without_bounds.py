@@ -178,7 +178,7 @@ class AttemptsWithoutBounds:
         graph = self._graph
         names = CRITERIA if self._options.order == "auto" else [self._options.order]
         orders = [HEURISTICS[name](graph, self._options.seed) for name in names]
-        return min(float(graph.joined_cells(o, graph.separators(o)).sum()) for o in orders) / self._speed.cells
+        return min(float(graph.cells_along(o).sum()) for o in orders) / self._speed.cells
 
     @cached_property
     def _greedy_choices(self) -> list[OrderChoice]:

@@ -61,7 +61,7 @@ def eliminated_whole(reduction: Reduction, options: SolveOptions) -> Reduction:
         for seed in range(SEEDS):
             look()
             order = HEURISTICS[name](graph, seed, most)
-            cells = graph.joined_cells(order, graph.separators(order))
+            cells = graph.cells_along(order)
             if cells.max() <= min(LARGEST, memory // CELL_BYTES) and cells.sum() <= fewest:
                 best, fewest = order, float(cells.sum())
     if best is None:

@@ -111,7 +111,7 @@ def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) ->
         return False
     made = PrimalGraph(problem) if graph is None else graph()
     order = HEURISTICS["min-fill"](made, 0, FEW_ROWS * max(problem.sizes, default=1))
-    rows = made.joined_cells(order, made.separators(order)) / made.sizes[order]
+    rows = made.cells_along(order) / made.sizes[order]
     return float(rows.sum()) <= FEW_ROWS
 
 
