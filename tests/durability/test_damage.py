@@ -199,7 +199,7 @@ def test_a_damaged_result_is_computed_again(tmp_path, expected):
     (run / "result.json").write_bytes(data.replace(b'"value":', b'"valve":'))
     outcome = solve_in(run, **MORE)
     assert same(outcome, expected)
-    assert "result.json" in outcome["notes"][0]
+    assert any("result.json" in note for note in outcome["notes"])
 
 
 def test_a_lost_run_record_is_no_new_beginning(run):
