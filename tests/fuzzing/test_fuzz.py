@@ -300,6 +300,7 @@ def ends_of(case: dict, folder: Path, monkeypatch) -> list[tuple]:
 
         monkeypatch.setattr(runs_mode, name, noted)
     folder.mkdir()
+    monkeypatch.setenv("OOCBE_THREADS", "1")  # which the check sets for good
     runs_mode.check(case, folder, Tally())
     monkeypatch.undo()
     return ends
