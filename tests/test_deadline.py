@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,11 +10,18 @@ import pytest
 import oocbe
 from oocbe.elimination.mini_buckets import mini_buckets_bound
 from oocbe.elimination.plan import plan
+from oocbe.elimination.preparation.penalties import with_penalties_forbidden
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.junction_trees import compiled
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
+from oocbe.pruning.bounds import bound_sources
+from oocbe.pruning.constant_bound import constant_source
+from oocbe.pruning.fixed_point import FixedPoint
+from oocbe.pruning.forbidden import cost_limits, removed_values
+from oocbe.pruning.packing import is_packing
+from oocbe.pruning.row_tables import Tables
 from oocbe.settings.options import SolveOptions
 from oocbe.system.compilation import Compilation
 from oocbe.system.deadline import Deadline
@@ -156,3 +164,29 @@ def test_a_plan_looks_at_the_deadline():
     assert len(plan.plan_for(problem, problem.semiring, choice).buckets) == 40
     with Deadline(0.0), pytest.raises(TimeLimitError):
         plan.plan_for(problem, problem.semiring, choice)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        FixedPoint.of,
+        cost_limits,
+        removed_values,
+        constant_source,
+        partial(bound_sources, seconds=1.0),
+        Tables.of,
+        partial(is_packing, are_penalties_hard=True),
+    ],
+)
+def test_what_goes_over_all_functions_looks_at_the_deadline(step):
+    """A problem may have a million of them, and each step is some microseconds of each."""
+    problem = Problem(
+        tuple(Variable(f"x{v}", 2) for v in range(3)),
+        tuple(Function.from_array((v, (v + 1) % 3), np.array([[0, 3], [3, 1]])) for v in range(3)),
+        upper_bound=9,
+    )
+    step(problem)
+    with Deadline(0.0), pytest.raises(TimeLimitError):
+        step(problem)
+    with Deadline(0.0):
+        assert with_penalties_forbidden(problem, SolveOptions()) is problem

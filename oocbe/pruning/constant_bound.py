@@ -16,12 +16,13 @@ from oocbe.model.problem import Problem
 from oocbe.pruning.estimators import AdditiveSource, Terms, TermsBuilder
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import cheapest, removed_values
+from oocbe.system.deadline import looked
 
 
 def minimum_terms(problem: Problem, fixed_point: FixedPoint, with_minima: bool = True) -> Terms:
     """Soft terms: functions over one variable as they are, others by their minimum, or not at all."""
     builder = TermsBuilder()
-    for f in problem.functions:
+    for f in looked(problem.functions):
         least = cheapest(f, problem.sizes)
         if least == math.inf:
             continue  # permits nothing: then nothing counts, and every bound holds
@@ -43,7 +44,7 @@ def constant_source(problem: Problem) -> AdditiveSource:
     """The source named ``constant``, for any problem in the min-sum semiring."""
     fixed_point = FixedPoint.of(problem)
     removed, is_empty = removed_values(problem)
-    if is_empty or any(cheapest(f, problem.sizes) == math.inf for f in problem.functions):
+    if is_empty or any(cheapest(f, problem.sizes) == math.inf for f in looked(problem.functions)):
         removed[:] = 1
     terms = minimum_terms(problem, fixed_point)
     source = AdditiveSource("constant", "", problem, fixed_point, terms, removed)

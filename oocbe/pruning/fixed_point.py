@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
+from oocbe.system.deadline import looked
 
 MOST_SCALE_BITS = 20
 """Integers are counted in up to 2**-20: multipliers are small fractions, such as thirds of costs."""
@@ -65,7 +66,7 @@ class FixedPoint:
         """
         if problem.is_integral:
             total = abs(int(problem.constant))
-            for f in problem.functions:
+            for f in looked(problem.functions):
                 values = [*f.values.tolist()[:0], int(f.values.min(initial=0)), int(f.values.max(initial=0))]
                 total += max(abs(x) for x in (*values, int(f.default or 0)))
             if total >= LARGEST_TOTAL:
@@ -76,7 +77,7 @@ class FixedPoint:
             bits = COST_BITS - total.bit_length()
             return cls(1 << min(MOST_SCALE_BITS, max(0, bits)), True, total)
         largest = abs(float(problem.constant))
-        for f in problem.functions:
+        for f in looked(problem.functions):
             largest += max(abs(float(f.default or 0)), float(np.abs(f.values.astype(np.float64)).max(initial=0)))
         if not math.isfinite(largest):
             raise ValueRangeError(

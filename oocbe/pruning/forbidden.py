@@ -23,7 +23,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import ROUNDING, FixedPoint
-from oocbe.system.deadline import look
+from oocbe.system.deadline import look, looked
 
 LARGEST_PART = 1 << 16
 """Cells of the largest function or constraint that is looked at; larger ones forbid nothing as far as bounds know."""
@@ -213,13 +213,13 @@ def _dense_parts(
     """What parts forbid, as dense arrays, of parts that are not too large."""
     sizes = problem.sizes
     limit = cost_limits(problem)
-    for c in constraints:
+    for c in looked(constraints):
         if not _is_too_large(c.scope, sizes, largest_arity):
             yield c.scope, ~c.to_array(sizes)
     for linear in problem.linear_constraints:
         if linear.can_bind and not _is_too_large(linear.scope, sizes, largest_arity):
             yield linear.scope, ~linear.to_array()
-    for number, f in enumerate(problem.functions):
+    for number, f in enumerate(looked(problem.functions)):
         if _is_too_large(f.scope, sizes, largest_arity):
             continue
         values, feasible = f.to_array(sizes)
@@ -237,7 +237,7 @@ def cost_limits(problem: Problem) -> list[Any]:
     """For each function the least value that no assignment below the upper bound can contain; [] without a bound."""
     if problem.upper_bound is None:
         return []
-    least = [cheapest(f, problem.sizes) for f in problem.functions]
+    least = [cheapest(f, problem.sizes) for f in looked(problem.functions)]
     if math.inf in least:
         return []
     rest = problem.constant + sum(least)

@@ -29,7 +29,7 @@ from oocbe.pruning.constant_bound import minimum_terms
 from oocbe.pruning.estimators import Terms, first_values, joined
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import LARGEST_PART, cheapest, cost_limits
-from oocbe.system.deadline import Deadline, current_flag
+from oocbe.system.deadline import Deadline, current_flag, looked
 
 MOST_CELLS = 1 << 24
 """Cells of all functions together; the largest functions beyond it count with their minimum."""
@@ -72,7 +72,7 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
         cells += size
         return True
 
-    for number, f in enumerate(problem.functions):
+    for number, f in enumerate(looked(problem.functions)):
         if len(f.scope) < 2:
             continue
         if not is_small(f.scope):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from oocbe.model.problem import Problem
 from oocbe.pruning.incumbent_lookups import ListedFactor, harmful_slots, slots_of, starts_of
+from oocbe.system.deadline import looked
 
 
 def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
@@ -26,19 +27,19 @@ def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
         return False
     parts: list[ListedFactor] = []
     forbidden: dict[int, list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
-    for c in problem.constraints:
+    for c in looked(problem.constraints):
         if len(c.scope) >= 2 and c.allowed:
             parts.append(ListedFactor(c.scope, c.tuples, np.zeros(len(c.tuples)), 1.0))
         elif len(c.scope) >= 2:
             forbidden.setdefault(len(c.scope), []).append((c.scope, c.tuples))
-    for f in problem.functions:
+    for f in looked(problem.functions):
         if len(f.scope) >= 2:
             if f.default != 0 or (f.values < 0).any():
                 return False
             parts.append(ListedFactor(f.scope, f.tuples, f.values.astype(np.float64), 0.0))
     start = starts_of(problem.sizes)
     harmful = harmful_slots(parts, start, problem.sizes)
-    for linear in problem.linear_constraints:
+    for linear in looked(problem.linear_constraints):
         if linear.can_bind:
             for v, own in zip(linear.scope, linear.coefficients, strict=True):
                 harmful[start[v] : start[v + 1]] |= own > own.min()

@@ -18,7 +18,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.incumbent_lookups import starts_of
 from oocbe.pruning.row_bounds import ValueGrid
-from oocbe.system.deadline import look
+from oocbe.system.deadline import look, looked
 
 LARGEST_PART = 1 << 16
 """Cells of the largest function that is written out."""
@@ -94,7 +94,7 @@ class Tables:
         kept: list[LinearConstraint] = []
         binding = [c for c in problem.linear_constraints if c.can_bind]
         given: list[Constraint | LinearConstraint] = [*problem.constraints, *binding]
-        for c in given:
+        for c in looked(given):
             size = math.prod(sizes[v] for v in c.scope) if keeps_linear else 0
             if isinstance(c, LinearConstraint):
                 row = c if size > LARGEST_LINEAR else None
@@ -107,7 +107,7 @@ class Tables:
         linear = tuple(_from_zero(c) for c in kept)
         if any(c.greatest > LARGEST_COEFFICIENTS for c in linear):
             return None
-        scopes = {tuple(sorted(part.scope)) for part in (*problem.functions, *hard)}
+        scopes = {tuple(sorted(part.scope)) for part in looked((*problem.functions, *hard))}
         cells = [math.prod(sizes[v] for v in scope) for scope in scopes]
         if (
             max(cells, default=0) > LARGEST_PART
@@ -122,15 +122,15 @@ class Tables:
         rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
         dtype = np.int64 if is_integral else np.float64
         values: dict[tuple[int, ...], NDArray[Any]]
-        values = {scope: np.zeros([sizes[v] for v in scope], dtype=dtype) for scope in scopes}
-        permitted = {scope: np.ones([sizes[v] for v in scope], dtype=bool) for scope in scopes}
-        for f in problem.functions:
+        values = {scope: np.zeros([sizes[v] for v in scope], dtype=dtype) for scope in looked(scopes)}
+        permitted = {scope: np.ones([sizes[v] for v in scope], dtype=bool) for scope in looked(scopes)}
+        for f in looked(problem.functions):
             axes = np.argsort(f.scope)
             scope = tuple(sorted(f.scope))
             own, allowed = f.to_array(sizes)
             values[scope] += np.where(allowed, own, 0).transpose(axes)
             permitted[scope] &= allowed.transpose(axes)
-        for c in hard:
+        for c in looked(hard):
             dense = c.to_array(sizes) if isinstance(c, Constraint) else c.to_array()
             permitted[tuple(sorted(c.scope))] &= dense.transpose(np.argsort(c.scope))
         constant = problem.constant
@@ -293,7 +293,7 @@ def _from_zero(constraint: LinearConstraint) -> LinearConstraint:
 def _magnitude(problem: Problem) -> int | float:
     """Sum of the largest absolute values."""
     total: int | float = abs(problem.constant)
-    for f in problem.functions:
+    for f in looked(problem.functions):
         largest = max((abs(f.values.min().item()), abs(f.values.max().item()))) if len(f.values) else 0
         total += max(largest, abs(f.default or 0))
     return total

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.system.compilation import Stopwatch
 from oocbe.system.interruption import current as current_interruption
 from oocbe.system.memory import look_at_memory
+
+Item = TypeVar("Item")
 
 MENTIONED_SHARE = 0.1
 """Share of the time until a limit from which on compiling is told: less would not have changed what was reached."""
@@ -45,6 +47,13 @@ def look() -> None:
     deadline = _innermost.get()
     if deadline is not None:
         deadline.check()
+
+
+def looked(items: Iterable[Item]) -> Iterator[Item]:
+    """The items; before each one :func:`look`. For loops over all functions of a problem, which may be a million."""
+    for item in items:
+        look()
+        yield item
 
 
 def current_flag() -> NDArray[np.int64]:

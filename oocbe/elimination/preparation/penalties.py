@@ -35,7 +35,7 @@ from oocbe.model.semiring import Marginalisation
 from oocbe.pruning.dominance import applies_to
 from oocbe.pruning.incumbent_lookups import slots_of, starts_of
 from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import look, unlimited
+from oocbe.system.deadline import look, looked, unlimited
 
 ROUNDING = 1e-9
 """Part of a sum of floats by which a penalty must exceed what avoiding it costs: far more than rounding comes to."""
@@ -72,7 +72,7 @@ def _forbidding(problem: Problem) -> Problem:
     sign = -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1
     if not _is_in_range(problem):
         return problem
-    penalised = [p for f in problem.functions if (p := _Penalised.of(f, problem.sizes, sign)) is not None]
+    penalised = [p for f in looked(problem.functions) if (p := _Penalised.of(f, problem.sizes, sign)) is not None]
     start = starts_of(problem.sizes)
     harmless = _harmless(problem, penalised, start)
     if not harmless.any():

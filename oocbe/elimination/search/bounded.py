@@ -51,7 +51,7 @@ FIRST_LOOK_SECONDS = 0.1
 LEAST_RULED_OUT = 0.02
 """Part of the values that a bound must rule out before what is left gets another one at once."""
 
-LAST_BOUND_SECONDS = 0.1
+LAST_BOUND_SECONDS = 0.5
 """Of a bound where a time limit has left none: a moment."""
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
