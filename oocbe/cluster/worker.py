@@ -11,11 +11,16 @@ import argparse
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 
 from oocbe.cluster.dask_settings import apply
+from oocbe.errors import EXIT_RESOURCES
 from oocbe.system.parents import end_with
 from oocbe.tables.scratch import ScratchFolder, default_parent
+
+START_SECONDS = 120
+"""So long a worker looks for its scheduler, which a batch system may start later."""
 
 
 def main() -> None:
@@ -31,7 +36,7 @@ def main() -> None:
         end_with(given.parent)
     apply()
     if given.folder is not None:
-        asyncio.run(_serve(given.address, given.name, given.folder))
+        _work(given.address, given.name, given.folder)
         return
     scratch = ScratchFolder(default_parent())  # where this process is killed, the next one here removes it
 
@@ -43,9 +48,17 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, end)
     try:
-        asyncio.run(_serve(given.address, given.name, scratch.path))
+        _work(given.address, given.name, scratch.path)
     finally:
         scratch.close(interrupted=True)
+
+
+def _work(address: str, name: str | None, folder: Path) -> None:
+    try:
+        asyncio.run(_serve(address, name, folder))
+    except TimeoutError:
+        print(f"oocbe worker: no scheduler answers at {address} for {START_SECONDS} seconds", file=sys.stderr)
+        sys.exit(EXIT_RESOURCES)
 
 
 async def _serve(address: str, name: str | None, folder: Path) -> None:
@@ -64,7 +77,7 @@ async def _serve(address: str, name: str | None, folder: Path) -> None:
         memory_limit=0,
         local_directory=str(folder),
         dashboard=False,
-        death_timeout=120,
+        death_timeout=START_SECONDS,
         silence_logs=50,
     ) as worker:
         await worker.finished()

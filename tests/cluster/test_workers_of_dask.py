@@ -340,6 +340,21 @@ def test_a_scheduler_that_answers_no_more(own_cluster, monkeypatch):
         scheduler.send_signal(signal.SIGCONT)
 
 
+def test_a_worker_whose_scheduler_never_answers(tmp_path):
+    program = "from oocbe.cluster import worker; worker.START_SECONDS = 1; worker.main()"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, "tcp://127.0.0.1:9"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 30
+    assert done.stderr == "oocbe worker: no scheduler answers at tcp://127.0.0.1:9 for 1 seconds\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(("given", "right"), [("127.0.0.1:8799", "tcp://127.0.0.1:8799"), ("n1:1", "tls://n1:1")])
 def test_an_address_without_its_scheme(given, right):
     with pytest.raises(UsageError, match=rf"cluster: {given}: tls:// or tcp:// is missing; give {right}"):
