@@ -9,6 +9,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination.mini_buckets import mini_buckets_bound
+from oocbe.elimination.mini_buckets.mini_buckets_partition import shape_of
 from oocbe.elimination.plan import plan
 from oocbe.elimination.preparation.penalties import with_penalties_forbidden
 from oocbe.errors import TimeLimitError, UnsupportedError
@@ -176,6 +177,7 @@ def test_a_plan_looks_at_the_deadline():
         partial(bound_sources, seconds=1.0),
         Tables.of,
         partial(is_packing, are_penalties_hard=True),
+        lambda problem: shape_of([f.scope for f in problem.functions], range(3), 2),
     ],
 )
 def test_what_goes_over_all_functions_looks_at_the_deadline(step):

@@ -25,6 +25,7 @@ from oocbe.elimination.buckets.bucket_rows import BucketRows
 from oocbe.elimination.buckets.buckets import Bucket, elements_of, members_of
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.system.deadline import looked
 
 PARTITIONS = ("scope", "content")
 """Ways to divide a bucket: by the sizes of scopes, or by what a division loses."""
@@ -171,13 +172,13 @@ def shape_of(scopes: Sequence[tuple[int, ...]], order: Sequence[int], z: int) ->
     def send(members: int) -> None:
         waiting[min(position[v] for v in elements_of(members))].append(FactorGroup(members))
 
-    for scope in scopes:
+    for scope in looked(scopes):
         if scope:
             send(members_of(scope))
     separators: list[int] = []
     groups: list[tuple[int, list[int]]] = []
     split = 0
-    for place, v in enumerate(order):
+    for place, v in enumerate(looked(order)):
         made = by_scope(waiting[place], z)
         split += len(made) > 1
         group = []

@@ -17,7 +17,7 @@ from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of, summ
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.settings.machine import available_memory
-from oocbe.system.deadline import current_flag, look
+from oocbe.system.deadline import current_flag, look, looked
 from oocbe.tables.table import format_bytes
 
 MOST_ROWS = 2.0**960
@@ -72,7 +72,7 @@ class Separators(NamedTuple):
         """Each as a tuple."""
         variables = list(range(int(self.members.max(initial=-1)) + 1))  # so that each number is one object
         members = [variables[v] for v in self.members.tolist()]
-        return [tuple(members[first:last]) for first, last in itertools.pairwise(self.starts.tolist())]
+        return [tuple(members[first:last]) for first, last in looked(itertools.pairwise(self.starts.tolist()))]
 
 
 class Hurry(NamedTuple):

@@ -32,7 +32,7 @@ from oocbe.pruning.packing import is_supply
 from oocbe.schedule.simulation import Simulated
 from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuning
-from oocbe.system.deadline import Deadline, look
+from oocbe.system.deadline import Deadline, look, looked
 from oocbe.tables.disk import free_bytes
 from oocbe.tables.layout import WORD_BITS, bits_for, key_words
 from oocbe.tables.scratch import default_parent
@@ -357,7 +357,7 @@ def plan_for(
             passage.strategy.form,
             passage,
         )
-        for m, passage in zip(messages, passages, strict=True)
+        for m, passage in looked(zip(messages, passages, strict=True))
     )
     drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
     disk = disk_available(options)
