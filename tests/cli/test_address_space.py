@@ -39,8 +39,7 @@ def test_what_libraries_need_is_looked_at_before_they_are_loaded(mebibytes: int)
     [
         OSError("Could not find/load shared object file 'libllvmlite.so'"),
         ImportError("failed to map segment from shared object"),
-        SystemError("error return without exception set"),
-        RuntimeError("can't start new thread"),
+        SystemError("initialization failed"),
         OSError(12, "Cannot allocate memory"),
         MemoryError(),
     ],
@@ -54,6 +53,13 @@ def test_under_a_limit_what_fails_to_load_is_out_of_memory(error, monkeypatch):
     is_plain = isinstance(error, MemoryError) or getattr(error, "errno", None) == 12
     assert (exit_code_of(error) == 30) == is_plain
     assert exit_code_of(ModuleNotFoundError("no module")) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [SystemError("error return without exception set"), RuntimeError("can't start new thread")]
+)
+def test_signs_of_failed_allocations_are_known_without_a_limit(error):
+    assert exit_code_of(error) == 30
 
 
 @pytest.mark.parametrize("number", [7**100, 10**600, 2**14000])

@@ -13,8 +13,9 @@ from pathlib import Path
 import numba
 import pytest
 
+from oocbe import errors
 from oocbe.kernels.cpu import jit
-from oocbe.system import compilation, writable
+from oocbe.system import address_space, compilation, data_limit, writable
 
 LOOP = "from oocbe.kernels.cpu.helper import twice\n"
 HELPER = "from oocbe.kernels.cpu.deeper import DEEP\n"
@@ -244,9 +245,10 @@ def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):
     for folder in (package, package.parent, package.parent.parent):
         (folder / "__init__.py").touch()
     (package / "jit.py").write_text(Path(jit.__file__).read_text())
-    (tmp_path / "oocbe" / "system").mkdir()
-    for module in (compilation, writable):
-        (tmp_path / "oocbe" / "system" / Path(module.__file__).name).write_text(Path(module.__file__).read_text())
+    for module in (errors, address_space, compilation, data_limit, writable):
+        copied = tmp_path / Path(*module.__name__.split(".")).with_suffix(".py")
+        copied.parent.mkdir(exist_ok=True)
+        copied.write_text(Path(module.__file__).read_text())
     use = "from oocbe.kernels.cpu.jit import jit\n"
     (package / "loop.py").write_text(
         f"{use}from oocbe.kernels.cpu.helper import scaled\n\n\n@jit\ndef run(x):\n    return scaled(x) + 1\n"
