@@ -18,6 +18,7 @@ from oocbe.elimination.plan.plan import candidate_orders, make_plan
 from oocbe.elimination.plan.planned_bucket import duration_of
 from oocbe.elimination.preparation import linear
 from oocbe.elimination.preparation.prepare import prepare
+from oocbe.elimination.search import row_results
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
@@ -260,11 +261,13 @@ def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path,
     assert oocbe.solve(star(count), **options).value == count
 
 
-def test_a_plan_leaves_a_long_reduction_out(monkeypatch):
-    """Reduction took tens of seconds of 100,000 variables, whatever ``order_seconds`` said."""
+def test_a_plan_leaves_long_preparations_out(monkeypatch):
+    """Reduction and a sample of rows took tens of seconds of 100,000 variables, whatever ``order_seconds`` said."""
     monkeypatch.setattr(outlook, "REDUCTION_SECONDS", 0.0)
+    monkeypatch.setattr(row_results, "PREPARATION_SECONDS", 0.0)
     random = np.random.default_rng(0)
     pairs = [(u, v) for u in range(20) for v in range(u + 1, 20)] + [(v, v + 1) for v in range(19, 300)]
     functions = tuple(Function.from_array(pair, random.integers(0, 9, (4, 4))) for pair in pairs)
     plan = oocbe.plan(Problem(tuple(Variable(f"x{v}", 4) for v in range(301)), functions), order_seconds=0)
     assert "not reduced before, which a solve does" in plan.propagation and len(plan.buckets) == 301
+    assert plan.bounds.startswith("first rows with bounds of their own (a sample of them takes more than 0 s)")

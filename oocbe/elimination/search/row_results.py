@@ -13,7 +13,7 @@ from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.outcome import result_of_bounds
 from oocbe.elimination.search.row_rounds import PAYS_SECONDS, RowRounds
 from oocbe.elimination.search.search_statistics import Statistics
-from oocbe.errors import TimeLimitError
+from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.results.result import Result
@@ -25,6 +25,9 @@ EASY_SECONDS = 0.8
 
 FEW_ROWS = 500_000.0
 """Predicted rows up to which elimination is over before a first attempt: a tenth of a second or two."""
+
+PREPARATION_SECONDS = 1.0
+"""Seconds that a plan's sample of rows may take beyond those of its order; a solve may take longer to prepare them."""
 
 SAMPLE_SECONDS = 0.3
 """Of the sample of rows from which a plan says what they are good for."""
@@ -42,8 +45,16 @@ def rows_to_come(problem: Problem, options: SolveOptions) -> str:
     known = Knowledge(problem, options.gap, lambda *_: None)
     rows = RowRounds(problem, options, Deadline())
     rows.load()
-    with Deadline(options.time_limit), suppress(TimeLimitError):
-        rows.first(known, lambda: None, SAMPLE_SECONDS, 0.0)
+    seconds = PREPARATION_SECONDS + options.order_seconds
+    most = seconds if options.time_limit is None else min(seconds, options.time_limit)
+    try:
+        with Deadline(most):
+            rows.first(known, lambda: None, SAMPLE_SECONDS, 0.0)
+    except RequestedEndError:
+        raise
+    except TimeLimitError:
+        if not rows.seconds:
+            return f"rows with bounds of their own (a sample of them takes more than {most:.3g} s)"
     if not rows.seconds:
         return ""
     if known.is_closed:
