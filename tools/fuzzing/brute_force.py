@@ -179,6 +179,7 @@ def truth_of(description: dict[str, Any], semiring: str | None = None) -> Truth:
     start = exact(constant)
     upper = description.get("upper_bound")
     limit = None if upper is None else exact(upper)
+    lower = description.get("lower_bound")  # of values to maximise, which no semiring reads otherwise
     functions = [_lookup(f) for f in description["functions"]]
     constraints = [
         (tuple(c["scope"]), {tuple(t) for t in c["tuples"]}, c["allowed"]) for c in description["constraints"]
@@ -191,6 +192,8 @@ def truth_of(description: dict[str, Any], semiring: str | None = None) -> Truth:
             continue
         value = _value(assignment, functions, start, adds)
         if value is None:
+            continue
+        if lower is not None and value <= exact(lower):
             continue
         if limit is not None:
             # An upper bound is one of what the values mean by themselves, whatever they are read as.

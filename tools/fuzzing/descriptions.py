@@ -214,6 +214,7 @@ def problem_of(description: Description, name: str = "described") -> Problem:
         constant=description["constant"],
         semiring=KNOWN[description["semiring"]],
         upper_bound=description["upper_bound"],
+        lower_bound=description.get("lower_bound"),
         name=name,
     )
 
@@ -237,6 +238,7 @@ def description_of(problem: Problem) -> Description:
         "semiring": problem.semiring.name,
         "constant": problem.constant,
         "upper_bound": problem.upper_bound,
+        "lower_bound": problem.lower_bound,
         "functions": [
             {
                 "scope": list(f.scope),

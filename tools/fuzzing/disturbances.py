@@ -49,6 +49,8 @@ def random_disturbance(random: Random, roles: Sequence[str] = ("asks",), kills: 
     """A kill, with this probability, or a failure of the disk, a short write or a delay."""
     what = "kill" if random.random() < kills else random.choice((*ERRORS, "short", "delay"))
     operation = "write" if what == "short" else random.choice(OPERATIONS)
+    if operation == "read" and what == "ENOSPC":
+        what = "EIO"  # a full disk can be read
     passing = random.choice((1, 1, 2, 3, 5, 8, 13, 21, 34))
     return {"who": random.choice(roles), "operation": operation, "passing": passing, "what": what}
 
@@ -56,6 +58,11 @@ def random_disturbance(random: Random, roles: Sequence[str] = ("asks",), kills: 
 def may_fail(disturbances: Sequence[Disturbance]) -> bool:
     """Whether a run that is disturbed so may end with an error of the disk."""
     return any(disturbance.get("what") in ERRORS for disturbance in disturbances)
+
+
+def may_be_unreadable(disturbances: Sequence[Disturbance]) -> bool:
+    """Whether a run that is disturbed so may end because a file of it cannot be read."""
+    return any(d.get("what") in ERRORS and d.get("operation") == "read" for d in disturbances)
 
 
 class _Hook:

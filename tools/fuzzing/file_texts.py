@@ -13,6 +13,9 @@ from .descriptions import Description, random_description
 NETWORK = "MARKOV\n3\n2 3 2\n2\n2 1 0\n2 1 2\n\n6\n 0.5 0 1e-3\n 1 2.25 0.125\n\n6\n1 2 3 4 5 6\n"
 """The network that evidence is read for."""
 
+LARGEST_COST = 10**8
+"""A cost that reaches every limit whatever else is saved."""
+
 RECORDER_CAPACITY, CONSUMPTION_UNIT = 200, 451
 """What a .spot file's capacity is, and what a unit of it is in the file's figures."""
 
@@ -185,7 +188,7 @@ def cfn_description(random: Random) -> Description:
     for f in made["functions"]:
         f["form"] = "rows"
         entries = [*f["values"], *([] if f["default"] is None else [f["default"]])]
-        entries = [round(v % 100, 3) + least if fractions else int(v) % 100 + least for v in entries]
+        entries = [round(v % 100 + least, 3) if fractions else int(v) % 100 + least for v in entries]
         f["values"], f["default"] = entries[: len(f["values"])], None if f["default"] is None else entries[-1]
     made["upper_bound"] = random.choice((120, 10**6)) if semiring == "min-sum" else None
     if fractions:
@@ -200,13 +203,14 @@ def render_cfn(d: Description, random: Random) -> str:
     """With quotes and commas or without, tuples by names or numbers."""
     minimises = d["semiring"] == "min-sum"
     limit = d["upper_bound"] if minimises else -1
-    hard = limit + random.choice((0, 1)) if minimises else -1
+    hard: Any = random.choice((LARGEST_COST if minimises else -LARGEST_COST, "inf"))
+    decimals = ".000" if isinstance(d["constant"], float) else ""  # costs have as many as the limit
     mark = random.choice(('"', ""))
     comma = random.choice((", ", " "))
     names = [f"{mark}x{v}{mark}" for v in range(len(d["sizes"]))]
     variables = [f"{n}: {_domain(size, random)}" for n, size in zip(names, d["sizes"], strict=True)]
     parts = [
-        f'{{ "problem": {{ "name": "made", "mustbe": "{"<" if minimises else ">"}{limit}" }},',
+        f'{{ "problem": {{ "name": "made", "mustbe": "{"<" if minimises else ">"}{limit}{decimals}" }},',
         f'"variables": {{ {comma.join(variables)} }},',
         '"functions": {',
     ]

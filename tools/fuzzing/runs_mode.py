@@ -23,7 +23,7 @@ from typing import Any
 
 from .brute_force import truth_of
 from .descriptions import Description, problem_of, random_description, smaller_descriptions
-from .disturbances import WORKER, disturbed, environment_of, may_fail, random_disturbance
+from .disturbances import WORKER, disturbed, environment_of, may_be_unreadable, may_fail, random_disturbance
 from .outcome import DisagreementError, Tally
 from .solve_mode import check_result
 from .solve_options import inside_settings
@@ -36,8 +36,8 @@ LONGEST_SECONDS = 60.0
 KEPT = {"lock", "race.json", "result.json", "run.json", "known.json"}
 """Files that a run directory may have when the answer is there."""
 
-EXIT_RESOURCES = 30
-"""Exit code of the program where the disk is full or fails."""
+EXIT_RESOURCES, EXIT_CORRUPT = 30, 40
+"""Exit codes of the program where the disk is full or fails, and where a file cannot be read."""
 
 REFUSALS = ("ValueRangeError", "FloatRangeError", "UnsupportedError", "ResourceError")
 """Errors that a problem may be the reason for."""
@@ -147,7 +147,7 @@ def solved_in(run: Path, problem: Any, settings: Description) -> Description:
 
 def _check_attempt(attempt: list[Description], found: Description | None, tally: Tally) -> None:
     """An attempt ends by a kill, with an answer, or with an error that it has a reason for."""
-    allowed = (*REFUSALS, "DiskError") if may_fail(attempt) else REFUSALS
+    allowed = [*REFUSALS, *["DiskError"] * may_fail(attempt), *["CorruptDataError"] * may_be_unreadable(attempt)]
     error = None if found is None else found.get("error")
     tally.holds("error of a disturbed process", error is None or error in allowed, "a kill, or an answer", found)
 
@@ -322,7 +322,8 @@ def _check_program(case: Description, folder: Path, tally: Tally) -> None:
     command += ["--order-seconds", "0", "--tables", "incomplete"]
     for attempt in case["attempts"]:
         done = _started(command, folder, attempt)
-        codes = (0, 10, -signal.SIGKILL, *((EXIT_RESOURCES,) if may_fail(attempt) else ()))
+        codes = [0, 10, -signal.SIGKILL]
+        codes += [EXIT_RESOURCES] * may_fail(attempt) + [EXIT_CORRUPT] * may_be_unreadable(attempt)
         tally.holds("exit code of a disturbed process", done.returncode in codes, codes, _end_of(done))
     last = _started(command, folder, [])
     tally.holds("exit code", last.returncode in (0, 10), "0 or 10", _end_of(last))
