@@ -19,7 +19,7 @@ from typing import Any
 from .control_groups import Ended, run
 from .memory_inputs import PROBLEMS, write_parquet, write_problem, write_table
 from .memory_operators import OPERATORS
-from .outcome import DisagreementError, Tally
+from .outcome import DisagreementError, NotAvailableError, Tally
 
 Description = dict[str, Any]
 
@@ -117,6 +117,8 @@ def draw(random: Random, way: str | None = None) -> Description:
 
 def check(case: Description, folder: Path, tally: Tally) -> None:
     """Run the case's commands one after the other, until one is refused."""
+    if Path("/dev/nvidiactl").exists():
+        raise NotAvailableError("a CUDA driver takes main memory of its own, beside what a limit holds for")
     with tempfile.TemporaryDirectory(prefix="oocbe-fuzz-") as made:  # on a disk: files in memory count for the group
         place = Path(made)
         (place / "tmp").mkdir()

@@ -248,9 +248,9 @@ def _may_refuse(error: Exception, case: Case) -> bool:
         return case["operator"] == "convert" and math.prod(case["tables"][0]["sizes"]) > 2**22
     values = [v for t in case["tables"] for v in t["values"]]
     if isinstance(error, ValueRangeError):
-        if any(t["form"] in COMPLETE_FORMS for t in case["tables"]) or case["operator"] == "convert":
-            # Integers that a complete table, or one of floats beside it, cannot hold.
-            return max(map(abs, values), default=0) >= 2**23
+        is_complete = any(t["form"] in COMPLETE_FORMS for t in case["tables"]) or case["operator"] == "convert"
+        if is_complete and max(map(abs, values), default=0) >= 2**23:
+            return True  # integers that a complete table, or one of floats beside it, cannot hold
         least = math.prod(min((abs(exact(v)) for v in t["values"] if v), default=Fraction(1)) for t in case["tables"])
         if case["semiring"] not in ADDS and any(t["dtype"] == "float32" for t in case["tables"]) and least < 2.0**-126:
             return True
