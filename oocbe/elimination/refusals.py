@@ -8,7 +8,6 @@ from dataclasses import replace
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.plan.plan import plan_for
 from oocbe.elimination.preparation.linear import left_out, why_left_out
-from oocbe.elimination.search.outcome import bound_can_bind
 from oocbe.errors import DiskError, UnsupportedError, UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
@@ -30,7 +29,7 @@ def checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Prob
         (problem.upper_bound, "below its upper", "min-sum"),
         (problem.lower_bound, "above its lower", "max-sum"),
     ):
-        if bound is not None and semiring.name != told_by and bound_can_bind(problem):
+        if bound is not None and semiring.name != told_by and problem.reachable_bound:
             raise UnsupportedError(
                 f"{problem.name}: only assignments {side} bound of {bound} count, and the {semiring} semiring cannot "
                 f"tell them apart; solve it in {told_by}, or without the bound"

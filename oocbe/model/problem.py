@@ -177,6 +177,18 @@ class Problem(Shown, Asked):
             object.__setattr__(made, "lower_bound", None)
         return made
 
+    @property
+    def reachable_bound(self) -> str:
+        """Which bound some sum may reach, by the functions' extreme values: ``upper``, ``lower``, or empty for none."""
+        for side, bound, sign in (("upper", self.upper_bound, 1), ("lower", self.lower_bound, -1)):
+            if bound is None:
+                continue
+            listed = ([*f.values.tolist(), *([] if f.default is None else [f.default])] for f in self.functions)
+            most = sum((max((sign * v for v in own), default=0) for own in listed), sign * self.constant)
+            if most >= sign * bound:
+                return side
+        return ""
+
     def with_evidence(self, evidence: Mapping[int, int] | Mapping[str, str | int]) -> Problem:
         """The problem with some variables fixed to values, as unary hard constraints.
 

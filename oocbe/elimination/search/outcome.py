@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 from oocbe.elimination.buckets.forward import ForwardPass
@@ -213,17 +212,6 @@ def unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | No
 def minimises(semiring: Semiring) -> bool:
     """Whether a semiring looks for the least sum."""
     return semiring.combination is Combination.ADD and semiring.marginalisation is Marginalisation.MIN
-
-
-def bound_can_bind(problem: Problem) -> bool:
-    """Whether some assignment may reach the upper or lower bound: the sum of the functions' extreme values does."""
-
-    def extreme(choose: Callable[..., int | float]) -> int | float:
-        listed = ([*f.values.tolist(), *([] if f.default is None else [f.default])] for f in problem.functions)
-        return sum((choose(own, default=0) for own in listed), problem.constant)
-
-    upper, lower = problem.upper_bound, problem.lower_bound
-    return (upper is not None and extreme(max) >= upper) or (lower is not None and extreme(min) <= lower)
 
 
 def is_worthless(problem: Problem, semiring: Semiring, value: int | float | None) -> bool:
