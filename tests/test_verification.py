@@ -14,8 +14,9 @@ from oocbe.errors import FormatError, UsageError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.model.violations import violations_of
 from oocbe.solutions.solution_file import Solution, read_solution, write_solution
-from oocbe.solutions.verification import Verdict, verify_solution, violations_of
+from oocbe.solutions.verification import Verdict, verify_solution
 from tests.helpers.sample_results import make_result
 
 PROBLEM = Problem(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from oocbe.elimination.observer import PassingOn
 from oocbe.elimination.preparation.propagated import what_went
 from oocbe.elimination.preparation.restrict import Restriction
 from oocbe.results.result import Result
 
-if TYPE_CHECKING:
-    from oocbe.elimination.search.smaller import Smaller
+
+class Reduced(Protocol):
+    """A problem of which another one is left: its assignments are those of that one, lifted."""
+
+    def lift(self, assignment: tuple[int, ...], /) -> tuple[int, ...]:
+        """The assignment of all variables that one of what is left stands for."""
+        ...
 
 
 def lifted(result: Result, left: Restriction) -> Result:
@@ -33,7 +38,7 @@ def lifted(result: Result, left: Restriction) -> Result:
 class Lifting(PassingOn):
     """Tells an observer of the whole problem what is told about what is left of it, but for the result."""
 
-    def __init__(self, told: PassingOn, left: Restriction | Smaller) -> None:
+    def __init__(self, told: PassingOn, left: Reduced) -> None:
         super().__init__(told)
         self._left = left
 

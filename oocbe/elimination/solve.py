@@ -25,6 +25,7 @@ from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.row_limits import predictions_are_exact
+from oocbe.elimination.outcome import result_of_elimination, result_of_nothing
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.negate import negated
@@ -36,10 +37,10 @@ from oocbe.elimination.refusals import check_disk, check_linear, checked, has_lo
 from oocbe.elimination.rounded_sums import judged, with_room
 from oocbe.elimination.runs.durability import Run, open_run
 from oocbe.elimination.search import sums_of_logarithms
+from oocbe.elimination.search.bounds_result import result_of_bounds
 from oocbe.elimination.search.claims import check_claim
 from oocbe.elimination.search.incumbent_search import beside_elimination
 from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.elimination.search.outcome import result_of_bounds, result_of_elimination, result_of_nothing
 from oocbe.elimination.search.race import Race, RaceWinner
 from oocbe.elimination.search.row_results import opening_result, result_by_rows
 from oocbe.elimination.search.row_rounds import RowRounds

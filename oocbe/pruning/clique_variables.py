@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.cliques import bit_matrix, covering_cliques
-from oocbe.pruning.incumbent_lookups import starts_of
+from oocbe.pruning.listed_factors import starts_of
 from oocbe.pruning.row_reduction import Reduction
 from oocbe.pruning.row_tables import MOST_CELLS, Table, Tables
 from oocbe.system.deadline import look

@@ -13,7 +13,8 @@ from oocbe.kernels.cpu.pruning.search_state import Factors, Model
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
-from oocbe.pruning.incumbent_lookups import ListedFactor, harmful_slots, lay_out, starts_of
+from oocbe.pruning.incumbent_lookups import lay_out
+from oocbe.pruning.listed_factors import ListedFactor, harmful_slots, starts_of
 from oocbe.system.deadline import look
 
 

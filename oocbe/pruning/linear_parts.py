@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.pruning.linear_bounds import Linear
 from oocbe.model.parts import LinearConstraint
-from oocbe.pruning.incumbent_lookups import starts_of
-from oocbe.pruning.row_tables import Tables
-
-FRACTION_BITS = 4
-"""A multiplier is fine enough for steps of 2 to minus so many in what the largest coefficient is charged."""
 
 
 class LinearParts:
@@ -78,20 +72,3 @@ class LinearParts:
             if own.can_bind:
                 found.append(own)
         return tuple(found)
-
-
-def laid_out(tables: Tables) -> Linear:
-    """The linear constraints of a problem for its search."""
-    constraints = tables.linear
-    entries = [(v, own) for c in constraints for v, own in zip(c.scope, c.coefficients, strict=True)]
-    none = np.zeros(0, dtype=np.int64)
-    largest = [max((int(own.max()) for own in c.coefficients), default=0) for c in constraints]
-    return Linear(
-        start=starts_of([len(c.scope) for c in constraints]),
-        variable=np.array([v for v, _ in entries], dtype=np.int64),
-        coefficient_start=starts_of([len(own) for _, own in entries])[:-1],
-        coefficient=np.concatenate([none, *(own for _, own in entries)]),
-        capacity=np.array([c.capacity for c in constraints], dtype=np.int64),
-        bits=np.array([FRACTION_BITS + most.bit_length() for most in largest], dtype=np.int64),
-        place=tables.layout.length - len(constraints) + np.arange(len(constraints)),
-    )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.model.problem import Problem
-from oocbe.pruning.incumbent_lookups import ListedFactor, harmful_slots, slots_of, starts_of
+from oocbe.pruning.listed_factors import ListedFactor, harmful_slots, slots_of, starts_of
 from oocbe.system.deadline import looked
 
 

@@ -51,7 +51,8 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import backend_named, cuda_works
-from oocbe.kernels.cpu.pruning.row_ascent import REMOVED, Level, Network, ascend_all, bound_rows
+from oocbe.kernels.cpu.projection import REMOVED, Network
+from oocbe.kernels.cpu.pruning.row_ascent import Level, ascend_all, bound_rows
 from oocbe.kernels.cpu.pruning.row_values import count_left, first_left
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.parts import Function, Variable

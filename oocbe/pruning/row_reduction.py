@@ -30,8 +30,8 @@ from oocbe.kernels.cpu.pruning.table_elimination import eliminate_variable
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.decomposition import Costs, pieces_of
-from oocbe.pruning.incumbent_lookups import starts_of
 from oocbe.pruning.linear_parts import LinearParts
+from oocbe.pruning.listed_factors import starts_of
 from oocbe.pruning.row_tables import Table, Tables
 from oocbe.pruning.value_elimination import values_needed
 from oocbe.system.deadline import look

@@ -11,12 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.pruning.row_ascent import Network
+from oocbe.kernels.cpu.projection import Network
 from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.pruning.incumbent_lookups import starts_of
+from oocbe.pruning.listed_factors import starts_of
 from oocbe.pruning.row_bounds import ValueGrid
 from oocbe.system.deadline import look, looked
 

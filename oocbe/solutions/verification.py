@@ -16,12 +16,13 @@ from oocbe.errors import UsageError
 from oocbe.model.names import assignment_of
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, semiring_by_name
+from oocbe.model.violations import violations_of
 from oocbe.results.numerals import finite
 from oocbe.results.result import Result
 from oocbe.results.task_result import TaskResult
 from oocbe.solutions.solution_file import Solution, read_solution
 
-__all__ = ["RELATIVE_TOLERANCE", "Verdict", "judge", "read_solution", "verify_solution", "violations_of"]
+__all__ = ["RELATIVE_TOLERANCE", "Verdict", "judge", "read_solution", "verify_solution"]
 
 RELATIVE_TOLERANCE = 1e-9
 """How far a claimed float may be from ours: sums of the same floats in another order differ in the last digits."""
@@ -107,33 +108,3 @@ def judge(problem: Problem, solution: str | Path | Result | TaskResult | Mapping
     index = assignment_of(problem, labels)
     named = {v.name: v.label(value) for v, value in zip(problem.variables, index, strict=True)}
     return verify_solution(problem, Solution("the result", named, {}, claimed, semiring))
-
-
-def violations_of(problem: Problem, assignment: Sequence[int]) -> tuple[str, ...]:
-    """Every constraint that an assignment violates, named by its number in the problem, with the values concerned."""
-
-    def stated(scope: Sequence[int]) -> str:
-        return ", ".join(f"{problem.variables[v].name}={problem.variables[v].label(assignment[v])}" for v in scope)
-
-    found = [
-        f"constraint {number} {'does not list' if c.allowed else 'forbids'} {stated(c.scope)}"
-        for number, c in enumerate(problem.constraints)
-        if not c.permits(assignment)
-    ]
-    found += [
-        f"{linear.name}: {linear.consumption(assignment)} exceeds the capacity of {linear.capacity}"
-        for linear in problem.linear_constraints
-        if not linear.permits(assignment)
-    ]
-    found += [
-        f"function {number} has no value for {stated(f.scope)}"
-        for number, f in enumerate(problem.functions)
-        if f.value_at(assignment) is None
-    ]
-    if not found and problem.evaluate(assignment) is None:
-        value = problem.below(None).evaluate(assignment)
-        bound = f"below the upper bound {problem.upper_bound}"
-        if problem.lower_bound is not None and value is not None and value <= problem.lower_bound:
-            bound = f"above the lower bound {problem.lower_bound}"
-        found.append(f"value {value} is not {bound}")
-    return tuple(found)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.preparation.ranges import rounding_margin
-from oocbe.elimination.search.outcome import unscaled
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.results.task_result import TaskResult

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.bucket_rows import BucketRows, Evaluated
+from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
 from oocbe.elimination.search.claims import check_claim
-from oocbe.elimination.search.outcome import unscaled
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.results.task_result import TaskResult

@@ -20,6 +20,7 @@ from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.row_search import RowSearch
 from oocbe.errors import TimeLimitError
+from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.kernels.cpu.pruning.depth_first import (
     AFTER,
     BEFORE,
@@ -32,7 +33,6 @@ from oocbe.kernels.cpu.pruning.depth_first import (
     MOST_TRIED,
     UP_TO,
 )
-from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.packing import is_supply

@@ -12,15 +12,15 @@ import pytest
 import oocbe
 from oocbe.elimination.search import depth_search, depth_tree, depth_worker
 from oocbe.elimination.search.depth_search import DepthSearch
+from oocbe.elimination.search.depth_tree import laid_out
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.smaller import is_easy
+from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.kernels.cpu.pruning.depth_first import DEPTH
-from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning import row_tables
-from oocbe.pruning.linear_parts import laid_out
 from oocbe.pruning.packing import is_packing
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_reduction import Reduction, reduced

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination.outcome import result_of_logarithms
 from oocbe.elimination.search import sums_of_logarithms
-from oocbe.elimination.search.outcome import result_of_logarithms
 from oocbe.elimination.search.sums_of_logarithms import UNBOUNDED, as_sums, prefers_logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.settings.options import SolveOptions

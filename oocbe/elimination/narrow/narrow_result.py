@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from oocbe.elimination.buckets.resources import memory_warning
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
+from oocbe.elimination.outcome import result_of_elimination
 from oocbe.elimination.search.claims import check_claim
-from oocbe.elimination.search.outcome import result_of_elimination
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.pruning.dominance import applies_to

@@ -33,7 +33,7 @@ from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.pruning.dominance import applies_to
-from oocbe.pruning.incumbent_lookups import slots_of, starts_of
+from oocbe.pruning.listed_factors import slots_of, starts_of
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import look, looked, unlimited
 

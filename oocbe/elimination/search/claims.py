@@ -21,7 +21,7 @@ from oocbe.elimination.preparation.scaling import split
 from oocbe.errors import InternalError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
-from oocbe.solutions.verification import violations_of
+from oocbe.model.violations import violations_of
 
 PRODUCT_TOLERANCE = 2.0**-36
 """Relative difference of two products of the same floats: 2**-53 for each of at most 2**17 multiplications."""

@@ -33,7 +33,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.search.depth_tree import ascended, blank_node, first_bytes, root_of
+from oocbe.elimination.search.depth_tree import ascended, blank_node, first_bytes, laid_out, root_of
 from oocbe.elimination.search.depth_worker import BESIDE_SECONDS, CALL_SECONDS, FIRST_NODES, Shared, Worker
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.neighbourhoods import Neighbourhood, Neighbourhoods
@@ -44,7 +44,6 @@ from oocbe.kernels.cpu.threads import run_all, threads_at_hand
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.incumbent import find_incumbent
-from oocbe.pruning.linear_parts import laid_out
 from oocbe.pruning.row_reduction import Reduction
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap

@@ -18,6 +18,7 @@ from oocbe.elimination.search.row_search import ascend_root
 from oocbe.kernels.cpu.pruning.depth_first import AFTER, DEPTH, LAST, NODES, Search, restore, search_depth_first
 from oocbe.kernels.cpu.pruning.linear_bounds import MOST_ROUNDS, Linear
 from oocbe.kernels.cpu.pruning.node_state import Node, near_uses
+from oocbe.pruning.listed_factors import starts_of
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_tables import Tables
 from oocbe.system.compilation import working_time
@@ -37,6 +38,9 @@ FIRST_ROOM = 4
 
 KEPT_ARRAYS = ("kept", "parts", "flips")
 """Of a node: what grows."""
+
+MULTIPLIER_BITS = 4
+"""A multiplier is fine enough for steps of 2 to minus so many in what the largest coefficient is charged."""
 
 READ_ONLY = ("near", "weight")
 """Of a node: what no loop writes to, so that all trees have the same."""
@@ -218,3 +222,20 @@ def kept_bytes(node: Node) -> int:
 def _twice(array: NDArray[Any]) -> NDArray[Any]:
     """An array with as much room again."""
     return np.concatenate([array, np.empty_like(array)])
+
+
+def laid_out(tables: Tables) -> Linear:
+    """The linear constraints of a problem for its search."""
+    constraints = tables.linear
+    entries = [(v, own) for c in constraints for v, own in zip(c.scope, c.coefficients, strict=True)]
+    none = np.zeros(0, dtype=np.int64)
+    largest = [max((int(own.max()) for own in c.coefficients), default=0) for c in constraints]
+    return Linear(
+        start=starts_of([len(c.scope) for c in constraints]),
+        variable=np.array([v for v, _ in entries], dtype=np.int64),
+        coefficient_start=starts_of([len(own) for _, own in entries])[:-1],
+        coefficient=np.concatenate([none, *(own for _, own in entries)]),
+        capacity=np.array([c.capacity for c in constraints], dtype=np.int64),
+        bits=np.array([MULTIPLIER_BITS + most.bit_length() for most in largest], dtype=np.int64),
+        place=tables.layout.length - len(constraints) + np.arange(len(constraints)),
+    )

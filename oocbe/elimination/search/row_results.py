@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.search.bounds_result import result_of_bounds
 from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.elimination.search.outcome import result_of_bounds
 from oocbe.elimination.search.row_rounds import PAYS_SECONDS, RowRounds
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import RequestedEndError, TimeLimitError

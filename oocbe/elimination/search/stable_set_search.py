@@ -32,7 +32,7 @@ from oocbe.kernels.cpu.pruning.stable_sets import (
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.cliques import bit_matrix
-from oocbe.pruning.incumbent_lookups import starts_of
+from oocbe.pruning.listed_factors import starts_of
 from oocbe.pruning.packing import is_packing
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from oocbe.elimination.observer import PassingOn
+from oocbe.elimination.outcome import outside_of_floats
 from oocbe.elimination.plan.plan import easy_orders
 from oocbe.elimination.preparation.logarithms import exponential, exponential_above, in_logarithms, log_weights
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.refusals import has_logarithms
-from oocbe.elimination.search.claims import check_claim
-from oocbe.elimination.search.outcome import result_of_logarithms
+from oocbe.elimination.search.claims import check_claim, value_of_assignment
 from oocbe.elimination.search.row_results import FEW_ROWS
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
@@ -110,3 +110,32 @@ class _TellingProducts(PassingOn):
         found = None if value is None else exponential(-value)
         bound = None if lower is None else max(exponential_above(-lower), found or 0.0)
         self._told.bounds_changed(bound, found, why, assignment)
+
+
+def result_of_logarithms(problem: Problem, result: Result, tolerance: float, why: str) -> Result:
+    """A product problem's result from that of its logarithms, added up in min-sum or in log-sum-exp.
+
+    tolerance : how far below the greatest product's logarithm the one found may be. why : they were solved, a note.
+    """
+    sign = -1 if problem.semiring.selects else 1
+    value = None if result.value is None else exponential(sign * result.value)
+    if result.assignment is not None:
+        value = value_of_assignment(problem, result.assignment)
+    bound = None
+    if result.bound is not None:
+        # Sums of logarithms may be off by the tolerance, and what the assignment is worth has been computed elsewhere.
+        bound = max(exponential_above(sign * result.bound + tolerance), value or 0.0)
+    notes = [why]
+    if problem.semiring.selects and tolerance:
+        notes[0] += f", so that no product is greater by more than one part in {1 / tolerance:.3g}"
+    if value is not None and result.value is not None and (value == 0 or math.isinf(value)):
+        notes.append(outside_of_floats(sign * result.value))
+    return replace(
+        result,
+        value=value,
+        bound=bound,
+        problem=problem.name,
+        semiring=problem.semiring.name,
+        sense=problem.sense,
+        notes=(*notes, *result.notes),
+    )

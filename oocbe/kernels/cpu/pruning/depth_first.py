@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.kernels.cpu.jit import jit, without_allocation
+from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.kernels.cpu.pruning.linear_bounds import MOST_ROUNDS, ascend_with_linear
 from oocbe.kernels.cpu.pruning.node_state import FLIPS, PARTS, begin_node, begin_root, go_back, has_room, keep_values
-from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.kernels.cpu.pruning.stale_ascent import collect, tell_removal
 
 EXHAUSTED, LEAF, PAUSED, FULL = 0, 1, 2, 3

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.kernels.cpu.jit import without_allocation
+from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.kernels.cpu.pruning.node_state import REMOVALS, keep_number, keep_values
-from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.kernels.cpu.pruning.stale_ascent import ascend_open, collect, remove
 
 LARGEST_MULTIPLIER = np.int64(1 << 30)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.kernels.cpu.jit import helper, jit, without_allocation
-from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
+from oocbe.kernels.cpu.projection import REMOVED
 
 NUMBER, KEPT, PARTS, FLIPS, REMOVALS = 0, 1, 2, 3, 4
 """Places of what a node counts: its number, which differs from those of all nodes before it, how much is kept of

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cpu.jit import inline, without_allocation
+from oocbe.kernels.cpu.projection import MOST_MOVED, REMOVED, project_table
 from oocbe.kernels.cpu.pruning.node_state import (
     ARITY,
     MEMBER,
@@ -36,7 +37,6 @@ from oocbe.kernels.cpu.pruning.node_state import (
     keep_values,
     mark_stale,
 )
-from oocbe.kernels.cpu.pruning.row_ascent import MOST_MOVED, REMOVED, project_table
 
 MOST_PASSES = 16
 """Of one node, however many values go."""

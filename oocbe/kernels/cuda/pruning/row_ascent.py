@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.arrays import host_array
-from oocbe.kernels.cpu.pruning.row_ascent import REMOVED, Level, Network
+from oocbe.kernels.cpu.projection import REMOVED, Network
+from oocbe.kernels.cpu.pruning.row_ascent import Level
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import kernel, launch
 from oocbe.kernels.cuda.pruning.row_layout import Near, Rows, laid_out

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.pruning.row_ascent import Level, Network
+from oocbe.kernels.cpu.projection import Network
+from oocbe.kernels.cpu.pruning.row_ascent import Level
 
 FULL_PAIR, FIXED_PAIR, TABLE = 0, 1, 2
 """Kinds of uses, as in the source."""

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
-from oocbe.elimination.preparation.logarithms import exponential, exponential_above
-from oocbe.elimination.search.claims import value_of_assignment
-from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.pruning.dominance import applies_to
@@ -35,7 +30,7 @@ def result_of_elimination(
     """
     value, notes = unscaled(outcome, semiring)
     if attempts:
-        notes += (_attempts(attempts),)
+        notes += (attempts_note(attempts),)
     bound = None
     status: Status = "optimal" if semiring.selects else "exact"
     if is_worthless(problem, semiring, value):
@@ -69,61 +64,6 @@ def result_of_elimination(
     )
 
 
-def result_of_bounds(
-    problem: Problem, options: SolveOptions, known: Knowledge, statistics: Statistics, dtype: str, backend: str
-) -> Result:
-    """Everything but times and memory, after a search with bounds of a min-sum problem (perhaps a negated one).
-
-    Parameters
-    ----------
-    problem : as it was given, in its own semiring. known, statistics : of the problem solved.
-    dtype : of values where no elimination ended.
-    """
-    sign = 1 if problem.semiring.marginalisation is Marginalisation.MIN else -1
-    value, bound, assignment = known.value, known.lower, known.assignment
-    status: Status = "limit"
-    if known.is_closed:
-        bound = None
-        status = "optimal"
-        if value is None:
-            status, bound = ("infeasible", None) if options.ub is None else ("nothing-better", options.ub)
-    notes: tuple[str, ...] = ()
-    if statistics.attempts:
-        notes += (_attempts(statistics.attempts),)
-    if status == "limit":
-        notes += (statistics.stopped or f"ended within the gap of {options.gap}",)
-    handling: LinearHandling = "none"
-    if problem.linear_constraints:
-        handling = "enforced"
-        if status == "limit" and statistics.spoiled:
-            handling = "relaxed"
-            notes = (*notes[:-1], linear_note(problem))
-        elif assignment is not None and _uses(problem, assignment):
-            notes += (_uses(problem, assignment),)
-    return Result(
-        status=status,
-        value=None if value is None else sign * value,
-        bound=None if bound is None else (bound if status == "nothing-better" else sign * bound),
-        assignment=assignment,
-        variables=problem.variables,
-        problem=problem.name,
-        semiring=problem.semiring.name,
-        sense=problem.semiring.marginalisation.name.lower(),
-        width=statistics.width,
-        order=statistics.order,
-        largest_message_rows=statistics.largest_rows,
-        total_rows=statistics.total_rows,
-        seconds={},
-        peak_memory_bytes=0,
-        dominance=options.dominance,
-        dtype=statistics.dtype or dtype,
-        backend=backend,
-        linear_constraints=handling,
-        notes=notes,
-        bounds=statistics.bounds,
-    )
-
-
 def result_of_nothing(problem: Problem, semiring: Semiring, options: SolveOptions, why: str, backend: str) -> Result:
     """The result of a solve that a signal has ended before anything was known."""
     return Result(
@@ -147,40 +87,13 @@ def result_of_nothing(problem: Problem, semiring: Semiring, options: SolveOption
     )
 
 
-def result_of_logarithms(problem: Problem, result: Result, tolerance: float, why: str) -> Result:
-    """A product problem's result from that of its logarithms, added up in min-sum or in log-sum-exp.
-
-    tolerance : how far below the greatest product's logarithm the one found may be. why : they were solved, a note.
-    """
-    sign = -1 if problem.semiring.selects else 1
-    value = None if result.value is None else exponential(sign * result.value)
-    if result.assignment is not None:
-        value = value_of_assignment(problem, result.assignment)
-    bound = None
-    if result.bound is not None:
-        # Sums of logarithms may be off by the tolerance, and what the assignment is worth has been computed elsewhere.
-        bound = max(exponential_above(sign * result.bound + tolerance), value or 0.0)
-    notes = [why]
-    if problem.semiring.selects and tolerance:
-        notes[0] += f", so that no product is greater by more than one part in {1 / tolerance:.3g}"
-    if value is not None and result.value is not None and (value == 0 or math.isinf(value)):
-        notes.append(_outside(sign * result.value))
-    return replace(
-        result,
-        value=value,
-        bound=bound,
-        problem=problem.name,
-        semiring=problem.semiring.name,
-        sense=problem.sense,
-        notes=(*notes, *result.notes),
-    )
-
-
-def _outside(logarithm: float) -> str:
+def outside_of_floats(logarithm: float) -> str:
+    """The note of a value that float64 cannot hold."""
     return f"the value is outside the range of float64; its natural logarithm is {logarithm:.12g}"
 
 
-def _attempts(number: int) -> str:
+def attempts_note(number: int) -> str:
+    """The note of attempts that were given up."""
     return f"{number} runs with other orders or smaller row caps were given up before this one"
 
 
@@ -205,7 +118,7 @@ def unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | No
         scaled = math.inf
     logarithm = math.log(abs(value)) + outcome.exponent * math.log(2) if value else -math.inf
     if value and (scaled == 0 or math.isinf(scaled)):
-        return scaled, (_outside(logarithm),)
+        return scaled, (outside_of_floats(logarithm),)
     return scaled, ()
 
 
@@ -246,10 +159,10 @@ def linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tup
         return "shown not to bind", (f"{c.name}: shown not to bind, the optimum without it uses {c.usage(assignment)}")
     if loose:
         return "shown not to bind", f"{loose[0].name}: cannot bind, whatever is chosen"
-    return "enforced", _uses(problem, assignment)
+    return "enforced", usage_note(problem, assignment)
 
 
-def _uses(problem: Problem, assignment: tuple[int, ...]) -> str:
+def usage_note(problem: Problem, assignment: tuple[int, ...]) -> str:
     """How much an assignment takes of each large linear constraint; empty where there is none."""
     large = [problem.linear_constraints[number] for number in carried_in_rows(problem)]
     return "; ".join(f"{c.name}: {c.usage(assignment)} are used" for c in large)

@@ -1,0 +1,118 @@
+"""Cost functions in 32-bit fixed point, and their projections onto one variable: what every dual ascent works on.
+
+A *state* is one int32 vector: what the variables' values cost by themselves (at least 0), then what each use of a
+variable in a function has taken out of the function, value by value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import without_allocation
+
+REMOVED = np.int32(1 << 29)
+"""Cost of a value that no completion below the threshold has; what its uses have taken is minus this."""
+
+MOST_MOVED = np.int32(1 << 28)
+"""No more than this is ever moved into a function, or out of it, for one value: sums stay within 32 bits."""
+
+
+class Network(NamedTuple):
+    """Functions laid out for the ascent. A *use* is a variable's place in a function; uses go by function.
+
+    Attributes
+    ----------
+    value_start : int64 (variables + 1,), where a variable's values begin in a state.
+    use_start, uses : CSR, the uses of each variable.
+    function_start : int64 (functions + 1,), the uses of each function.
+    function, variable : int64 (uses,), which function, which variable.
+    message_start : int64 (uses,), where a use's part of a state begins.
+    table_start : int64 (uses,), where the function's table begins in ``tables``: for two variables one for each use,
+        the use's own variable fastest; for more, the same one, the last variable fastest.
+    tables : int32, at least 0.
+    """
+
+    value_start: Any
+    use_start: Any
+    uses: Any
+    function_start: Any
+    function: Any
+    variable: Any
+    message_start: Any
+    table_start: Any
+    tables: Any
+
+
+@without_allocation
+def project_pair(network: Any, use: Any, other: Any, state: Any, size: Any, least: Any) -> Any:
+    """Least cost of a function over two variables for each value of one, before what that one has taken.
+
+    use, other : of the variable with ``size`` values, and of the other one.
+    """
+    w = network.variable[other]
+    start, message, row = network.value_start[w], network.message_start[other], network.table_start[use]
+    if size == 2:  # two numbers, and no loop over them
+        one, two = REMOVED, REMOVED
+        for b in range(network.value_start[w + 1] - start):
+            if state[start + b] != REMOVED:
+                taken = state[message + b]
+                one = min(one, np.int32(network.tables[row] - taken))
+                two = min(two, np.int32(network.tables[row + 1] - taken))
+            row += 2
+        least[0], least[1] = one, two
+        return
+    for a in range(size):
+        least[a] = REMOVED
+    for b in range(network.value_start[w + 1] - start):
+        if state[start + b] != REMOVED:
+            taken = state[message + b]
+            for a in range(size):
+                cost = np.int32(network.tables[row + a] - taken)
+                least[a] = min(least[a], cost)
+        row += size
+
+
+@without_allocation
+def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work: Any) -> Any:
+    """Least cost of a function over any number of variables for each value of one, before what that one has taken.
+
+    work : int64 (3, most places of a function), overwritten.
+    """
+    begin = network.function_start[f]
+    arity = network.function_start[f + 1] - begin
+    own = network.variable[begin + axis]
+    own_start = network.value_start[own]
+    for a in range(network.value_start[own + 1] - own_start):
+        least[a] = REMOVED
+    table = network.table_start[begin]
+    digit, cost, cell = work[0], work[1], work[2]
+    place = 0
+    digit[0] = 0
+    cost[0] = 0
+    cell[0] = 0
+    while place >= 0:
+        use = begin + place
+        v = network.variable[use]
+        d = digit[place]
+        if d == network.value_start[v + 1] - network.value_start[v]:
+            place -= 1
+            continue
+        digit[place] = d + 1
+        here = cost[place]
+        if state[network.value_start[v] + d] == REMOVED:
+            continue
+        if place != axis:
+            here -= state[network.message_start[use] + d]
+        if place == arity - 1:
+            here += network.tables[table + cell[place] + d]
+            a = digit[axis] - 1
+            if here < least[a]:
+                least[a] = here
+        else:
+            after = network.variable[use + 1]
+            place += 1
+            digit[place] = 0
+            cost[place] = here
+            cell[place] = (cell[place - 1] + d) * (network.value_start[after + 1] - network.value_start[after])

@@ -1,0 +1,63 @@
+"""Cost functions as lists of tuples, before they are laid out in arrays: slots, starts, what may do harm.
+
+A *slot* is a variable-value pair; variable v has the slots ``start[v] .. start[v + 1] - 1``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass
+class ListedFactor:
+    """A factor over at least two variables before it is laid out: what its listed tuples and the others are worth.
+
+    ``has_default`` is False where a hard part forbids the others anyway.
+    """
+
+    scope: tuple[int, ...]
+    tuples: NDArray[np.int64]
+    values: NDArray[np.float64]
+    default: float
+    has_default: bool = True
+
+
+def starts_of(lengths: Any) -> NDArray[np.int64]:
+    """Where pieces of given lengths begin when laid end to end, and where the last one ends: int64 (pieces + 1,)."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def slots_of(
+    tables: Sequence[tuple[tuple[int, ...], NDArray[np.int64]]], start: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Slots of all rows of tables over equally many variables, int64 (rows, arity); at least one, each with its scope.
+
+    start : first slot of each variable.
+    """
+    slots = np.repeat(start[np.array([scope for scope, _ in tables])], [len(rows) for _, rows in tables], axis=0)
+    slots += np.concatenate([rows for _, rows in tables])
+    return slots
+
+
+def harmful_slots(parts: Sequence[ListedFactor], start: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
+    """The slots that occur in an entry but 0, of parts all together."""
+    harmful = np.zeros(int(start[-1]), dtype=np.bool_)
+    by_arity: dict[int, list[ListedFactor]] = {}
+    for part in parts:
+        if part.default == 0:
+            by_arity.setdefault(len(part.scope), []).append(part)
+            continue
+        for place, v in enumerate(part.scope):
+            zeros = np.bincount(part.tuples[part.values == 0, place], minlength=sizes[v])
+            others = math.prod([sizes[u] for u in part.scope]) // sizes[v]
+            harmful[start[v] : start[v + 1]] |= zeros != others
+    for group in by_arity.values():
+        slots = slots_of([(part.scope, part.tuples) for part in group], start)
+        harmful[slots[np.concatenate([part.values for part in group]) != 0].ravel()] = True
+    return harmful
