@@ -15,37 +15,37 @@ from oocbe.kernels.cuda.modules import source_text
 from oocbe.kernels.cuda.packing import bit_pack as cuda_bit_pack
 
 PAIRS = [
-    ("bit_pack", "MOST_PARTS", "packing.bit_pack.MOST_PARTS"),
-    ("bit_pack", "SUMMARY_WORDS", "packing.bit_pack.SUMMARY_WORDS"),
-    ("bit_pack", "THREADS", "packing.bit_pack.THREADS"),
-    ("bucket_join", "THREADS", "pruning.flags.THREADS"),
-    ("bucket_join", "MOST_TABLES", "buckets.bucket_join.MOST_TABLES"),
-    ("complete", "MOST_THREADS", "complete.complete.THREADS"),
-    ("complete_product", "MOST_BATCHES", "complete.complete_product.MOST_BATCHES"),
-    ("complete_product", "MOST_SHARED", "complete.complete_product.MOST_SHARED"),
-    ("dominance", "THREADS", "pruning.flags.THREADS"),
-    ("sums", "THREADS", "pruning.flags.SUM_THREADS"),
-    ("fields", "MOST_MOVES", "packing.fields.MOST_MOVES"),
-    ("fields", "ROWS_A_THREAD", "packing.fields.ROWS_A_THREAD"),
-    ("filters", "THREADS", "pruning.filters.THREADS"),
-    ("groups", "THREADS", "pruning.flags.THREADS"),
-    ("groups", "(WARP_ROWS * THREADS / 32)", "pairs.groups.ROWS_A_BLOCK"),
-    ("groups", "MOST_WORDS", "pairs.selection.MOST_WORDS"),
-    ("join", "PAIR_THREADS", "pairs.join.THREADS"),
-    ("join_reduce", "THREADS", "pairs.join_reduce.THREADS"),
-    ("linear_rows", "THREADS", "propagation.linear_rows.THREADS"),
-    ("prefix", "THREADS", "pairs.selection.PREFIX_THREADS"),
-    ("prefix", "TILE", "pairs.selection.PREFIX_TILE"),
-    ("reduce", "THREADS", "pairs.reduce.THREADS"),
-    ("reduce", "TILE", "pairs.reduce.ROWS_A_BLOCK"),
-    ("runs", "THREADS", "pairs.runs.THREADS"),
-    ("table_rows", "THREADS", "propagation.table_rows.THREADS"),
-    ("table_rows", "RESIDENT_BLOCKS", "propagation.table_rows.RESIDENT_BLOCKS"),
-    ("tree_sweeps", "THREADS", "trees.sweeps.THREADS"),
-    ("tree_sweeps", "WARPS_A_CLIQUE", "trees.sweeps.WARPS_A_CLIQUE"),
-    ("tree_sweeps", "VARIABLE", "trees.layout.VARIABLE"),
-    ("tree_sweeps", "CHILD", "trees.layout.CHILD"),
-    ("tree_sweeps", "CONSTANT_CHILD", "trees.layout.CONSTANT_CHILD"),
+    ("bit_pack", "MOST_PARTS", "oocbe.kernels.cuda.packing.bit_pack.MOST_PARTS"),
+    ("bit_pack", "SUMMARY_WORDS", "oocbe.kernels.cuda.packing.bit_pack.SUMMARY_WORDS"),
+    ("bit_pack", "THREADS", "oocbe.kernels.cuda.packing.bit_pack.THREADS"),
+    ("bucket_join", "THREADS", "oocbe.kernels.cuda.pruning.flags.THREADS"),
+    ("bucket_join", "MOST_TABLES", "oocbe.kernels.cuda.buckets.bucket_join.MOST_TABLES"),
+    ("complete", "MOST_THREADS", "oocbe.kernels.cuda.complete.complete.THREADS"),
+    ("complete_product", "MOST_BATCHES", "oocbe.kernels.cuda.complete.complete_product.MOST_BATCHES"),
+    ("complete_product", "MOST_SHARED", "oocbe.kernels.cuda.complete.complete_product.MOST_SHARED"),
+    ("dominance", "THREADS", "oocbe.kernels.cuda.pruning.flags.THREADS"),
+    ("sums", "THREADS", "oocbe.kernels.cuda.pruning.flags.SUM_THREADS"),
+    ("fields", "MOST_MOVES", "oocbe.kernels.cuda.packing.fields.MOST_MOVES"),
+    ("fields", "ROWS_A_THREAD", "oocbe.kernels.cuda.packing.fields.ROWS_A_THREAD"),
+    ("filters", "THREADS", "oocbe.kernels.cuda.pruning.filters.THREADS"),
+    ("groups", "THREADS", "oocbe.kernels.cuda.pruning.flags.THREADS"),
+    ("groups", "(WARP_ROWS * THREADS / 32)", "oocbe.kernels.cuda.pairs.groups.ROWS_A_BLOCK"),
+    ("groups", "MOST_WORDS", "oocbe.kernels.cuda.pairs.selection.MOST_WORDS"),
+    ("join", "PAIR_THREADS", "oocbe.kernels.cuda.pairs.join.THREADS"),
+    ("join_reduce", "THREADS", "oocbe.kernels.cuda.pairs.join_reduce.THREADS"),
+    ("linear_rows", "THREADS", "oocbe.kernels.cuda.propagation.linear_rows.THREADS"),
+    ("prefix", "THREADS", "oocbe.kernels.cuda.pairs.selection.PREFIX_THREADS"),
+    ("prefix", "TILE", "oocbe.kernels.cuda.pairs.selection.PREFIX_TILE"),
+    ("reduce", "THREADS", "oocbe.kernels.cuda.pairs.reduce.THREADS"),
+    ("reduce", "TILE", "oocbe.kernels.cuda.pairs.reduce.ROWS_A_BLOCK"),
+    ("runs", "THREADS", "oocbe.kernels.cuda.pairs.runs.THREADS"),
+    ("table_rows", "THREADS", "oocbe.kernels.cuda.propagation.table_rows.THREADS"),
+    ("table_rows", "RESIDENT_BLOCKS", "oocbe.kernels.cuda.propagation.table_rows.RESIDENT_BLOCKS"),
+    ("tree_sweeps", "THREADS", "oocbe.kernels.cuda.trees.sweeps.THREADS"),
+    ("tree_sweeps", "WARPS_A_CLIQUE", "oocbe.kernels.cuda.trees.sweeps.WARPS_A_CLIQUE"),
+    ("tree_sweeps", "VARIABLE", "oocbe.kernels.cuda.trees.layout.VARIABLE"),
+    ("tree_sweeps", "CHILD", "oocbe.kernels.cuda.trees.layout.CHILD"),
+    ("tree_sweeps", "CONSTANT_CHILD", "oocbe.kernels.cuda.trees.layout.CONSTANT_CHILD"),
 ]
 
 
@@ -61,7 +61,7 @@ def value_of(source: str, expression: str) -> int:
 @pytest.mark.parametrize(("source", "expression", "name"), PAIRS)
 def test_the_source_and_its_launches_agree(source, expression, name):
     module, _, constant = name.rpartition(".")
-    assert value_of(source, expression) == getattr(import_module(f"oocbe.kernels.cuda.{module}"), constant)
+    assert value_of(source, expression) == getattr(import_module(module), constant)
 
 
 @pytest.mark.parametrize("name", ["CHUNK", "SHORT_ROW", "REAL_ROW", "INTEGER_COEFFICIENTS", "INTEGER_ROW"])

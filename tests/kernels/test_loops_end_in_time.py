@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oocbe import kernels
+import oocbe
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu import threads
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
@@ -27,8 +27,6 @@ from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.kernels.cpu.pruning.dominance import mark_dominated
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, tiled_ranges
 from oocbe.system.deadline import Deadline, current, current_flag, look, unlimited
-
-FOLDER = Path(kernels.__file__).parent / "cpu"
 
 FLAG = "looks at the flag"
 
@@ -240,8 +238,8 @@ LOOPS = {
     "penalties.add_penalties": "pairs of values of one variable, of at most 256, for each factor that mentions it",
     "penalties.collect_substitutions": "pairs of values, at most 256 of each variable, for a separator's variables",
     "reduce._reduce": PIECES,
-    "row_ascent.project_pair": WITHIN_PIECE,
-    "row_ascent.project_table": WITHIN_PIECE,
+    "projection.project_pair": WITHIN_PIECE,
+    "projection.project_table": WITHIN_PIECE,
     "row_ascent._remove": WITHIN_PIECE,
     "row_ascent._collect": WITHIN_PIECE,
     "row_ascent._hand_on": WITHIN_PIECE,
@@ -319,7 +317,7 @@ LOOPS = {
 def compiled_loops() -> dict[str, tuple[str, str]]:
     """Source of each compiled function with a loop, and of its module, by the names of both."""
     found = {}
-    for path in sorted(FOLDER.rglob("*.py")):
+    for path in sorted(Path(oocbe.__file__).parent.glob("**/kernels/cpu/**/*.py")):
         text = path.read_text()
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):

@@ -48,11 +48,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 """The environment variable that says where compiled loops are kept."""
 
-_MODULE = re.compile(rb"oocbe\.kernels\.cpu\.(\w+(?:\.\w+)*)")
+_MODULE = re.compile(rb"oocbe\.((?:\w+\.)*kernels\.cpu\.\w+(?:\.\w+)*)")
 """Names of the package's modules of loops in a compiled function's data."""
 
-PACKAGE = os.path.dirname(__file__)  # noqa: PTH120  (half the time of a Path, at every start)
-"""The folder of this module, below which all compiled loops of the engine are."""
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120  (half the time of a Path, at every start)
+"""The folder of the package, below which all compiled loops are, in folders called ``kernels/cpu``."""
 
 
 class _Locator(FunctionCache._impl_class._locator_classes[0]):  # type: ignore[misc]

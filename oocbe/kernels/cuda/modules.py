@@ -1,4 +1,4 @@
-"""CUDA sources of this folder and those below, compiled on first use for the device at hand, and launched.
+"""CUDA sources of the package, compiled on first use for the device at hand, and launched.
 
 A ``.cu`` file holds ``extern "C"`` kernels. Types and other compile-time choices are macros (*definitions*), so that
 one source serves all value types and semirings; the line ``// variants: NAME=a|b NAME=c|d`` at its top lists the values
@@ -23,8 +23,8 @@ from oocbe.kernels.cuda.spans import device_span
 from oocbe.system.waiting import interruptibly
 from oocbe.tracing.recorder import KERNELS
 
-FOLDER = Path(__file__).parent
-"""Where the CUDA sources lie."""
+PACKAGE = Path(__file__).parents[2]
+"""The folder below which the CUDA sources lie, in folders called ``kernels/cuda``."""
 
 OPTIONS = ("-std=c++17", "--fmad=false")
 """No contraction of a · b + c: sums of products are rounded twice, as on the CPU."""
@@ -45,7 +45,9 @@ def source_names() -> list[str]:
 @cache
 def _sources() -> dict[str, Path]:
     """Sources and headers by the names of their files, in whichever folder they are."""
-    return {path.name: path for path in sorted(FOLDER.rglob("*.cu*")) if path.suffix in (".cu", ".cuh")}
+    return {
+        path.name: path for path in sorted(PACKAGE.glob("**/kernels/cuda/**/*.cu*")) if path.suffix in (".cu", ".cuh")
+    }
 
 
 @cache
