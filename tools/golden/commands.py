@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +107,7 @@ def solutions(recorder: Recorder) -> None:
         recorder.add(
             f"commands/verify/{name}-proof", recorder.command, "verify", example, "--certificate", proof, "--json"
         )
+        recorder.add(f"commands/verify/{name}-alone", checked_alone, recorder, ROOT / example, proof)
         other = GRID if example == DAILY else DAILY
         recorder.add(f"commands/verify/{name}-other", recorder.command, "verify", other, solution)
         for suffix in ("wcsp.gz", "cfn", "uai.xz"):
@@ -111,6 +115,15 @@ def solutions(recorder: Recorder) -> None:
             recorder.add(
                 f"commands/convert/{name}.{suffix}", with_files, recorder, ("convert", example, target), target
             )
+
+
+def checked_alone(recorder: Recorder, example: Path, proof: Path) -> Any:
+    """What the checker says that runs without the package, at the path that its page names."""
+    page = (ROOT / "docs" / "certificate.md").read_text()
+    script = re.findall(r"^python (\S+\.py)", page, flags=re.MULTILINE)[0]
+    words = [sys.executable, "-I", str(ROOT / script), str(example), str(proof)]
+    done = subprocess.run(words, cwd=recorder.folder, capture_output=True, text=True)
+    return {"exit_code": done.returncode, "output": done.stdout, "messages": done.stderr}
 
 
 def trees(recorder: Recorder, files: dict[str, Path]) -> None:

@@ -1,13 +1,17 @@
-"""Public names and options: none of a record may be lost; new ones are no difference.
+"""Public names, parameters and options: none of a record may be lost; new ones are no difference.
 
 A name that is kept as an alias counts as present, whether it warns or not. Options are those that ``--help`` shows.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Iterator
 from importlib import import_module
+from importlib.resources import files
 from typing import Any
 
 from .recorder import ROOT, Recorder
@@ -18,6 +22,9 @@ NAME = re.compile(r"oocbe(?:\.[A-Za-z_]\w*)+")
 OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 """An option as ``--help`` writes it."""
 
+ABSENT = object()
+"""What a name that is not there refers to."""
+
 GROUPS = ("", "synth")
 """Commands that have commands of their own."""
 
@@ -26,7 +33,11 @@ def run(recorder: Recorder) -> None:
     """All entries of this module."""
     recorder.add("names/public", public_names)
     recorder.add("names/pages", page_names)
+    recorder.add("names/parameters", parameters)
     recorder.add("names/options-of-solves", solve_options)
+    recorder.add("names/errors", error_tree)
+    recorder.add("names/entry-points", entry_points)
+    recorder.add("names/schemas", schema_names)
     recorder.add("names/commands", command_names, recorder)
 
 
@@ -41,6 +52,58 @@ def public_names() -> list[str]:
             if isinstance(value, type):
                 found |= {f"{module}.{name}.{inner}" for inner in members(value)}
     return sorted(found)
+
+
+def parameters() -> list[str]:
+    """Names of parameters of public functions, classes and methods, such as ``oocbe.solve(evidence)``."""
+    found = []
+    for name in public_names():
+        value = resolved(name)
+        if not callable(value) or name.endswith("Error"):
+            continue
+        try:
+            names = [p.name for p in inspect.signature(value).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        except (TypeError, ValueError):
+            continue
+        found += [f"{name}({parameter})" for parameter in names if parameter != "self"]
+    return found
+
+
+def error_tree() -> list[str]:
+    """Each public error below each public error that it is one of."""
+    import oocbe
+
+    errors = [name for name in oocbe.__all__ if name.endswith("Error")]
+    pairs = [(one, other) for one in errors for other in errors if one != other]
+    return [f"{one} is {other}" for one, other in pairs if issubclass(getattr(oocbe, one), getattr(oocbe, other))]
+
+
+def entry_points() -> list[str]:
+    """Scripts and entry points that the project declares, whatever they refer to."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = {"scripts": project["scripts"], **project.get("entry-points", {})}
+    return sorted(f"{group}: {name}" for group, names in groups.items() for name in names)
+
+
+def schema_names() -> list[str]:
+    """Properties that the schemas of the commands' JSON declare, by schema."""
+    folder = files("oocbe").joinpath("schema")
+    found: list[str] = []
+    for schema in sorted(folder.iterdir(), key=lambda path: path.name):
+        properties = _properties(json.loads(schema.read_text()), schema.name.removesuffix(".json"))
+        found += sorted(set(properties))
+    return found
+
+
+def _properties(schema: Any, place: str) -> Iterator[str]:
+    if isinstance(schema, dict):
+        for name, inner in schema.items():
+            if name == "properties" and isinstance(inner, dict):
+                yield from (f"{place}: {key}" for key in inner)
+            yield from _properties(inner, place)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _properties(inner, place)
 
 
 def members(kind: type) -> set[str]:
@@ -58,6 +121,11 @@ def page_names() -> list[str]:
 
 def has(name: str) -> bool:
     """Whether a dotted name is there: a module's attribute, or a class's."""
+    return resolved(name) is not ABSENT
+
+
+def resolved(name: str) -> Any:
+    """What a dotted name refers to; None of a field without a value, :data:`ABSENT` of a name that is not there."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:
@@ -65,13 +133,11 @@ def has(name: str) -> bool:
         except ImportError:
             continue
         for inner in parts[length:]:
-            if isinstance(value, type) and inner in members(value):
-                return True
             if not hasattr(value, inner):
-                return False
+                return None if isinstance(value, type) and inner in members(value) else ABSENT
             value = getattr(value, inner)
-        return True
-    return False
+        return value
+    return ABSENT
 
 
 def solve_options() -> list[str]:
