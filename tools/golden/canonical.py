@@ -24,6 +24,7 @@ WITHIN_TEXTS = (
     (re.compile(r"\b\d+([.,]\d+)*(e[-+]?\d+)? ?(µs|us|ms|s|seconds?|minutes?|min|h|hours?)\b(?!-)"), "<time>"),
     (re.compile(r"(memory for messages|free on disk) [\d.]+ \w+"), r"\1 <size>"),
     (re.compile(r"[\d.]+ \w+ may be used"), "<size> may be used"),
+    (re.compile(r"the program itself takes [\d.]+ \w+"), "the program itself takes <size>"),
     (re.compile(r"\boocbe \d+\.\d+(\.\w+)*"), "oocbe <version>"),
 )
 """Times, sizes of the machine and versions within sentences, and what is recorded for them."""

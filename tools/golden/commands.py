@@ -163,7 +163,8 @@ def made(recorder: Recorder) -> None:
         for way, more in (("", []), ("-generated", ["--generated"]), ("-sorted", ["--sorted", "--sizes", "zipf"])):
             words = ("stress", "--operator", operator, *more, *common, "--workdir", scratch)
             recorder.add(f"commands/stress/{operator}{way}", stress, recorder, words)
-    words = ("stress", "--workers", "cpus:2", *common, "--workdir", scratch)
+    shared = ("--rows", "1.2e6", *common[2:])  # fewer are not shared out
+    words = ("stress", "--workers", "cpus:2", *shared, "--workdir", scratch)
     recorder.add("commands/stress/workers", stress, recorder, words)
     words = ("simulate", "--workers", "50", "--segments", "20", "--seed", "4", "--json")
     recorder.add("commands/simulate", recorder.command, *words)

@@ -173,7 +173,7 @@ def reopened(cells: Path, rows: Path, settings: dict[str, Any]) -> Any:
 
 
 def large(recorder: Recorder) -> None:
-    """Tables cut into pieces by the memory limit, alone and with two worker processes."""
+    """Tables cut into pieces by the memory limit."""
     place = recorder.place("operators/large/x").parent
     one = drawn(70, "km", 120_000, oocbe.MAX_SUM, "int", BIG_SIZES)
     two = drawn(71, "kn", 60_000, oocbe.MAX_SUM, "int", BIG_SIZES)
@@ -184,14 +184,12 @@ def large(recorder: Recorder) -> None:
         oocbe.StoredTable.save(place / f"in-{i}", t) for i, t in enumerate((one, two, *floats))
     )
     add = recorder.add
-    for workers in (None, "cpus:2"):
-        settings: dict[str, Any] = LITTLE | {"scratch": place, "workers": workers}
-        key = f"operators/large-{workers}"
-        add(f"{key}/join-sum", applied, oocbe.join_sum, first, second, output=place / f"sum-{workers}", **settings)
-        add(f"{key}/maximise", applied, oocbe.maximise, first, "k", output=place / f"least-{workers}", **settings)
-        for name, left, right in (("join-maximise", first, second), ("sum-product", third, fourth)):
-            output = place / f"{name}-{workers}"
-            add(f"{key}/{name}", applied, oocbe.join_maximise, left, right, "k", output=output, **settings)
+    settings: dict[str, Any] = LITTLE | {"scratch": place}
+    add("operators/large/join-sum", applied, oocbe.join_sum, first, second, output=place / "sum", **settings)
+    add("operators/large/maximise", applied, oocbe.maximise, first, "k", output=place / "least", **settings)
+    for name, left, right in (("join-maximise", first, second), ("sum-product", third, fourth)):
+        output = place / name
+        add(f"operators/large/{name}", applied, oocbe.join_maximise, left, right, "k", output=output, **settings)
 
 
 def applied(operator: Any, *arguments: Any, **settings: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import oocbe
 import oocbe.dcop
 
-from .problems import FAMILIES
+from .problems import FAMILIES, integer, network
 from .recorder import ROOT, Recorder
 from .texts import TEXTS
 
@@ -273,9 +273,9 @@ def many(recorder: Recorder) -> None:
         ]
 
     add("options/several", several)
-    big = FAMILIES["grid-3"]()
+    big = network(51, 8, 8, 28, integer(10**6))  # its largest message has more rows than are kept from workers
+    little = PLAIN | {"memory": "16MiB", "streams": 1, "tables": "incomplete", "dominance": False}
     for workers in (None, "cpus:2"):
-        ways = {"workers": workers, "tables": "incomplete", "piece_rows": 40}
-        add(f"options/workers-{workers}", solved, big, PLAIN | ways)
+        add(f"options/workers-{workers}", solved, big, little | {"workers": workers})
     small = PLAIN | {"memory": "32MiB", "streams": 1}
     add("options/little-memory", solved, FAMILIES["dense"](), small)
