@@ -181,6 +181,13 @@ def stress(recorder: Recorder, words: tuple[object, ...]) -> Any:
     return {name: value for name, value in recorder.command(*words).items() if name != "messages"}
 
 
+def inspected_run(recorder: Recorder, folder: Path) -> Any:
+    """What a run directory holds, but its size: its record has times in it."""
+    found = recorder.command("inspect", folder, "--json")
+    found["json"].pop("bytes", None)
+    return found
+
+
 def resumed(recorder: Recorder) -> None:
     """A run that is killed when a message is published, inspected, and resumed."""
     import oocbe
@@ -190,7 +197,7 @@ def resumed(recorder: Recorder) -> None:
     words = ("solve", path, *PLAIN, "--tables", "incomplete", "--workdir", folder)
     killed = {"OOCBE_FAULT": "message:renamed:30"}
     recorder.add("commands/run/killed", recorder.command, *words, "--json", **killed)
-    recorder.add("commands/run/inspected", recorder.command, "inspect", folder, "--json")
+    recorder.add("commands/run/inspected", inspected_run, recorder, folder)
     recorder.add("commands/run/resumed", recorder.command, *words, "--resume", "--json")
     recorder.add("commands/run/finished", recorder.command, *words, "--resume", "--json")
     recorder.add(

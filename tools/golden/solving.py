@@ -24,6 +24,9 @@ SEARCH: dict[str, Any] = {**FIXED, "incumbent_seconds": 0.2, "bound_seconds": 1.
 
 PLAIN = {**FIXED, "bounds": "none"}
 
+PLANNED = PLAIN | {"memory": "16MiB"}
+"""Less than the process takes by itself, so that pieces of large buckets do not depend on what that is."""
+
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
     "complete": {"tables": "complete"},
@@ -107,7 +110,7 @@ def record_problem(recorder: Recorder, key: str, problem: oocbe.Problem) -> None
     if predicted_rows(problem) <= MOST_ROWS:
         for way in WAYS if is_small else ("plain",):
             add(f"{key}/eliminated-{way}", solved, problem, PLAIN | WAYS[way])
-    add(f"{key}/plan", lambda: oocbe.plan(problem, **PLAIN).to_json())
+    add(f"{key}/plan", lambda: oocbe.plan(problem, **PLANNED).to_json())
     if selects:
         for z, shifts, partition in ((2, False, "scope"), (3, True, "auto"), (3, False, "content")):
             options: dict[str, Any] = {"cost_shifting": shifts, "partition": partition, "incumbent_seconds": 0}
