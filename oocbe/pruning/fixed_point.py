@@ -33,6 +33,9 @@ COST_BITS = 52
 LARGEST = 2**61
 """No sum of scaled constants and entries exceeds this, whatever is chosen."""
 
+LARGEST_FLOAT_TOTAL = 2.0**1000
+"""Sums of floating-point costs stay below this, so that those of terms, up to 2**17 times as large, are finite."""
+
 LARGEST_TOTAL = 2**62
 """Sums of integer costs stay below this: a problem of larger ones has no dtype of values, either."""
 
@@ -61,8 +64,8 @@ class FixedPoint:
 
         Raises
         ------
-        ValueRangeError : floating-point costs whose sum may leave the range of float64, or integers whose sum comes to
-            :data:`LARGEST_TOTAL`.
+        ValueRangeError : the sum of floating-point costs may come to :data:`LARGEST_FLOAT_TOTAL`, or that of integers
+            to :data:`LARGEST_TOTAL`.
         """
         if problem.is_integral:
             total = abs(int(problem.constant))
@@ -79,7 +82,7 @@ class FixedPoint:
         largest = abs(float(problem.constant))
         for f in looked(problem.functions):
             largest += max(abs(float(f.default or 0)), float(np.abs(f.values.astype(np.float64)).max(initial=0)))
-        if not math.isfinite(largest):
+        if largest >= LARGEST_FLOAT_TOTAL:
             raise ValueRangeError(
                 f"{problem.name}: sums of values may leave the range of float64; scale the costs down"
             )

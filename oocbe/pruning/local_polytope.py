@@ -6,8 +6,8 @@ their functions can spare, and hands equal parts on to the functions that reach 
 bound never falls (Kolmogorov 2006, TRW-S, for pairs; Kolmogorov 2015, SRMP, for larger scopes). Forbidden tuples are
 infinitely dear; values without a row in some function are removed on the way (arc consistency).
 
-Passes run in floating point. What each function handed out is then rounded to fixed point, and what is left of it is
-computed again in integers, so that the bound holds whatever the passes did.
+Passes run in floating point, of costs in units of the fixed point. What each function handed out is then rounded to
+integers, and what is left of it is computed again in them, so that the bound holds whatever the passes did.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
             skipped.append(number)  # its minimum says it all, but for what it forbids
             continue
         exact = np.where(permitted, fixed_point.down(values), NEVER)
-        parts.append(_part(f.scope, exact, fixed_point, False))
+        parts.append(_part(f.scope, exact, False))
     if with_constraints:
         hard: list[tuple[tuple[int, ...], Constraint | LinearConstraint]]
         hard = [(c.scope, c) for c in problem.constraints] + [
@@ -95,12 +95,12 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
         for scope, c in hard:
             if len(scope) >= 2 and is_small(scope):
                 permitted = c.to_array(sizes) if isinstance(c, Constraint) else c.to_array()
-                parts.append(_part(scope, np.where(permitted, 0, NEVER), fixed_point, True))
+                parts.append(_part(scope, np.where(permitted, 0, NEVER), True))
     return parts, skipped
 
 
-def _part(scope: tuple[int, ...], exact: NDArray[np.int64], fixed_point: FixedPoint, is_hard: bool) -> _FunctionPart:
-    costs = np.where(exact == NEVER, np.inf, exact / float(fixed_point.scale))
+def _part(scope: tuple[int, ...], exact: NDArray[np.int64], is_hard: bool) -> _FunctionPart:
+    costs = np.where(exact == NEVER, np.inf, exact)
     return _FunctionPart(scope, costs.ravel(), exact.ravel().astype(np.int64), is_hard)
 
 
@@ -132,7 +132,6 @@ class DualAscent:
         for v, offset in zip(self._unary.variable.tolist(), self._unary.offset.tolist(), strict=True):
             size = problem.sizes[v]
             costs[self._first[v] : self._first[v + 1]] += self._unary.entries[offset : offset + size]
-        costs /= float(fixed_point.scale)
         self._costs = costs
         parts = self._parts
         self._use_start = np.concatenate([[0], np.cumsum([len(p.scope) for p in parts])]).astype(np.int64)
@@ -205,7 +204,7 @@ class DualAscent:
         )
         if not self._parts:
             return joined(self._unary, skipped)
-        shares = fixed_point.nearest(self._shares)
+        shares = np.rint(self._shares).astype(np.int64)
         exact = np.concatenate([p.exact for p in self._parts])
         least = np.empty(len(self._parts), dtype=np.int64)
         self._least(exact, shares, NEVER, least)

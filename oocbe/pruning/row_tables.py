@@ -17,6 +17,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.listed_factors import starts_of
+from oocbe.pruning.fixed_point import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
 from oocbe.pruning.row_bounds import ValueGrid
 from oocbe.system.deadline import look, looked
 
@@ -40,9 +41,6 @@ LARGEST_CLAUSE = 1 << 10
 
 LARGEST_COEFFICIENTS = 1 << 32
 """What the largest coefficients of a linear constraint that stays as it is add up to, at most."""
-
-LARGEST_SUM, LARGEST_FLOAT_SUM = 2**62, 2.0**1000
-"""Sums of the magnitudes of costs stay below it."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Tables:
         ):
             return None
         magnitude = _magnitude(problem)
-        if magnitude >= (LARGEST_SUM if is_integral else LARGEST_FLOAT_SUM):
+        if magnitude >= (LARGEST_TOTAL if is_integral else LARGEST_FLOAT_TOTAL):
             return None
         # Of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
         rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude

@@ -136,6 +136,23 @@ def test_the_linear_program_is_the_same_for_costs_of_any_size(scale):
     assert program.drop_idle(1) == 0
 
 
+@pytest.mark.parametrize("scale", [1e300, 1e307])
+@pytest.mark.parametrize("bounds", ["constant", "local-polytope"])
+def test_costs_near_the_largest_float(scale, bounds):
+    """What forbidden tuples and removed values cost, and sums of terms, are some times as large as all costs."""
+    values = np.array([[3.0, 2.5], [-1.0, np.inf], [2.0, 1.5]]) * scale
+    functions = tuple(Function.from_array((i, (i + 1) % 3), values[:, [0, 1, 0]]) for i in range(3))
+    gone = tuple(Constraint((i,), [[1]]) for i in range(2))
+    problem = Problem(tuple(Variable(f"x{i}", 3) for i in range(3)), functions, gone, name="large")
+    best = best_value(problem)
+    if scale < 1e301:
+        (source,) = (source for source in bound_sources(problem, 0.3) if source.name == bounds)
+        assert -2 * best < source.root <= best
+        assert np.isfinite(source.for_message(1 << 2, (0, 1)).tables[0]).all()
+    result = oocbe.solve(problem, OPTIONS, bounds=bounds)
+    assert (result.status, result.value) == ("optimal", best)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e-7, 1e-200, 0.0])
 def test_the_ceiling_of_values_is_near_them(scale):
     functions = (Function.from_array((0,), [3 * scale, scale]), Function.from_array((0,), [2 * scale, scale]))

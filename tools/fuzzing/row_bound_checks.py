@@ -89,9 +89,8 @@ def check_walk(
         return found
 
     def check(states: Any, bounds: Any, rows: list[Row], assigned: Sequence[int]) -> None:
-        best = best_of(assigned)
-        more = [(v, best_of((*assigned, v))) for v in range(len(tables.problem.sizes)) if v not in assigned]
-        live = ascent.live(states)
+        best, live = best_of(assigned), ascent.live(states)
+        more: dict[int, dict[Row, int]] = {}  # of variables that have lost a value: there may be a hundred others
         for row, bound, own in zip(rows, bounds.tolist(), live, strict=True):
             value = best.get(row)
             if value is None or value >= limit:
@@ -101,9 +100,11 @@ def check_walk(
             tally.holds("a row's own bound", counted(claimed, unit) <= value, value / unit, f"{claimed} of {row}")
             kept = all(own[first[v] + place] for v, place in zip(assigned, row, strict=True))
             tally.holds("a row's own values", kept, row, assigned)
-            for v, known in more:
+            for v in set(range(len(tables.problem.sizes))).difference(assigned):
                 for place in np.flatnonzero(~own[first[v] : first[v + 1]]).tolist():
-                    lost = known.get((*row, place))
+                    if v not in more:
+                        more[v] = best_of((*assigned, v))
+                    lost = more[v].get((*row, place))
                     is_right = lost is None or lost >= limit
                     tally.holds("a value removed", is_right, f"{lost} at {row} of {assigned}", f"{v}={place}")
 
