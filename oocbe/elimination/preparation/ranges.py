@@ -31,6 +31,9 @@ EXACT_SUM = 2.0**31
 ROUNDING = 2.0**-36
 """Rounding error of a sum relative to the sum of magnitudes: 2**-52 for each of at most 2**16 additions."""
 
+SMALLEST = math.ulp(0.0)
+"""The smallest float: what a margin is at least that is not 0, however small values are."""
+
 
 def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
     """Dtype of message values: int32 or int64 where everything is an integer, float64 otherwise.
@@ -102,7 +105,7 @@ def float_sum_bounds(problem: Problem) -> tuple[float, float]:
 def rounding_margin(problem: Problem) -> float:
     """A difference between two sums of the problem's values that rounding cannot make; 0 where sums are exact.
 
-    Sums are exact where every value is an integer, or a multiple of :data:`FRACTION`, and they stay small.
+    It is 0 only where every value is an integer, or a multiple of :data:`FRACTION`, and sums stay small.
     """
     if problem.is_integral:
         return 0
@@ -114,7 +117,7 @@ def rounding_margin(problem: Problem) -> float:
         defaults = np.array([f.default or 0 for f in problem.functions], dtype=np.float64)
         if _is_exact(np.concatenate([defaults, *parts])):
             return 0
-    return float(bound) * ROUNDING
+    return max(float(bound) * ROUNDING, SMALLEST)
 
 
 def _is_exact(values: object) -> bool:
