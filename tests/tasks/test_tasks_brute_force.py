@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oocbe.elimination.narrow.narrow_problem import LEAST_VARIABLES
+from oocbe.errors import ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Combination
@@ -97,6 +99,15 @@ def test_log_partition_and_marginals(structure):
         column = np.array([c[v] for c in cells])
         expected = np.bincount(column, weights, problem.sizes[v]) / weights.sum()
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("cost", "temperature"), [(1e307, 0.01), (1.0, 5e-324), (0.0, 1e-310)])
+@pytest.mark.parametrize("count", [2, LEAST_VARIABLES])
+def test_weights_beyond_floats_are_refused(count, cost, temperature):
+    functions = tuple(Function.from_array((v,), [cost, 0.0]) for v in range(count))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions)
+    with pytest.raises(ValueRangeError, match="raise the temperature"):
+        marginals(problem, OPTIONS, temperature)
 
 
 @settings(max_examples=50)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.preparation.linear import is_tabulated
-from oocbe.elimination.preparation.temperature import at_temperature, weight_factor
+from oocbe.elimination.preparation.temperature import LARGEST_LOGARITHM, at_temperature, is_in_range, weight_factor
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -39,14 +39,16 @@ class FlatTables(NamedTuple):
 
         Raises
         ------
-        UnsupportedError : a factor of a product is negative.
+        UnsupportedError : a factor of a product is negative. ValueRangeError : logarithms leave the range of float64.
         """
         semiring = problem.semiring
         factor, permitted = weight_factor(semiring, temperature), self.permitted
-        if semiring.combination is Combination.ADD or semiring.counts:
+        adds = semiring.combination is Combination.ADD or semiring.counts
+        largest = max(-self.values.min(initial=0).item(), self.values.max(initial=0).item())
+        if not is_in_range(largest if adds else LARGEST_LOGARITHM, factor) or (not adds and (self.values < 0).any()):
+            return at_temperature(problem, temperature), self  # which says what is negative, or too large
+        if adds:
             values = self.values * factor
-        elif (self.values < 0).any():
-            return at_temperature(problem, temperature), self  # which says what is negative
         else:
             permitted = permitted & (self.values != 0)
             values = np.log(np.where(permitted != 0, self.values, 1)) * factor

@@ -11,11 +11,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from oocbe.elimination.preparation.ranges import extremes
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
-from oocbe.errors import UnsupportedError, UsageError
+from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT, Combination, Marginalisation, Semiring
+
+LARGEST_LOGARITHM = 745
+"""No logarithm of a positive float is larger in size."""
 
 
 def weighted(problem: Problem, temperature: float) -> Problem:
@@ -37,13 +41,21 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
     Raises
     ------
     UsageError : a temperature that is not above 0. UnsupportedError : a factor of a product is negative, or an upper
-        bound that sums can reach.
+        bound that sums can reach. ValueRangeError : logarithms of weights leave the range of float64.
     """
     if not temperature > 0:
         raise UsageError(f"temperature: {temperature} is not above 0")
     problem = without_upper_bound(problem)
     semiring, factor = problem.semiring, weight_factor(problem.semiring, temperature)
-    if semiring.combination is Combination.ADD or semiring.counts:
+    adds = semiring.combination is Combination.ADD or semiring.counts
+    ends = [end.item() for all_ends in extremes(problem) for end in (all_ends.min(initial=0), all_ends.max(initial=0))]
+    largest = max(map(abs, (problem.constant, *ends))) if adds else LARGEST_LOGARITHM
+    if not is_in_range(largest, factor):
+        raise ValueRangeError(
+            f"{problem.name}: values divided by the temperature of {temperature} leave the range of float64; raise the "
+            "temperature, or scale the values down"
+        )
+    if adds:
         functions = tuple(_scaled(f, factor) for f in problem.functions)
         return replace(
             problem,
@@ -66,6 +78,11 @@ def weight_factor(semiring: Semiring, temperature: float) -> float:
         return 0.0
     is_cost = semiring.combination is Combination.ADD and semiring.marginalisation is Marginalisation.MIN
     return (-1.0 if is_cost else 1.0) / temperature
+
+
+def is_in_range(largest: int | float, factor: float) -> bool:
+    """Whether float64 holds the product of a factor with numbers of at most such a size."""
+    return math.isfinite(factor) and math.isfinite(float(largest) * factor)
 
 
 def _scaled(f: Function, factor: float) -> Function:
