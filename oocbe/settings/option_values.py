@@ -10,6 +10,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def parse_seconds(name: str, value: object) -> float:
     """A finite number of seconds, not negative."""
     try:
         seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):
         seconds = math.nan
     if math.isfinite(seconds) and seconds >= 0:
         return seconds
@@ -65,19 +66,17 @@ def parse_time_limit(name: str, value: object) -> float | None:
 
 
 def parse_number(name: str, value: object) -> int | float | None:
-    """A finite number, an integer where it is written as one; None stays None."""
+    """A finite number in the range of float64, an integer where it is written as one; None stays None."""
     if value is None:
         return None
     number: int | float | None = None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        number = value
-    elif isinstance(value, str):
-        try:
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            number = value
+        elif isinstance(value, str):
             number = int(value) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", value) else float(value)
-        except ValueError:
-            number = None
-    if number is not None and math.isfinite(number):
-        return number
+        if number is not None and math.isfinite(number):
+            return number
     raise UsageError(f"{name}: {value!r} is not a finite number")
 
 
@@ -146,7 +145,8 @@ def parse_integer(name: str, value: object, least: int = 0) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         number = value
     elif isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
-        number = int(value)
+        with suppress(ValueError):  # of thousands of digits
+            number = int(value)
     if number is not None and number >= least:
         return number
     raise UsageError(f"{name}: {value!r} is not an integer of at least {least}")
@@ -225,7 +225,8 @@ def parse_bytes(name: str, value: object) -> int | None:
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value.lower())
         if match and match[2] in _BYTE_UNITS:
             unit = _BYTE_UNITS[match[2]]
-            count = int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+            with suppress(ValueError, OverflowError):  # of hundreds or thousands of digits
+                count = int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
     if count is None:
         raise UsageError(f"{name}: {value!r} is not a number of bytes; give one such as 2GiB, 512MiB or 2000000000")
     if count < LEAST_MEMORY:

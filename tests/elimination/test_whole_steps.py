@@ -66,6 +66,8 @@ def test_greatest_sums_gaps_and_upper_bounds_mean_what_they_say():
     assert oocbe.solve(least, ub=1.6).value == 1.5
     nothing = oocbe.solve(least, ub=1.3)
     assert (nothing.status, nothing.bound) == ("nothing-better", 1.3)
+    assert oocbe.solve(least, ub=-1e307).status == "nothing-better"
+    assert oocbe.solve(least, ub=1e308).value == 1.5
     steps = WholeSteps.of(least, replace(AUTO, ub=1.3, gap=replace(AUTO.gap, absolute=2.0)))
     assert (steps.step, steps.options.ub, steps.options.gap.absolute) == (0.5, 3, 4.0)
     assert [value.item() for value in steps.problem.functions[0].values] == [5, 8, 21, 2]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.observer import PassingOn
-from oocbe.elimination.preparation.ranges import FRACTION, rounding_margin
+from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, rounding_margin
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
@@ -87,10 +87,10 @@ def _steps(values: Any, step: float) -> NDArray[np.int64]:
     return np.asarray(np.asarray(values, dtype=np.float64) / step).astype(np.int64)
 
 
-def _least_from(bound: float, step: float) -> int | float:
-    """The least number of steps that comes to a bound: less than it is less than the bound."""
-    steps = bound / step
-    return math.ceil(steps) if math.isfinite(steps) else steps
+def _least_from(bound: float, step: float) -> int:
+    """The least number of steps that comes to a bound: less than it is less than the bound. All sums are smaller in
+    size than :data:`EXACT_SUM`."""
+    return math.ceil(max(-EXACT_SUM, min(bound, EXACT_SUM)) / step)
 
 
 class _TellingFloats(PassingOn):
