@@ -180,7 +180,7 @@ def _check_sum(result: Any, truth: Truth, tally: Tally) -> None:
     else:
         tally.same("status", "exact", result.status)
         if result.value is None or result.value in (0.0, math.inf):  # beyond the range of floats
-            beyond = truth.total > 0 and not -700 < logarithm(truth.total) < 700
+            beyond = not -700 < logarithm(abs(truth.total)) < 700 and (truth.total > 0 or result.value != math.inf)
             tally.holds("a sum beyond floats", beyond and not truth.integral, truth.total, result.value)
             return
         margin = 0 if truth.integral else truth.absolute_total / 10**9 + LEAST_FLOAT
