@@ -101,7 +101,7 @@ def test_log_partition_and_marginals(structure):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("cost", "temperature"), [(1e307, 0.01), (1.0, 5e-324), (0.0, 1e-310)])
+@pytest.mark.parametrize(("cost", "temperature"), [(1e307, 0.01), (1.0, 5e-324), (0.0, 1e-310), (1e308, 1.0)])
 @pytest.mark.parametrize("count", [2, LEAST_VARIABLES])
 def test_weights_beyond_floats_are_refused(count, cost, temperature):
     functions = tuple(Function.from_array((v,), [cost, 0.0]) for v in range(count))

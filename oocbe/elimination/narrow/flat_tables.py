@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.preparation.linear import is_tabulated
-from oocbe.elimination.preparation.temperature import LARGEST_LOGARITHM, at_temperature, is_in_range, weight_factor
+from oocbe.elimination.preparation.temperature import at_temperature, check_range, weight_factor
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -34,6 +34,14 @@ class FlatTables(NamedTuple):
     values: NDArray[Any]
     permitted: NDArray[np.uint8]
 
+    @property
+    def magnitude(self) -> float:
+        """The sum of each table's largest value in size; infinite beyond float64."""
+        if not len(self.values):
+            return 0.0
+        with np.errstate(over="ignore"):
+            return float(np.maximum.reduceat(np.abs(self.values, dtype=np.float64), self.starts[:-1]).sum())
+
     def at_temperature(self, problem: Problem, temperature: float) -> tuple[Problem, FlatTables]:
         """The tables as logarithms of weights, and the problem of what has no variables as one in log-sum-exp.
 
@@ -44,9 +52,9 @@ class FlatTables(NamedTuple):
         semiring = problem.semiring
         factor, permitted = weight_factor(semiring, temperature), self.permitted
         adds = semiring.combination is Combination.ADD or semiring.counts
-        largest = max(-self.values.min(initial=0).item(), self.values.max(initial=0).item())
-        if not is_in_range(largest if adds else LARGEST_LOGARITHM, factor) or (not adds and (self.values < 0).any()):
-            return at_temperature(problem, temperature), self  # which says what is negative, or too large
+        if not adds and (self.values < 0).any():
+            return at_temperature(problem, temperature), self  # which says what is negative
+        check_range(problem, self.magnitude if adds else 0.0, temperature)
         if adds:
             values = self.values * factor
         else:

@@ -116,7 +116,7 @@ class NarrowProblem:
         values, starts = self.tables.values, self.tables.starts
         if values.dtype.kind == "i" or not len(values):
             return 0
-        magnitude = np.maximum.reduceat(np.abs(values), starts[:-1]).sum() + abs(self.problem.constant)
+        magnitude = self.tables.magnitude + abs(self.problem.constant)
         return float((len(starts) + len(self.order) + 4) * ULP * magnitude)
 
     @cached_property

@@ -21,6 +21,9 @@ from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT, Combination, Marginal
 LARGEST_LOGARITHM = 745
 """No logarithm of a positive float is larger in size."""
 
+LARGEST_TOTAL = 2.0**1000
+"""Sums of logarithms of weights stay below this in size, so that differences of several are finite."""
+
 
 def weighted(problem: Problem, temperature: float) -> Problem:
     """The problem whose values are weights where they are multiplied as they are; else logarithms of weights.
@@ -48,13 +51,10 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
     problem = without_upper_bound(problem)
     semiring, factor = problem.semiring, weight_factor(problem.semiring, temperature)
     adds = semiring.combination is Combination.ADD or semiring.counts
-    ends = [end.item() for all_ends in extremes(problem) for end in (all_ends.min(initial=0), all_ends.max(initial=0))]
-    largest = max(map(abs, (problem.constant, *ends))) if adds else LARGEST_LOGARITHM
-    if not is_in_range(largest, factor):
-        raise ValueRangeError(
-            f"{problem.name}: values divided by the temperature of {temperature} leave the range of float64; raise the "
-            "temperature, or scale the values down"
-        )
+    lows, highs = (np.abs(ends, dtype=np.float64) for ends in extremes(problem))
+    with np.errstate(over="ignore"):  # infinite: out of range
+        largest = float(np.maximum(lows, highs).sum()) + abs(problem.constant)
+    check_range(problem, largest if adds else 0.0, temperature)
     if adds:
         functions = tuple(_scaled(f, factor) for f in problem.functions)
         return replace(
@@ -80,9 +80,22 @@ def weight_factor(semiring: Semiring, temperature: float) -> float:
     return (-1.0 if is_cost else 1.0) / temperature
 
 
-def is_in_range(largest: int | float, factor: float) -> bool:
-    """Whether float64 holds the product of a factor with numbers of at most such a size."""
-    return math.isfinite(factor) and math.isfinite(float(largest) * factor)
+def check_range(problem: Problem, largest: float, temperature: float) -> None:
+    """Refuse a temperature at which logarithms of weights leave the range of float64.
+
+    largest : no sum of values that are added is larger in size; of factors, no logarithm is larger than
+        :data:`LARGEST_LOGARITHM`.
+
+    Raises
+    ------
+    ValueRangeError : they do.
+    """
+    factor = weight_factor(problem.semiring, temperature)
+    if not abs(max(largest, LARGEST_LOGARITHM) * factor) < LARGEST_TOTAL:  # nor where that is not a number
+        raise ValueRangeError(
+            f"{problem.name}: values divided by the temperature of {temperature} leave the range of float64; raise the "
+            "temperature, or scale the values down"
+        )
 
 
 def _scaled(f: Function, factor: float) -> Function:
