@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ValueRangeError
 from oocbe.kernels.cpu.pruning.estimators import ELIMINATED, OUTSIDE, SEPARATOR, SOFT, sum_outside
 from oocbe.model.problem import Problem
-from oocbe.pruning.fixed_point import LARGEST, ROUNDING, FixedPoint
+from oocbe.pruning.fixed_point import LARGEST, FixedPoint
 from oocbe.pruning.row_bounds import RowBound, ValueGrid
 
 LARGEST_SUM = 2**62
@@ -166,7 +166,7 @@ class AdditiveSource:
         # More than any bound or value is from another: a row with a removed value goes.
         self._excess = 2 * (int(magnitude) + abs(self._constant) + int(fixed_point.magnitude * fixed_point.scale)) + 2
         sums_to = float(fixed_point.magnitude) + magnitude / float(fixed_point.scale)
-        self.margin = 0.0 if fixed_point.is_integral else sums_to * ROUNDING
+        self.margin = sums_to * fixed_point.rounding
         everything, self._sums, _ = self._sum(np.full(len(self._sizes), OUTSIDE, dtype=np.uint8))
         self._least = everything + int(self._least_of_each(self._sums).sum())
         is_empty = bool(len(self._sizes)) and bool(np.minimum.reduceat(removed, self._first[:-1]).any())

@@ -39,8 +39,16 @@ LARGEST_FLOAT_TOTAL = 2.0**1000
 LARGEST_TOTAL = 2**62
 """Sums of integer costs stay below this: a problem of larger ones has no dtype of values, either."""
 
-ROUNDING = 2.0**-36
-"""Relative rounding error of a sum of floating-point costs, as in :mod:`oocbe.elimination.preparation.ranges`."""
+LEAST_ROUNDING = 2.0**-36
+"""Relative rounding error of sums is taken to be as large at least."""
+
+
+def relative_rounding(problem: Problem) -> float:
+    """Rounding error of a sum of a problem's floats in any order, relative to the sum of magnitudes.
+
+    2**-53 for each addition, of which there are as many as functions, and messages or entries of bounds; twice that.
+    """
+    return max(LEAST_ROUNDING, 2.0**-52 * (len(problem.functions) + len(problem.variables)))
 
 
 @dataclass(frozen=True)
@@ -52,11 +60,13 @@ class FixedPoint:
     scale : a power of two; a cost c is counted as c * scale, rounded down. An integer for problems of integers.
     is_integral : whether all costs are integers: nothing is then lost by rounding.
     magnitude : sum of the largest absolute values of all functions, and of the constant.
+    rounding : relative error of sums of floats.
     """
 
     scale: int | float
     is_integral: bool
     magnitude: int | float
+    rounding: float = 0.0
 
     @classmethod
     def of(cls, problem: Problem) -> FixedPoint:
@@ -87,7 +97,8 @@ class FixedPoint:
                 f"{problem.name}: sums of values may leave the range of float64; scale the costs down"
             )
         exponent = math.frexp(largest)[1] if largest else 0
-        return cls(math.ldexp(1.0, min(FLOAT_BITS - exponent, LARGEST_EXPONENT)), False, largest)
+        scale = math.ldexp(1.0, min(FLOAT_BITS - exponent, LARGEST_EXPONENT))
+        return cls(scale, False, largest, relative_rounding(problem))
 
     def down(self, values: Any) -> NDArray[np.int64]:
         """Costs (an array or a number) as integers, rounded down."""

@@ -22,7 +22,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.estimators import first_values
-from oocbe.pruning.fixed_point import ROUNDING, FixedPoint
+from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.system.deadline import look, looked
 
 LARGEST_PART = 1 << 16
@@ -242,7 +242,8 @@ def cost_limits(problem: Problem) -> list[Any]:
         return []
     rest = problem.constant + sum(least)
     if not problem.is_integral:
-        rest -= float(FixedPoint.of(problem).magnitude) * ROUNDING
+        fixed_point = FixedPoint.of(problem)
+        rest -= float(fixed_point.magnitude) * fixed_point.rounding
     return [problem.upper_bound - (rest - own) for own in least]
 
 

@@ -14,6 +14,7 @@ from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from oocbe.pruning.fixed_point import relative_rounding
 from oocbe.settings.tuning import tuned
 from tests.helpers.small_problems import eliminate
 
@@ -155,6 +156,16 @@ def test_margin_is_zero_only_where_sums_are_exact():
     assert rounding_margin(problem_of([1.5, 2.25], constant=0.125)) == 0
     assert 0 < rounding_margin(problem_of([0.1, 2.25])) < 1e-9
     assert rounding_margin(problem_of([2.0**40, 2.0])) > 0
+    assert rounding_margin(problem_of([1e-320, 2e-320])) > 0  # no whole numbers of what is exact
+
+
+def test_margins_grow_with_the_number_of_additions():
+    """Added to 1 one by one, numbers that are half its last digit are lost, each of them."""
+    functions = (Function.from_array((0,), [2.0**-53]),) * (1 << 18)
+    problem = Problem((Variable("x", 1),), functions, constant=1.0)
+    margin = len(functions) * 2.0**-53
+    assert margin < rounding_margin(problem) < 4 * margin
+    assert margin < relative_rounding(problem) < 4 * margin  # which bounds of rows take
 
 
 @pytest.mark.parametrize("values", [[-1.0, 2.0], [-3, 1]])

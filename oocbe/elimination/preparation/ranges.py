@@ -17,6 +17,7 @@ from oocbe.errors import ValueRangeError
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
+from oocbe.pruning.fixed_point import relative_rounding
 from oocbe.tables.limbs import greatest
 
 INT64_LIMIT = 2**63 - 1
@@ -27,9 +28,6 @@ FRACTION = 2.0**-20
 
 EXACT_SUM = 2.0**31
 """Two such sums and their difference need 20 + 32 bits, within the 53 of a float64."""
-
-ROUNDING = 2.0**-36
-"""Rounding error of a sum relative to the sum of magnitudes: 2**-52 for each of at most 2**16 additions."""
 
 SMALLEST = math.ulp(0.0)
 """The smallest float: what a margin is at least that is not 0, however small values are."""
@@ -117,7 +115,7 @@ def rounding_margin(problem: Problem) -> float:
         defaults = np.array([f.default or 0 for f in problem.functions], dtype=np.float64)
         if _is_exact(np.concatenate([defaults, *parts])):
             return 0
-    return max(float(bound) * ROUNDING, SMALLEST)
+    return max(float(bound) * relative_rounding(problem), SMALLEST)
 
 
 def _is_exact(values: object) -> bool:
