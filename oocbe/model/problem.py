@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.asked import Asked
+from oocbe.model.extremes import Extremes, extremes_of, leaves_to_default, step_of
 from oocbe.model.model_checks import (
     as_number,
     check_all_tuples,
@@ -118,6 +120,32 @@ class Problem(Shown, Asked):
     def _has_integral_functions(self) -> bool:
         return all(f.is_integral for f in self.functions)
 
+    @cached_property
+    def extremes(self) -> Extremes:
+        """The least and the greatest value of each function."""
+        return extremes_of(self.functions, self._has_integral_functions)
+
+    @cached_property
+    def least_values(self) -> NDArray[Any]:
+        """The least value of each function that some assignment has, as in :attr:`extremes`; infinite, and all float64,
+        where one permits nothing."""
+        known = self.extremes
+        least = np.where(leaves_to_default(self.functions, known, self.sizes), known.least, known.lows)
+        permits_nothing = (known.rows == 0) & ~known.has_default
+        return np.where(permits_nothing, np.inf, least) if permits_nothing.any() else least
+
+    @cached_property
+    def value_step(self) -> int:
+        """Of integers: what all differences of two values of one function are multiples of, at most; 0 without any."""
+        return step_of(self.functions, self.extremes)
+
+    @property
+    def magnitude(self) -> int | float:
+        """The largest absolute values of all functions, defaults included, and of the constant added up: an integer,
+        exactly, where all of these are integers; infinite where float64 does not hold it."""
+        total = sum(self.extremes.magnitudes())
+        return abs(self.constant) + (total if self.is_integral else float(total))
+
     def evaluate(self, assignment: Sequence[int] | Mapping[str, str | int]) -> int | float | None:
         """Combined value of a full assignment; None where it violates something.
 
@@ -183,9 +211,8 @@ class Problem(Shown, Asked):
         for side, bound, sign in (("upper", self.upper_bound, 1), ("lower", self.lower_bound, -1)):
             if bound is None:
                 continue
-            listed = ([*f.values.tolist(), *([] if f.default is None else [f.default])] for f in self.functions)
-            most = sum((max((sign * v for v in own), default=0) for own in listed), sign * self.constant)
-            if most >= sign * bound:
+            ends = self.extremes.greatest if sign > 0 else self.extremes.least
+            if sign * sum(ends.tolist(), self.constant) >= sign * bound:
                 return side
         return ""
 

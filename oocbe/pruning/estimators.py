@@ -19,14 +19,14 @@ their cheapest value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ValueRangeError
-from oocbe.kernels.cpu.pruning.estimators import ELIMINATED, OUTSIDE, SEPARATOR, SOFT, sum_outside
+from oocbe.kernels.cpu.pruning.estimators import ELIMINATED, OUTSIDE, SEPARATOR, sum_outside
 from oocbe.model.problem import Problem
 from oocbe.pruning.fixed_point import LARGEST, FixedPoint
 from oocbe.pruning.row_bounds import RowBound, ValueGrid
@@ -74,39 +74,6 @@ def joined(one: Terms, other: Terms) -> Terms:
         np.concatenate([one.kind, other.kind]),
         one.linear + tuple((term + len(one.constant), number, price) for term, number, price in other.linear),
     )
-
-
-class TermsBuilder:
-    """Collects terms; terms that say nothing are left out."""
-
-    def __init__(self) -> None:
-        self._start: list[int] = [0]
-        self._variables: list[int] = []
-        self._entries: list[NDArray[np.int64]] = []
-        self._constants: list[int] = []
-        self._kind: list[int] = []
-
-    def add(self, constant: int, entries: Mapping[int, NDArray[np.int64]], kind: int = SOFT) -> None:
-        """Add a term; ``entries`` has one int64 array (domain size,) a variable."""
-        if constant == 0 and not any(e.any() for e in entries.values()):
-            return
-        self._constants.append(int(constant))
-        self._kind.append(kind)
-        self._variables.extend(entries)
-        self._entries.extend(entries.values())
-        self._start.append(len(self._variables))
-
-    def build(self) -> Terms:
-        """All terms added so far."""
-        lengths = [len(e) for e in self._entries]
-        return Terms(
-            np.array(self._start, dtype=np.int64),
-            np.array(self._variables, dtype=np.int64),
-            np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64),
-            np.concatenate(self._entries) if self._entries else np.zeros(0, dtype=np.int64),
-            np.array(self._constants, dtype=np.int64),
-            np.array(self._kind, dtype=np.uint8),
-        )
 
 
 def first_values(sizes: Sequence[int]) -> NDArray[np.int64]:

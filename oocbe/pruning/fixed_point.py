@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import looked
+from oocbe.system.deadline import look
 
 MOST_SCALE_BITS = 20
 """Integers are counted in up to 2**-20: multipliers are small fractions, such as thirds of costs."""
@@ -77,11 +77,9 @@ class FixedPoint:
         ValueRangeError : the sum of floating-point costs may come to :data:`LARGEST_FLOAT_TOTAL`, or that of integers
             to :data:`LARGEST_TOTAL`.
         """
+        look()
         if problem.is_integral:
-            total = abs(int(problem.constant))
-            for f in looked(problem.functions):
-                values = [*f.values.tolist()[:0], int(f.values.min(initial=0)), int(f.values.max(initial=0))]
-                total += max(abs(x) for x in (*values, int(f.default or 0)))
+            total = int(problem.magnitude)
             if total >= LARGEST_TOTAL:
                 raise ValueRangeError(
                     f"{problem.name}: sums of values may leave 64-bit integers, or come to what stands for infeasible "
@@ -89,9 +87,7 @@ class FixedPoint:
                 )
             bits = COST_BITS - total.bit_length()
             return cls(1 << min(MOST_SCALE_BITS, max(0, bits)), True, total)
-        largest = abs(float(problem.constant))
-        for f in looked(problem.functions):
-            largest += max(abs(float(f.default or 0)), float(np.abs(f.values.astype(np.float64)).max(initial=0)))
+        largest = float(problem.magnitude)
         if largest >= LARGEST_FLOAT_TOTAL:
             raise ValueRangeError(
                 f"{problem.name}: sums of values may leave the range of float64; scale the costs down"

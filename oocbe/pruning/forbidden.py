@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.model.parts import Constraint, Function, LinearConstraint
+from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import FixedPoint
+from oocbe.pruning.single_values import SingleValues
 from oocbe.system.deadline import look, looked
 
 LARGEST_PART = 1 << 16
@@ -67,24 +68,29 @@ class Forbidden:
         return between
 
 
-def cheapest(f: Function, sizes: tuple[int, ...]) -> int | float:
-    """Least value of a function; infinite where it permits nothing."""
-    values = [f.values.min().item()] if len(f.values) else []
-    if f.default is not None and len(f.values) < math.prod(sizes[v] for v in f.scope):
-        values.append(f.default)
-    return min(values, default=math.inf)
-
-
 def removed_values(problem: Problem) -> tuple[NDArray[np.uint8], bool]:
     """Literals that some part over one variable forbids, as uint8 (literals,), and whether nothing counts at all."""
-    first = first_values(problem.sizes)
+    first, limits = first_values(problem.sizes), cost_limits(problem)
     removed = np.zeros(int(first[-1]), dtype=np.uint8)
-    is_empty = False
-    for scope, cells in _forbidding_parts(problem, 1):
-        if scope:
-            removed[first[scope[0]] : first[scope[0] + 1]] |= cells.astype(np.uint8)
-        else:
-            is_empty |= bool(cells)
+    functions, constraints = SingleValues.of_functions(problem), SingleValues.of_constraints(problem)
+    is_costly = np.zeros(len(functions.costs), dtype=np.bool_)
+    if limits:
+        own = np.array([limits[number] for number in functions.numbers.tolist()], dtype=object)  # of any length
+        is_costly = (functions.costs >= np.repeat(own, np.diff(functions.starts))).astype(np.bool_)
+    removed[functions.slots(first)[~functions.permitted | is_costly]] = 1
+    removed[constraints.slots(first)[~constraints.permitted]] = 1
+    is_empty = not all(c.permits(()) for c in problem.constraints if not c.scope)
+    for linear in problem.linear_constraints:
+        if linear.can_bind and len(linear.scope) <= 1:
+            forbids = ~linear.to_array()
+            if linear.scope:
+                removed[first[linear.scope[0]] : first[linear.scope[0] + 1]] |= forbids.astype(np.uint8)
+            else:
+                is_empty |= bool(forbids)
+    for number, f in enumerate(problem.functions):
+        if not f.scope:
+            value = f.value_at(())
+            is_empty |= value is None or bool(limits and value >= limits[number])
     return removed, is_empty
 
 
@@ -107,7 +113,7 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     is_empty = False
     listed, others = _split(problem)
     known: dict[tuple[tuple[int, ...], bytes], list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
-    for scope, cells in _forbidding_parts(problem, None, others):
+    for scope, cells in _forbidding_parts(problem, others):
         look()
         key = cells.shape, cells.tobytes()  # thousands of parts forbid one of a few patterns
         if key not in known:
@@ -200,36 +206,33 @@ def _split(problem: Problem) -> tuple[list[Constraint], list[Constraint]]:
 
 
 def _forbidding_parts(
-    problem: Problem, largest_arity: int | None, constraints: list[Constraint] | None = None
+    problem: Problem, constraints: Sequence[Constraint]
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
     """Scopes and dense arrays, True where forbidden, of the parts that forbid anything."""
-    found = _dense_parts(problem, largest_arity, problem.constraints if constraints is None else constraints)
-    return ((scope, cells) for scope, cells in found if cells.any())
+    return ((scope, cells) for scope, cells in _dense_parts(problem, constraints) if cells.any())
 
 
 def _dense_parts(
-    problem: Problem, largest_arity: int | None, constraints: Sequence[Constraint]
+    problem: Problem, constraints: Sequence[Constraint]
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
     """What parts forbid, as dense arrays, of parts that are not too large."""
     sizes = problem.sizes
     limit = cost_limits(problem)
     for c in looked(constraints):
-        if not _is_too_large(c.scope, sizes, largest_arity):
+        if not _is_too_large(c.scope, sizes):
             yield c.scope, ~c.to_array(sizes)
     for linear in problem.linear_constraints:
-        if linear.can_bind and not _is_too_large(linear.scope, sizes, largest_arity):
+        if linear.can_bind and not _is_too_large(linear.scope, sizes):
             yield linear.scope, ~linear.to_array()
     for number, f in enumerate(looked(problem.functions)):
-        if _is_too_large(f.scope, sizes, largest_arity):
+        if _is_too_large(f.scope, sizes):
             continue
         values, feasible = f.to_array(sizes)
         costly = values >= limit[number] if limit else np.zeros(values.shape, dtype=bool)
         yield f.scope, np.asarray(~feasible | costly)
 
 
-def _is_too_large(scope: tuple[int, ...], sizes: tuple[int, ...], largest_arity: int | None) -> bool:
-    if largest_arity is not None and len(scope) > largest_arity:
-        return True
+def _is_too_large(scope: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
     return len(scope) > MOST_AXES or math.prod(sizes[v] for v in scope) > LARGEST_PART
 
 
@@ -237,7 +240,8 @@ def cost_limits(problem: Problem) -> list[Any]:
     """For each function the least value that no assignment below the upper bound can contain; [] without a bound."""
     if problem.upper_bound is None:
         return []
-    least = [cheapest(f, problem.sizes) for f in looked(problem.functions)]
+    look()
+    least = problem.least_values.tolist()
     if math.inf in least:
         return []
     rest = problem.constant + sum(least)

@@ -25,10 +25,10 @@ from oocbe.kernels.cpu.pruning.estimators import HARD, SOFT
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.pruning.constant_bound import minimum_terms
+from oocbe.pruning.constant_bound import minimum_terms, scaled_minima
 from oocbe.pruning.estimators import Terms, first_values, joined
 from oocbe.pruning.fixed_point import FixedPoint
-from oocbe.pruning.forbidden import LARGEST_PART, cheapest, cost_limits
+from oocbe.pruning.forbidden import LARGEST_PART, cost_limits
 from oocbe.system.deadline import Deadline, current_flag, looked
 
 MOST_CELLS = 1 << 24
@@ -191,7 +191,7 @@ class DualAscent:
     def terms(self) -> Terms:
         """Terms of all functions (and constraints, where they take part)."""
         fixed_point, sizes = self._fixed_point, self._problem.sizes
-        minima = [int(fixed_point.down(cheapest(self._problem.functions[f], sizes))) for f in self._skipped]
+        minima = scaled_minima(self._problem, fixed_point)[self._skipped]
         scopes = [self._problem.functions[f].scope for f in self._skipped]
         lengths = np.array([sum(sizes[v] for v in scope) for scope in scopes], dtype=np.int64)
         skipped = Terms(
@@ -199,7 +199,7 @@ class DualAscent:
             np.array([v for s in scopes for v in s], dtype=np.int64),
             np.zeros(sum(len(s) for s in scopes), dtype=np.int64),
             np.zeros(int(lengths.max(initial=0)), dtype=np.int64),
-            np.array(minima, dtype=np.int64),
+            minima,
             np.zeros(len(scopes), dtype=np.uint8),
         )
         if not self._parts:

@@ -81,7 +81,7 @@ class RowPruner:
         self.source = source
         self.upper_bound = upper_bound
         self._wanted = ValueGrid.of(problem).largest_below(upper_bound)
-        self._largest_value = 0 if not problem.is_integral else _largest_total(problem)
+        self._largest_value = 0 if not problem.is_integral else int(problem.magnitude)
         self._integral = problem.is_integral
 
     def for_order(self, order: Sequence[int], cap: int | None) -> RowPruner:
@@ -144,14 +144,3 @@ def _prices(bound: RowBound, consumption: Consumption | None) -> tuple[int | flo
 
 def _largest(table: NDArray[Any]) -> int:
     return max(abs(int(table.max())), abs(int(table.min())))
-
-
-def _largest_total(problem: Problem) -> int:
-    """No sum of some of the problem's integer costs is larger in size."""
-    total = abs(int(problem.constant))
-    for f in problem.functions:
-        if len(f.values):
-            total += max(abs(int(f.values.max())), abs(int(f.values.min())), abs(int(f.default or 0)))
-        else:
-            total += abs(int(f.default or 0))
-    return total

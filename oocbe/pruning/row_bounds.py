@@ -13,7 +13,7 @@ So a solver that knows an incumbent puts its value there, and bounds may then us
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,8 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bucket_engine.row_pruning import JointTable
-from oocbe.model.model_checks import FEW_ROWS
-from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 
 
@@ -106,13 +104,9 @@ class ValueGrid:
         """The coarsest grid that holds every sum of the problem's integer costs; no grid for floating-point costs."""
         if not problem.is_integral:
             return cls(0, 0)
-        step, offset = 0, int(problem.constant)
-        for f in problem.functions:
-            values = _distinct(f)
-            if values:
-                offset += values[0]
-                step = math.gcd(step, *(value - values[0] for value in values))
-        return cls(step or 1, offset)
+        known = problem.extremes
+        first = np.where(known.rows > 0, known.lows, known.defaults)
+        return cls(problem.value_step or 1, sum(first.tolist(), int(problem.constant)))
 
     def round_up(self, bound: int | float) -> int | float:
         """The least value of the grid that is not below a bound."""
@@ -125,9 +119,3 @@ class ValueGrid:
         if self.step == 0 or value == math.inf:
             return math.nextafter(value, -math.inf)
         return self.offset + (math.ceil(value) - 1 - self.offset) // self.step * self.step
-
-
-def _distinct(f: Function) -> list[int]:
-    """Values that a function takes, its default too, where some assignment can be left to it."""
-    values: Iterable[int] = sorted({*f.values.tolist()}) if len(f.values) < FEW_ROWS else np.unique(f.values).tolist()
-    return [*values] if f.default is None else [*values, int(f.default)]

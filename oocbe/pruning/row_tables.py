@@ -113,7 +113,7 @@ class Tables:
             or max(map(len, scopes), default=0) > MOST_AXES
         ):
             return None
-        magnitude = _magnitude(problem)
+        magnitude = problem.magnitude
         if magnitude >= (LARGEST_TOTAL if is_integral else LARGEST_FLOAT_TOTAL):
             return None
         # Of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
@@ -286,12 +286,3 @@ def _from_zero(constraint: LinearConstraint) -> LinearConstraint:
     lows = constraint.ends[0]
     coefficients = tuple(own - low for own, low in zip(constraint.coefficients, lows, strict=True))
     return replace(constraint, coefficients=coefficients, capacity=constraint.capacity - sum(lows))
-
-
-def _magnitude(problem: Problem) -> int | float:
-    """Sum of the largest absolute values."""
-    total: int | float = abs(problem.constant)
-    for f in looked(problem.functions):
-        largest = max((abs(f.values.min().item()), abs(f.values.max().item()))) if len(f.values) else 0
-        total += max(largest, abs(f.default or 0))
-    return total

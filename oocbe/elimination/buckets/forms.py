@@ -18,7 +18,7 @@ import numpy as np
 from oocbe.bucket_engine.bucket_sizes import BucketSizes, Input, Place
 from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, expected_form
 from oocbe.elimination.preparation.linear import carried_in_rows
-from oocbe.elimination.preparation.ranges import float_sum_bounds, sum_bound
+from oocbe.elimination.preparation.ranges import float_sum_bounds
 from oocbe.errors import ValueRangeError
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem
@@ -33,7 +33,7 @@ def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) 
         return True
     if dtype.kind == "f":
         return not any(map(math.isinf, float_sum_bounds(problem)))
-    return sum_bound(problem) <= largest_feasible(dtype)
+    return problem.magnitude <= largest_feasible(dtype)
 
 
 def checked_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:

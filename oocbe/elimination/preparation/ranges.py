@@ -55,7 +55,7 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
     if semiring.combination is Combination.MULTIPLY:
         return np.dtype(np.int64)
     # Dominance adds penalties, differences of two values of one function: twice the bound leaves room for them.
-    bound = 2 * sum_bound(problem)
+    bound = 2 * int(problem.magnitude)
     if bound <= 2 * largest_feasible(np.int32):
         return np.dtype(np.int32)
     if bound <= INT64_LIMIT:
@@ -66,30 +66,12 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
     )
 
 
-def sum_bound(problem: Problem) -> int:
-    """Largest absolute value of any sum of integer values, the constant included: no partial sum exceeds it."""
-    lows, highs = extremes(problem)
-    listed = zip(lows.tolist(), highs.tolist(), strict=True)
-    return abs(int(problem.constant)) + sum(max(abs(int(low)), abs(int(high))) for low, high in listed)
-
-
 def extremes(problem: Problem) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The least and the greatest value of each function, defaults included, at most and at least 0; of all at once.
+    """The least and the greatest value of each function, defaults included, at most and at least 0.
 
     int64 where every value is an integer, else float64.
     """
-    functions = problem.functions
-    dtype = np.dtype(np.int64 if all(f.is_integral for f in functions) else np.float64)
-    lows, highs = np.zeros((2, len(functions)), dtype=dtype)
-    listing = [number for number, f in enumerate(functions) if len(f.values)]
-    if listing:
-        values = np.concatenate([functions[number].values for number in listing]).astype(dtype, copy=False)
-        lengths = [len(functions[number].values) for number in listing]
-        starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)])
-        lows[listing] = np.minimum(0, np.minimum.reduceat(values, starts))
-        highs[listing] = np.maximum(0, np.maximum.reduceat(values, starts))
-    defaults = np.array([f.default or 0 for f in functions], dtype=dtype)
-    return np.minimum(lows, defaults), np.maximum(highs, defaults)
+    return np.minimum(problem.extremes.least, 0), np.maximum(problem.extremes.greatest, 0)
 
 
 def float_sum_bounds(problem: Problem) -> tuple[float, float]:

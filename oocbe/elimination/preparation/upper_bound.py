@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, Combination, Marginalisation
+from oocbe.system.deadline import looked
 
 
 def without_upper_bound(problem: Problem) -> Problem:
@@ -47,10 +47,10 @@ def without_upper_bound(problem: Problem) -> Problem:
         raise UnsupportedError(f"{problem.name}: an upper bound has a meaning in min-sum only, not {problem.semiring}")
     given = tuple(
         replace(f, default=None) if len(f.values) == math.prod(problem.sizes[v] for v in f.scope) else f
-        for f in problem.functions
+        for f in looked(problem.functions)
     )
     problem = replace(problem, functions=given)  # a default that nothing has is no sum's part
-    least = [_extreme(f, min) for f in problem.functions]
+    least = problem.extremes.least.tolist()
     if sum(least, problem.constant) >= bound:
         # Nothing is below it: rounding never makes a sum of larger values the smaller one.
         nothing = Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True)
@@ -60,12 +60,12 @@ def without_upper_bound(problem: Problem) -> Problem:
         bound = math.ceil(bound) if problem.is_integral else math.ceil(min(bound, EXACT_SUM) / FRACTION) * FRACTION
     slack = bound - problem.constant - sum(least)
     # Floats of which one function alone has several values are added up as the problem itself does.
-    varying = sum(_extreme(f, max) > low for f, low in zip(problem.functions, least, strict=True))
+    varying = int((problem.extremes.greatest > problem.extremes.least).sum())
     is_alone = varying <= 1 and not problem.is_integral
     only_adds = min([problem.constant, *least]) >= 0
     functions: list[Function] = []
     constraints = list(problem.constraints)
-    for f, low in zip(problem.functions, least, strict=True):
+    for f, low in looked(zip(problem.functions, least, strict=True)):
         listed = f.values if f.default is None else np.append(f.values, f.default)
         if is_alone:
             is_below = _sums(problem, f, listed) < bound
@@ -83,17 +83,18 @@ def without_upper_bound(problem: Problem) -> Problem:
             functions.append(f)
         else:
             functions.append(Function(f.scope, f.tuples[keep], f.values[keep], default))
-    if not is_alone and problem.constant + sum(_extreme(f, max) for f in functions) >= bound - margin:
+    found = replace(problem, functions=tuple(functions), constraints=tuple(constraints), upper_bound=None)
+    if not is_alone and sum(found.extremes.greatest.tolist(), problem.constant) >= bound - margin:
         raise _refusal(problem)
-    return replace(problem, functions=tuple(functions), constraints=tuple(constraints), upper_bound=None)
+    return found
 
 
 def _sums(problem: Problem, varying: Function, values: NDArray[Any]) -> NDArray[Any]:
     """What assignments are worth by one function's values, as :meth:`Problem.evaluate` adds them up; all others have
     one value each."""
     total: Any = problem.constant
-    for f in problem.functions:
-        total = total + (values if f is varying else _extreme(f, min))
+    for f, low in zip(problem.functions, problem.extremes.least.tolist(), strict=True):
+        total = total + (values if f is varying else low)
     return np.asarray(total)
 
 
@@ -105,8 +106,3 @@ def _refusal(problem: Problem) -> UnsupportedError:
         f"{problem.name}: only assignments {bound} count, and sums of {values} values can reach it, which this task "
         "cannot tell apart; use a problem without a bound, or a wider one"
     )
-
-
-def _extreme(f: Function, choose: Callable[[list[int | float]], int | float]) -> int | float:
-    entries = f.values.tolist() if f.default is None else [*f.values.tolist(), f.default]
-    return choose(entries) if entries else 0

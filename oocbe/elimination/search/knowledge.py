@@ -88,14 +88,10 @@ def above_all_values(problem: Problem) -> int | float:
 
     The largest floating-point number where that is beyond it.
     """
-    total = problem.constant
-    size = abs(total)
-    for f in problem.functions:
-        largest = f.values.max().item() if len(f.values) else None
-        largest = max(x for x in (largest, f.default, None if largest is not None else 0) if x is not None)
-        total += largest
-        size += abs(largest)
+    greatest = problem.extremes.greatest.tolist()
+    total = sum(greatest, problem.constant)
     if problem.is_integral:
         return total + 1
+    size = sum(map(abs, greatest), abs(problem.constant))
     above = total + (size * 2.0**-30 or 1.0)
     return above if math.isfinite(above) else sys.float_info.max

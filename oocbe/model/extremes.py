@@ -1,0 +1,100 @@
+"""The least and the greatest values of all functions of a problem, of all at once: there may be a million of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.model.parts import Function
+from oocbe.system.deadline import look
+
+
+class Extremes(NamedTuple):
+    """What functions list, a number each: int64 where every value is an integer, else float64.
+
+    Attributes
+    ----------
+    lows, highs : least and greatest listed value; 0 where nothing is listed. rows : int64, how many are listed.
+    defaults : 0 where there is none. has_default : bool.
+    """
+
+    lows: NDArray[Any]
+    highs: NDArray[Any]
+    rows: NDArray[np.int64]
+    defaults: NDArray[Any]
+    has_default: NDArray[np.bool_]
+
+    @property
+    def greatest(self) -> NDArray[Any]:
+        """The greatest value of each function, its default included whether or not it is left to anything."""
+        return self._with_defaults(np.maximum, self.highs)
+
+    @property
+    def least(self) -> NDArray[Any]:
+        """The least one, likewise."""
+        return self._with_defaults(np.minimum, self.lows)
+
+    def _with_defaults(self, choose: Any, listed: NDArray[Any]) -> NDArray[Any]:
+        chosen = np.where(self.has_default, choose(listed, self.defaults), listed)
+        return np.where(self.rows == 0, self.defaults, chosen)
+
+    def magnitudes(self) -> list[int | float]:
+        """The largest absolute value of each function, defaults included."""
+        pairs = zip(self.least.tolist(), self.greatest.tolist(), strict=True)
+        return [max(-low, high) for low, high in pairs]  # as Python's numbers: the least integer has no positive twin
+
+
+def extremes_of(functions: Sequence[Function], is_integral: bool) -> Extremes:
+    """The extremes of functions; is_integral : whether all their values are integers, see :class:`Extremes`."""
+    look()
+    dtype = np.dtype(np.int64 if is_integral else np.float64)
+    rows = np.fromiter((len(f.values) for f in functions), dtype=np.int64, count=len(functions))
+    has_default = np.fromiter((f.default is not None for f in functions), dtype=np.bool_, count=len(functions))
+    defaults = np.fromiter((f.default or 0 for f in functions), dtype=dtype, count=len(functions))
+    lows, highs = np.zeros((2, len(functions)), dtype=dtype)
+    lists = rows > 0
+    look()
+    values = _listed(functions, dtype)
+    if len(values):
+        starts = np.concatenate([[0], np.cumsum(rows[lists])])[:-1]
+        lows[lists] = np.minimum.reduceat(values, starts)
+        highs[lists] = np.maximum.reduceat(values, starts)
+    look()
+    return Extremes(lows, highs, rows, defaults, has_default)
+
+
+def _listed(functions: Sequence[Function], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The listed values of functions, end to end."""
+    return np.concatenate([np.zeros(0, dtype=dtype), *(f.values for f in functions)]).astype(dtype, copy=False)
+
+
+def step_of(functions: Sequence[Function], known: Extremes) -> int:
+    """The greatest common divisor of the differences between integers of one function, defaults included; 0 where no
+    function has several values."""
+    look()
+    both = (known.rows > 0) & known.has_default
+    lows, defaults = known.lows[both], known.defaults[both]
+    pairs = [
+        (_listed(functions, np.dtype(np.int64)), np.repeat(known.lows, known.rows)),
+        (np.maximum(lows, defaults), np.minimum(lows, defaults)),
+    ]
+    # The difference of two int64 fits into uint64, whatever they are.
+    return int(np.gcd.reduce(np.concatenate([high.view(np.uint64) - low.view(np.uint64) for high, low in pairs])))
+
+
+def leaves_to_default(functions: Sequence[Function], extremes: Extremes, sizes: Sequence[int]) -> NDArray[np.bool_]:
+    """Which functions have a default and assignments that they do not list."""
+    found = extremes.has_default.copy()
+    asked = np.flatnonzero(found & (extremes.rows > 0)).tolist()
+    if asked:
+        scopes = [functions[number].scope for number in asked]
+        arity = np.fromiter(map(len, scopes), dtype=np.int64, count=len(scopes))
+        members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity.sum()))
+        cells = np.ones(len(asked))  # as floats: beyond 2^53 they are not exact, and more than any list has rows
+        np.multiply.at(cells, np.repeat(np.arange(len(asked)), arity), np.array(sizes, dtype=np.float64)[members])
+        found[asked] = extremes.rows[asked] < cells
+    return found
