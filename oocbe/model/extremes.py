@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.model.parts import Function
-from oocbe.system.deadline import look
 
 
 class Extremes(NamedTuple):
@@ -50,20 +49,17 @@ class Extremes(NamedTuple):
 
 def extremes_of(functions: Sequence[Function], is_integral: bool) -> Extremes:
     """The extremes of functions; is_integral : whether all their values are integers, see :class:`Extremes`."""
-    look()
     dtype = np.dtype(np.int64 if is_integral else np.float64)
     rows = np.fromiter((len(f.values) for f in functions), dtype=np.int64, count=len(functions))
     has_default = np.fromiter((f.default is not None for f in functions), dtype=np.bool_, count=len(functions))
     defaults = np.fromiter((f.default or 0 for f in functions), dtype=dtype, count=len(functions))
     lows, highs = np.zeros((2, len(functions)), dtype=dtype)
     lists = rows > 0
-    look()
     values = _listed(functions, dtype)
     if len(values):
         starts = np.concatenate([[0], np.cumsum(rows[lists])])[:-1]
         lows[lists] = np.minimum.reduceat(values, starts)
         highs[lists] = np.maximum.reduceat(values, starts)
-    look()
     return Extremes(lows, highs, rows, defaults, has_default)
 
 
@@ -75,7 +71,6 @@ def _listed(functions: Sequence[Function], dtype: np.dtype[Any]) -> NDArray[Any]
 def step_of(functions: Sequence[Function], known: Extremes) -> int:
     """The greatest common divisor of the differences between integers of one function, defaults included; 0 where no
     function has several values."""
-    look()
     both = (known.rows > 0) & known.has_default
     lows, defaults = known.lows[both], known.defaults[both]
     pairs = [
