@@ -11,22 +11,24 @@ eliminated. It is often much narrower, as of grids, and its edges may join agent
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.elimination.orders.order import HEURISTICS as ORDER_HEURISTICS
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.orders.depth_first import list_separators, search_depth_first
 from oocbe.model.dcop import Dcop
 from oocbe.model.names import unknown_variable
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import current_flag, look
+from oocbe.system.deadline import current_flag, look, looked
 
 AUTO = "auto"
 """The heuristic and root whose messages have the fewest cells, of those that are tried."""
@@ -118,15 +120,17 @@ def pseudo_tree(dcop: Dcop | Problem, heuristic: str = AUTO, root: int | str | N
     if heuristic in ORDERS:
         if root is not None:
             raise UsageError(f"root {root}: {heuristic} chooses the root by itself; give one of {', '.join(SEARCHES)}")
-        return _of_order(problem, heuristic)
-    graph = _Graph(problem)
+        return _of_order(PrimalGraph(problem), heuristic)
+    primal = PrimalGraph(problem)
+    graph = _Graph.of(primal)
     parent: list[int | None] = [None] * len(problem.variables)
     separators: list[tuple[int, ...]] = [()] * len(parent)
     depth = [0] * len(parent)
     chosen: set[str] = set()
     for part in graph.parts():
-        begin = first if first is not None and first in part else None
-        found = _best(graph, sorted(part), heuristic, begin)
+        if len(part.sizes) == 1:
+            continue  # a root by itself
+        found = _best(part, heuristic, None if first is None else part.place(first))
         chosen.add(found.heuristic)
         for v, up, level, own in found.placed():
             parent[v], depth[v], separators[v] = up, level, own
@@ -134,12 +138,12 @@ def pseudo_tree(dcop: Dcop | Problem, heuristic: str = AUTO, root: int | str | N
     searched = PseudoTree(tuple(parent), tuple(depth), tuple(separators), name)
     if heuristic != AUTO or root is not None:
         return searched
-    return min((searched, *(_of_order(problem, name) for name in ORDERS)), key=lambda tree: tree.cells(problem.sizes))
+    trees = (searched, *(_of_order(primal, name) for name in ORDERS))
+    return min(trees, key=lambda tree: tree.cells(problem.sizes))
 
 
-def _of_order(problem: Problem, heuristic: str) -> PseudoTree:
+def _of_order(graph: PrimalGraph, heuristic: str) -> PseudoTree:
     """The pseudo-tree of an elimination order."""
-    graph = PrimalGraph(problem)
     order = ORDER_HEURISTICS[heuristic](graph, 0)
     sequence = order.tolist()
     separators: list[tuple[int, ...]] = [()] * len(sequence)
@@ -162,45 +166,75 @@ def _index_of(problem: Problem, root: int | str) -> int:
     return index
 
 
+@dataclass(frozen=True, eq=False)
 class _Graph:
-    """A problem's primal graph as the loops take it.
+    """A primal graph, or a connected part of one, as the loops take it: they work on numbers from 0 within it.
 
     Attributes
     ----------
+    variables : int64, the variable of each vertex, ascending.
     start, neighbours : int64; see :func:`oocbe.kernels.cpu.orders.depth_first.search_depth_first`.
     sizes : int64, of domains.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        graph: list[set[int]] = [set() for _ in problem.variables]
-        for scope in scopes_of(problem):
-            look()
-            for v in scope:
-                graph[v].update(scope)
-        for v, neighbours in enumerate(graph):
-            neighbours.discard(v)
-        self._graph = graph
-        self.start = np.cumsum([0, *map(len, graph)], dtype=np.int64)
-        self.neighbours = np.array([u for neighbours in graph for u in sorted(neighbours)], dtype=np.int64)
-        self.sizes = np.array(problem.sizes, dtype=np.int64)
+    variables: NDArray[np.int64]
+    start: NDArray[np.int64]
+    neighbours: NDArray[np.int64]
+    sizes: NDArray[np.int64]
 
-    def degree(self, v: int) -> int:
-        """How many neighbours a variable has."""
-        return len(self._graph[v])
+    @classmethod
+    def of(cls, graph: PrimalGraph) -> Self:
+        """The whole primal graph of a problem."""
+        count = len(graph.sizes)
+        owner = np.repeat(np.arange(count), np.diff(graph.starts))
+        ascending = np.lexsort((graph.neighbours, owner))
+        return cls(np.arange(count), graph.starts, graph.neighbours[ascending].astype(np.int64), graph.sizes)
 
-    def parts(self) -> Iterator[set[int]]:
-        """The connected parts."""
-        left = set(range(len(self._graph)))
-        while left:
+    @cached_property
+    def degrees(self) -> NDArray[np.int64]:
+        """How many neighbours each vertex has."""
+        return np.diff(self.start)
+
+    def place(self, variable: int) -> int | None:
+        """The vertex of a variable; None where the graph does not have it."""
+        found = int(np.searchsorted(self.variables, variable))
+        return found if found < len(self.variables) and self.variables[found] == variable else None
+
+    def parts(self) -> Iterator[_Graph]:
+        """The connected parts, those with lower variables first. All together take time linear in the graph's size."""
+        label = self._labels()
+        order = np.argsort(label, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        lengths = self.degrees[order]
+        start = np.concatenate([[0], np.cumsum(lengths)])
+        moved = np.repeat(self.start[order] - start[:-1], lengths) + np.arange(start[-1])
+        neighbours = place[self.neighbours[moved]]
+        ends = np.cumsum(np.bincount(label)).tolist()
+        for first, last in itertools.pairwise([0, *ends]):
             look()
-            waiting = [min(left)]
-            part = set(waiting)
+            begin, end = start[first], start[last]
+            edges = (start[first : last + 1] - begin, neighbours[begin:end] - first)
+            yield _Graph(self.variables[order[first:last]], *edges, self.sizes[order[first:last]])
+
+    def _labels(self) -> NDArray[np.int64]:
+        """The number of the part that each vertex is in, int64."""
+        start, neighbours = self.start.tolist(), self.neighbours.tolist()
+        label = [-1] * len(self.sizes)
+        count = 0
+        for first in looked(range(len(label))):
+            if label[first] >= 0:
+                continue
+            label[first] = count
+            waiting = [first]
             while waiting:
-                for other in self._graph[waiting.pop()] - part:
-                    part.add(other)
-                    waiting.append(other)
-            left -= part
-            yield part
+                v = waiting.pop()
+                for u in neighbours[start[v] : start[v + 1]]:
+                    if label[u] < 0:
+                        label[u] = count
+                        waiting.append(u)
+            count += 1
+        return np.array(label, dtype=np.int64)
 
 
 class _Search:
@@ -212,7 +246,7 @@ class _Search:
     """
 
     def __init__(self, graph: _Graph, root: int, heuristic: str) -> None:
-        self.heuristic = heuristic
+        self.heuristic, self._variables = heuristic, graph.variables
         self._parent, self._depth = np.empty((2, len(graph.sizes)), dtype=np.int64)
         edges, flag = (graph.start, graph.neighbours), current_flag()
         self._order = search_depth_first(*edges, root, SEARCHES.index(heuristic), self._parent, self._depth, flag)
@@ -224,22 +258,22 @@ class _Search:
 
     def placed(self) -> Iterator[tuple[int, int | None, int, tuple[int, ...]]]:
         """Each variable, its parent, depth and separator, the nearest ancestor first."""
-        separators: dict[int, list[int]] = {v: [] for v in self._order.tolist()}
+        variables, parent, depth = self._variables.tolist(), self._parent.tolist(), self._depth.tolist()
+        separators: list[list[int]] = [[] for _ in variables]
         for v, u in zip(self._below.tolist(), self._above.tolist(), strict=True):
-            separators[v].append(u)
-        for v, own in separators.items():
-            up = int(self._parent[v])
-            yield v, None if up < 0 else up, int(self._depth[v]), tuple(own)
+            separators[v].append(variables[u])
+        for v, own in enumerate(separators):
+            yield variables[v], None if parent[v] < 0 else variables[parent[v]], depth[v], tuple(own)
 
 
-def _best(graph: _Graph, part: list[int], heuristic: str, root: int | None) -> _Search:
-    """The search with a heuristic; of ``auto``, the one whose messages have the fewest cells."""
-    by_degree = sorted(part, key=lambda v: (-graph.degree(v), v))
+def _best(graph: _Graph, heuristic: str, root: int | None) -> _Search:
+    """The search of a connected part with a heuristic; of ``auto``, the one whose messages have the fewest cells."""
+    by_degree = np.argsort(-graph.degrees, kind="stable")[:ROOTS].tolist()
     if heuristic != AUTO:
-        first = min(part, key=lambda v: (graph.degree(v), v)) if heuristic == "min-degree" else by_degree[0]
+        first = int(np.argmin(graph.degrees)) if heuristic == "min-degree" else by_degree[0]
         return _Search(graph, first if root is None else root, heuristic)
     best: _Search | None = None
-    roots = [root] if root is not None else by_degree[:ROOTS]
+    roots = [root] if root is not None else by_degree
     steps = 0
     for first in roots:
         for name in SEARCHES:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from oocbe.dcop import Dcop, adpop, dpop, pseudo_tree
+from oocbe.dcop import Dcop, adpop, dpop, pseudo_tree, pseudo_trees
 from oocbe.dcop.forbidding import forbidding
 from oocbe.dcop.pseudo_trees import AUTO, HEURISTICS, SEARCHES
 from oocbe.dcop.simulation import simulated_seconds
@@ -275,3 +275,32 @@ def test_a_time_limit_is_a_status():
     result = dpop(ring(6), time_limit=1e-9)
     assert (result.status, result.exit_code, result.value) == ("limit", 20, None)
     assert result.to_json(with_messages=True)["metrics"]["messages"] == []
+
+
+def test_a_search_for_trees_is_linear_in_the_agents(monkeypatch):
+    """Of many parts, each loop is over the variables of one part, and not over those of all."""
+    count, vertices = 3000, []
+    search = pseudo_trees.search_depth_first
+    monkeypatch.setattr(
+        pseudo_trees, "search_depth_first", lambda start, *rest: vertices.append(len(start) - 1) or search(start, *rest)
+    )
+    pairs = tuple(Function.from_array((v, count - 1 - v), [[0, 1], [1, 0]]) for v in range(0, count // 2, 2))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), pairs)
+    tree = pseudo_tree(problem)
+    assert sum(vertices) <= 2 * len(pairs) * 2 * len(SEARCHES)
+    assert len(tree.roots) == count - len(pairs) and tree.width == 1
+    for f in pairs:
+        child, parent = sorted(f.scope, key=lambda v: -tree.depth[v])
+        assert tree.parent[child] == parent and tree.separators[child] == (parent,)
+    assert all(tree.parent[v] is None and tree.separators[v] == () for v in tree.roots)
+
+
+@pytest.mark.parametrize("heuristic", [AUTO, *SEARCHES])
+def test_trees_of_several_parts_begin_with_the_root_asked_for(heuristic):
+    problem = Problem(
+        tuple(Variable(f"x{v}", 2) for v in range(6)),
+        tuple(Function.from_array(scope, [[0, 1], [1, 0]]) for scope in ((0, 3), (3, 5), (5, 0), (2, 4))),
+    )
+    tree = pseudo_tree(problem, heuristic, root="x5")
+    assert 5 in tree.roots and 1 in tree.roots and len(tree.roots) == 3
+    assert {tree.depth[v] for v in (0, 3)} == {1, 2} and tree.depth[2] + tree.depth[4] == 1
