@@ -33,6 +33,12 @@ def compile_tree(
     order_seconds: OrderSecondsFlag = None,
     seed: SeedFlag = None,
     memory: MemoryFlag = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--time-limit", metavar="SECONDS", help="Then end with 20; what a tree on disk has by then is gone on with."
+        ),
+    ] = None,
     temperature: Annotated[
         float, typer.Option("--temperature", metavar="NUMBER", help="Of problems whose values are added.")
     ] = 1.0,
@@ -53,18 +59,18 @@ def compile_tree(
         raise UsageError(f"{tree}: exists already; remove it, or name another folder for the tree")
     with Deadline(options.time_limit):
         problem = load(file, format, evidence)
-    from oocbe.junction_trees.tree import JunctionTree
+        from oocbe.junction_trees.tree import JunctionTree
 
-    made = JunctionTree(
-        problem,
-        options.order,
-        options.memory,
-        temperature=temperature,
-        order_seconds=options.order_seconds,
-        seed=options.seed,
-        folder=tree,
-    )
-    made.save(tree)
+        made = JunctionTree(
+            problem,
+            options.order,
+            options.memory,
+            temperature=temperature,
+            order_seconds=options.order_seconds,
+            seed=options.seed,
+            folder=tree,
+        )
+        made.save(tree)
     if json:
         print_json({"schema_version": 1, "tree": str(tree), **made.statistics})
         return

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.support import CliqueRows
+from oocbe.system.deadline import looked
 
 
 class TreeArrays(NamedTuple):
@@ -103,7 +104,7 @@ def tree_arrays(
     homed: list[list[int]] = [[] for _ in cliques]
     for v, home in enumerate(clique_of):
         homed[home].append(v)
-    for number, (clique, own) in enumerate(zip(cliques, rows, strict=True)):
+    for number, (clique, own) in enumerate(looked(zip(cliques, rows, strict=True))):
         for child, numbers in own.numbers.items():
             child_edge[child] = len(edges)
             edges.append((int(message_start[child]), rows[child].separator_rows, child))
@@ -119,7 +120,7 @@ def tree_arrays(
     exponents = [0 if is_log else math.frexp(float(r.weights.max()))[1] - 1 for r in rows]
     row_start = np.cumsum([0, *(r.rows for r in rows)])
     weights = np.empty(row_start[-1])
-    for own, exponent, first, last in zip(rows, exponents, row_start, row_start[1:], strict=False):
+    for own, exponent, first, last in looked(zip(rows, exponents, row_start, row_start[1:], strict=False)):
         np.ldexp(own.weights, -exponent, out=weights[first:last])
     groups = [r.groups + start for r, start in zip(rows, row_start, strict=False)]
     flat = np.array(edges, dtype=np.int64).reshape(-1, 3)
@@ -132,7 +133,7 @@ def tree_arrays(
         np.array(
             [
                 float(np.add.reduceat(weights[first:last], own.groups[:-1]).max())
-                for own, first, last in zip(rows, row_start, row_start[1:], strict=False)
+                for own, first, last in looked(zip(rows, row_start, row_start[1:], strict=False))
             ]
         ),
         _joined(maps, np.int32),
@@ -151,11 +152,11 @@ def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 def _homes(variables: int, cliques: Sequence[Clique], rows: Sequence[CliqueRows]) -> tuple[list[int], list[int]]:
     """By variable, the clique and the separator that have it and the fewest rows; see :class:`Places`."""
     clique_of, separator_of = [-1] * variables, [-1] * variables
-    for number, clique in enumerate(cliques):
+    for number, clique in enumerate(looked(cliques)):
         for v in clique.variables:
             if clique_of[v] < 0 or rows[number].rows < rows[clique_of[v]].rows:
                 clique_of[v] = number
-    for number, clique in enumerate(cliques):
+    for number, clique in enumerate(looked(cliques)):
         for v in clique.variables[: clique.separator]:
             least = rows[clique_of[v]].rows if separator_of[v] < 0 else rows[separator_of[v]].separator_rows
             if rows[number].separator_rows < least:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from oocbe.system.deadline import looked
+
 
 @dataclass(frozen=True)
 class Clique:
@@ -52,7 +54,7 @@ def cliques_of(order: Sequence[int], separators: Sequence[Sequence[int]], merge:
             bucket = merged_into[bucket]
         return bucket
 
-    for bucket in range(len(order)) if merge else ():
+    for bucket in looked(range(len(order)) if merge else ()):
         own = survivor(bucket)
         parent = above[own]
         if parent is not None and merged_into[parent] == parent and shared[own] == len(members[parent]):
@@ -61,12 +63,12 @@ def cliques_of(order: Sequence[int], separators: Sequence[Sequence[int]], merge:
 
     # A clique stands where the last of its merged buckets was, or a child could come after its parent.
     place = {}
-    for bucket in range(len(order)):
+    for bucket in looked(range(len(order))):
         place[survivor(bucket)] = bucket
     kept = sorted(place, key=place.__getitem__)
     number = {bucket: i for i, bucket in enumerate(kept)}
     found = []
-    for bucket in kept:
+    for bucket in looked(kept):
         parent = above[bucket]
         found.append(
             Clique(

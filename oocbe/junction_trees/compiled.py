@@ -21,7 +21,7 @@ from oocbe.junction_trees.programs import TreeShape
 from oocbe.junction_trees.support import CliqueDone, CliqueRows, clique_rows
 from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import Deadline, current
+from oocbe.system.deadline import Deadline, current, looked
 
 LEAST_WEIGHT = 2.0**-600
 """Where a clique has a smaller weight, relative to its greatest, the tree is made in log space."""
@@ -236,7 +236,7 @@ def shape_of(cliques: tuple[Clique, ...], places: Places) -> TreeShape:
 def sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> list[CliqueRows]:
     """The rows of cliques with weights and maps that are parts of a tree's arrays, and no copies beside them."""
     found = []
-    for number, own in enumerate(rows):
+    for number, own in enumerate(looked(rows)):
         weights = arrays.weights[arrays.row_start[number] : arrays.row_start[number + 1]]
         begins = {child: int(arrays.edge_map[places.child_edge[child]]) for child in own.numbers}
         numbers = {child: arrays.maps[begin : begin + own.rows] for child, begin in begins.items()}

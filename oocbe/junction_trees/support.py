@@ -19,7 +19,7 @@ from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
 from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, FIRST_ROWS, keep_groups, trie_children, walk
-from oocbe.system.deadline import current_flag, look
+from oocbe.system.deadline import current_flag, look, looked
 
 
 @dataclass(eq=False)
@@ -150,12 +150,12 @@ def places_of(cliques: Sequence[Clique], tables: Sequence[WeightTable]) -> tuple
     """
     home = {v: number for number, clique in enumerate(cliques) for v in clique.own}
     having: dict[int, set[int]] = {v: set() for v in home}
-    for number, clique in enumerate(cliques):
+    for number, clique in enumerate(looked(cliques)):
         for v in clique.variables:
             having[v].add(number)
     assigned: list[list[int]] = [[] for _ in cliques]
     covered: list[list[int]] = [[] for _ in cliques]
-    for t, table in enumerate(tables):
+    for t, table in enumerate(looked(tables)):
         own = home[table.scope[-1]]
         assigned[own].append(t)
         if table.values is not None:
@@ -174,7 +174,7 @@ def _certain_rows(
 ) -> int:
     """Rows of the cliques in whose subtrees nothing is zero: these are known before any is made."""
     has_zeros, rows = [False] * len(cliques), 0
-    for number, clique in enumerate(cliques):
+    for number, clique in enumerate(looked(cliques)):
         has_zeros[number] |= any(tables[t].values is not None for t in (*assigned[number], *covered[number]))
         if not has_zeros[number]:
             rows += math.prod(sizes[v] for v in clique.variables)

@@ -20,6 +20,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP
+from oocbe.system.deadline import looked
 
 MOST_CELLS = 1 << 24
 """Cells of the scope of a function with a default value, or of a constraint that forbids, that are written out."""
@@ -86,9 +87,9 @@ def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
         raise UnsupportedError(f"{problem.name}: the constant is negative; weights are not")
     problem = without_zeros(problem)
     maker = _Maker(problem, order, is_log)
-    tables = [t for number, f in enumerate(problem.functions) for t in maker.function(number, f)]
-    tables += [t for c in problem.constraints for t in maker.constraint(c)]
-    for linear in problem.linear_constraints:
+    tables = [t for number, f in enumerate(looked(problem.functions)) for t in maker.function(number, f)]
+    tables += [t for c in looked(problem.constraints) for t in maker.constraint(c)]
+    for linear in looked(problem.linear_constraints):
         if linear.can_bind:
             tables += maker.support(linear.scope, linear.to_array())
     constant = problem.constant if problem.semiring == LOG_SUM_EXP else math.log(problem.constant)

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.junction_trees import answer_files
+from oocbe.junction_trees import answer_files, making
+from oocbe.system.deadline import current
 
 NETWORK = """network weather { }
 variable season { type discrete [ 2 ] { winter, summer }; }
@@ -45,6 +46,25 @@ def tree(tmp_path_factory):
     assert done.exit_code == 0, done.output
     assert "cliques" in done.output
     return folder / "weather.tree"
+
+
+def test_a_tree_that_takes_too_long_ends_with_the_time_limit(tmp_path, monkeypatch):
+    """Time is up as soon as the order is found: only reading was held to the limit."""
+    search = making.find_order
+
+    def late(*arguments):
+        found = search(*arguments)
+        current().interrupt()
+        return found
+
+    monkeypatch.setattr(making, "find_order", late)
+    (tmp_path / "weather.bif").write_text(NETWORK)
+    arguments = ("compile", tmp_path / "weather.bif", tmp_path / "weather.tree", "--order-seconds", "0")
+    done = run(*arguments, "--time-limit", "1000")
+    assert done.exit_code == 20 and "the time limit was reached" in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["weather.bif"]
+    monkeypatch.undo()
+    assert run(*arguments, "--time-limit", "1000").exit_code == 0
 
 
 def test_a_table_of_cases(tree, tmp_path):

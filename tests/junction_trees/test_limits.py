@@ -11,12 +11,16 @@ import pytest
 import oocbe
 from oocbe.elimination.orders.order import judge_order
 from oocbe.elimination.plan import plan
-from oocbe.errors import FormatError, LimitError, ResourceError
+from oocbe.errors import FormatError, LimitError, ResourceError, TimeLimitError
 from oocbe.junction_trees import compiled, joints, support
+from oocbe.junction_trees.arrays import tree_arrays
 from oocbe.junction_trees.case_files import read_cases
+from oocbe.junction_trees.cliques import cliques_of
+from oocbe.junction_trees.weights import weights_of
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import SUM_PRODUCT
+from oocbe.system.deadline import Deadline
 
 
 def chain(sizes):
@@ -154,3 +158,24 @@ def test_observers_are_told_that_a_tree_is_begun():
     oocbe.marginals(chain([3] * 6), order_seconds=0.0, observer=told)
     (total,) = told.totals
     assert told.events == ["started", *range(1, total + 1)]
+
+
+def test_each_step_of_making_a_tree_looks_at_the_deadline():
+    """A network may have a million factors, and each step takes some microseconds of each."""
+    problem = chain([2] * 5)
+    choice = compiled.find_order(problem, "auto", 0.0, 0)
+    made = cliques_of(choice.order, choice.separators)
+    weights = weights_of(problem, choice.order, False)
+    rows = support.clique_rows(problem.sizes, made, weights, 1 << 20, problem.name)
+    arrays, places, _ = tree_arrays(problem.sizes, made, rows, False)
+    steps = [
+        lambda: cliques_of(choice.order, choice.separators),
+        lambda: weights_of(problem, choice.order, False),
+        lambda: support.places_of(made, weights.tables),
+        lambda: tree_arrays(problem.sizes, made, rows, False),
+        lambda: compiled.sharing(rows, arrays, places),
+    ]
+    for step in steps:
+        step()
+        with Deadline(0.0), pytest.raises(TimeLimitError):
+            step()

@@ -29,6 +29,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
+from oocbe.system.deadline import looked
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
 
@@ -137,7 +138,7 @@ def prepare(
     prepared.consumption = consumption_of(problem, carried_in_rows(problem) if carries else ())
     prepared.constant = semiring.one if semiring.counts else problem.constant
     prepared.is_infeasible = zeros_forbid(semiring) and problem.constant == 0
-    for c in problem.constraints:
+    for c in looked(problem.constraints):
         if not c.scope:
             prepared.is_infeasible |= not c.permits(())
         elif _bits(problem, c.scope) <= LOOKUP_BITS:
@@ -149,7 +150,7 @@ def prepare(
             prepared.is_infeasible = True
         elif linear.scope and is_tabulated(problem, linear):
             constraints.add(linear.scope, linear.to_array())
-    for f in problem.functions:
+    for f in looked(problem.functions):
         if _bits(problem, f.scope) <= LOOKUP_BITS:
             _add_function(prepared, constraints, functions, f)
         else:
@@ -202,7 +203,7 @@ def check_signs(problem: Problem, semiring: Semiring) -> None:
     """Refuse negative factors where products are compared: the greatest product need not have the greatest factors."""
     if not semiring.selects or semiring.combination is not Combination.MULTIPLY:
         return
-    for number, f in enumerate(problem.functions):
+    for number, f in enumerate(looked(problem.functions)):
         if f.values.min(initial=0) < 0 or (f.default or 0) < 0:
             raise UnsupportedError(
                 f"{problem.name}: function {number} has a negative value; the {semiring} semiring compares products of "

@@ -17,6 +17,7 @@ from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT, Combination, Marginalisation, Semiring
+from oocbe.system.deadline import looked
 
 LARGEST_LOGARITHM = 745
 """No logarithm of a positive float is larger in size."""
@@ -56,14 +57,14 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
         largest = float(np.maximum(lows, highs).sum()) + abs(problem.constant)
     check_range(problem, largest if adds else 0.0, temperature)
     if adds:
-        functions = tuple(_scaled(f, factor) for f in problem.functions)
+        functions = tuple(_scaled(f, factor) for f in looked(problem.functions))
         return replace(
             problem,
             functions=functions,
             constant=0.0 if semiring.counts else problem.constant * factor,
             semiring=LOG_SUM_EXP,
         )
-    functions = tuple(_logarithms(problem, f, factor) for f in problem.functions)
+    functions = tuple(_logarithms(problem, f, factor) for f in looked(problem.functions))
     if problem.constant < 0:
         raise UnsupportedError(f"{problem.name}: the constant is negative; weights need products that are not")
     if problem.constant == 0:

@@ -15,6 +15,7 @@ import numpy as np
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
+from oocbe.system.deadline import looked
 
 
 def zeros_forbid(semiring: Semiring) -> bool:
@@ -46,7 +47,7 @@ _KNOWN: WeakKeyDictionary[Problem, Problem] = WeakKeyDictionary()
 def _without_zeros(problem: Problem) -> Problem:
     functions: list[Function] = []
     constraints = list(problem.constraints)
-    for f in problem.functions:
+    for f in looked(problem.functions):
         keep = f.values != 0
         default = None if f.default == 0 else f.default
         if keep.all() and default == f.default:
