@@ -263,11 +263,16 @@ def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path,
 
 def test_a_plan_leaves_long_preparations_out(monkeypatch):
     """Reduction and a sample of rows took tens of seconds of 100,000 variables, whatever ``order_seconds`` said."""
-    monkeypatch.setattr(outlook, "REDUCTION_SECONDS", 0.0)
+    monkeypatch.setattr(outlook, "PREPARATION_SECONDS", 0.0)
     monkeypatch.setattr(row_results, "PREPARATION_SECONDS", 0.0)
     random = np.random.default_rng(0)
     pairs = [(u, v) for u in range(20) for v in range(u + 1, 20)] + [(v, v + 1) for v in range(19, 300)]
     functions = tuple(Function.from_array(pair, random.integers(0, 9, (4, 4))) for pair in pairs)
-    plan = oocbe.plan(Problem(tuple(Variable(f"x{v}", 4) for v in range(301)), functions), order_seconds=0)
-    assert "not reduced before, which a solve does" in plan.propagation and len(plan.buckets) == 301
+    problem = Problem(tuple(Variable(f"x{v}", 4) for v in range(301)), functions)
+    plan = oocbe.plan(problem, order_seconds=0)
+    assert "propagated and reduced in part, which a solve does" in plan.propagation and len(plan.buckets) == 301
+    fixed = problem.with_evidence({"x300": 1})
+    assert len(oocbe.plan(fixed, order_seconds=0).buckets) == 300
+    monkeypatch.setattr(outlook, "MANY_PARTS", 1)
+    assert len(oocbe.plan(fixed, order_seconds=0).buckets) == 301
     assert plan.bounds.startswith("first rows with bounds of their own (a sample of them takes more than 0 s)")

@@ -17,12 +17,12 @@ from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import current_flag, look
+from oocbe.system.deadline import current_flag, look, looked
 
 MASKED_SIZE = 64
 """Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""
 
-PROBE_STEPS = 1 << 25
+PROBE_STEPS = 1 << 23
 """Constraints that all probes look at together, about: a third of a second. Large orders have fewer probes."""
 
 
@@ -107,7 +107,7 @@ def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any],
     permitted: dict[tuple[int, int], NDArray[np.bool_]] = {}
     supports: list[Constraint | Function] = list(problem.constraints)
     supports += [f for f in problem.functions if f.default is None]
-    for part in supports:
+    for part in looked(supports):
         scope = part.scope
         if len(scope) == 2 and max(sizes[v] for v in scope) <= MASKED_SIZE:
             forbids = isinstance(part, Constraint) and not part.allowed

@@ -14,6 +14,7 @@ import numpy as np
 
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
+from oocbe.system.deadline import looked
 
 
 def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Function]:
@@ -25,7 +26,7 @@ def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Fun
     """
     supports: list[Constraint | Function] = [*problem.constraints]
     supports += [f for f in problem.functions if f.default is None]
-    return [s for s in supports if len(s.scope) != 2 or max(problem.sizes[v] for v in s.scope) > probed_size]
+    return [s for s in looked(supports) if len(s.scope) != 2 or max(problem.sizes[v] for v in s.scope) > probed_size]
 
 
 def leaves_few(problem: Problem, support: Constraint | Function) -> bool:
@@ -46,7 +47,7 @@ def extends_always(problem: Problem) -> bool:
     free = [np.ones(size, dtype=np.bool_) for size in problem.sizes]
     supports: list[Constraint | Function] = [*problem.constraints]
     supports += [f for f in problem.functions if f.default is None]
-    for support in supports:
+    for support in looked(supports):
         forbids = isinstance(support, Constraint) and not support.allowed
         others = math.prod(problem.sizes[v] for v in support.scope)
         for place, v in enumerate(support.scope):
@@ -92,7 +93,7 @@ def row_limits(
             first = min(position[v] for v in support.scope)
             inputs[first].append((math.log2(max(1, len(support.tuples))), frozenset(support.scope)))
     limits = []
-    for place in range(len(order)):
+    for place in looked(range(len(order))):
         separator = frozenset(separators[place])
         left, rows, candidates = set(separator), 0.0, list(inputs[place])
         while left and candidates:
