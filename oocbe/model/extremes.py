@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.model.parts import Function
+from oocbe.model.parts import Constraint, Function
 
 
 class Extremes(NamedTuple):
@@ -81,15 +81,13 @@ def step_of(functions: Sequence[Function], known: Extremes) -> int:
     return int(np.gcd.reduce(np.concatenate([high.view(np.uint64) - low.view(np.uint64) for high, low in pairs])))
 
 
-def leaves_to_default(functions: Sequence[Function], extremes: Extremes, sizes: Sequence[int]) -> NDArray[np.bool_]:
-    """Which functions have a default and assignments that they do not list."""
-    found = extremes.has_default.copy()
-    asked = np.flatnonzero(found & (extremes.rows > 0)).tolist()
-    if asked:
-        scopes = [functions[number].scope for number in asked]
-        arity = np.fromiter(map(len, scopes), dtype=np.int64, count=len(scopes))
-        members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity.sum()))
-        cells = np.ones(len(asked))  # as floats: beyond 2^53 they are not exact, and more than any list has rows
-        np.multiply.at(cells, np.repeat(np.arange(len(asked)), arity), np.array(sizes, dtype=np.float64)[members])
-        found[asked] = extremes.rows[asked] < cells
+def lists_all(parts: Sequence[Function | Constraint], sizes: Sequence[int]) -> NDArray[np.bool_]:
+    """Which parts list every assignment of their variables; sizes : of the domains of all variables."""
+    rows = np.fromiter((len(part.tuples) for part in parts), dtype=np.int64, count=len(parts))
+    scopes = [part.scope for part in parts]
+    arity = np.fromiter(map(len, scopes), dtype=np.int64, count=len(scopes))
+    members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity.sum()))
+    cells = np.ones(len(parts))  # as floats: beyond 2^53 they are not exact, and more than any list has rows
+    np.multiply.at(cells, np.repeat(np.arange(len(parts)), arity), np.array(sizes, dtype=np.float64)[members])
+    found: NDArray[np.bool_] = rows == cells
     return found

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.asked import Asked
-from oocbe.model.extremes import Extremes, extremes_of, leaves_to_default, step_of
+from oocbe.model.extremes import Extremes, extremes_of, lists_all, step_of
 from oocbe.model.model_checks import (
     as_number,
     check_all_tuples,
@@ -130,7 +130,10 @@ class Problem(Shown, Asked):
         """The least value of each function that some assignment has, as in :attr:`extremes`; infinite, and all float64,
         where one permits nothing."""
         known = self.extremes
-        least = np.where(leaves_to_default(self.functions, known, self.sizes), known.least, known.lows)
+        leaves_any = known.has_default
+        if leaves_any.any():
+            leaves_any = leaves_any & ~lists_all(self.functions, self.sizes)
+        least = np.where(leaves_any, known.least, known.lows)
         permits_nothing = (known.rows == 0) & ~known.has_default
         return np.where(permits_nothing, np.inf, least) if permits_nothing.any() else least
 

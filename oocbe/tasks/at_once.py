@@ -8,6 +8,7 @@ from typing import Any
 
 from oocbe.elimination.narrow.narrow_count import count_feasible
 from oocbe.elimination.narrow.narrow_problem import COUNTS, NarrowProblem, narrow_problem
+from oocbe.elimination.preparation.hard_part import what_forbids
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
@@ -35,7 +36,8 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
     with Deadline(options.time_limit):
         counts = task == "count"
         try:
-            narrow = narrow_problem(without_upper_bound(problem), options, COUNTS if counts else temperature)
+            given = what_forbids(problem) if counts else without_upper_bound(problem)
+            narrow = narrow_problem(given, options, COUNTS if counts else temperature)
         except UnsupportedError:
             return None
         if narrow is None:

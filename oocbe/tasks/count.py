@@ -16,18 +16,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.preparation.hard_part import hard_part
 from oocbe.elimination.preparation.linear import carried_in_rows
-from oocbe.elimination.preparation.upper_bound import without_upper_bound
-from oocbe.elimination.preparation.zeros import without_zeros
-from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import COUNTING, SUM_PRODUCT
+from oocbe.model.semiring import COUNTING
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
 from oocbe.tables.limbs import limbs_for
@@ -76,7 +72,7 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     UnsupportedError : see :func:`oocbe.tasks.tables.compute_tables`, and an upper bound that sums can reach.
     LimitError, CorruptDataError : see :func:`oocbe.tasks.count_by_residues.count_by_residues`.
     """
-    bare = hard_part(without_upper_bound(problem))
+    bare = hard_part(problem)
     passes = 1
     if carried_in_rows(bare):
         found = count_by_residues(bare, options, observer)
@@ -91,16 +87,3 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
         return finished("count", problem, tables, 0, status="infeasible")
     dtype = tables.prepared.dtype.name if passes == 1 else "int64"
     return finished("count", problem, tables, value, passes=passes, dtype=dtype)
-
-
-def hard_part(problem: Problem) -> Problem:
-    """The problem in which every feasible assignment is worth 1, as floating-point products.
-
-    What a product makes 0 is forbidden by rows and constraints, never by values, which the passes in integers ignore.
-    """
-    problem = without_zeros(problem)
-    functions = tuple(
-        Function(f.scope, f.tuples, np.ones(len(f.values)), None if f.default is None else 1.0)
-        for f in problem.functions
-    )
-    return replace(problem, functions=functions, constant=1.0, semiring=SUM_PRODUCT)

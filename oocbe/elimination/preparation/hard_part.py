@@ -1,0 +1,50 @@
+"""A problem's hard part: what says which assignments are feasible, and nothing of what they are worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from oocbe.elimination.preparation.upper_bound import without_upper_bound
+from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.model.extremes import lists_all
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import SUM_PRODUCT
+from oocbe.system.deadline import looked
+
+
+def what_forbids(problem: Problem) -> Problem:
+    """The problem without the functions and constraints that every assignment satisfies: variables that share nothing
+    else are counted one by one.
+
+    Zeros of products, and what exceeds a bound by itself, are written as what they forbid.
+
+    Raises
+    ------
+    UnsupportedError : an upper bound that sums can reach.
+    """
+    problem = without_zeros(without_upper_bound(problem))
+    functions, constraints = problem.functions, problem.constraints
+    forbids = ~(problem.extremes.has_default | lists_all(functions, problem.sizes))
+    is_allowed = np.fromiter((c.allowed for c in constraints), dtype=np.bool_, count=len(constraints))
+    has_rows = np.fromiter((len(c.tuples) > 0 for c in constraints), dtype=np.bool_, count=len(constraints))
+    excludes = np.where(is_allowed, ~lists_all(constraints, problem.sizes), has_rows)
+    if forbids.all() and excludes.all():
+        return problem
+    return replace(
+        problem,
+        functions=tuple(f for f, kept in zip(functions, forbids.tolist(), strict=True) if kept),
+        constraints=tuple(c for c, kept in zip(constraints, excludes.tolist(), strict=True) if kept),
+    )
+
+
+def hard_part(problem: Problem) -> Problem:
+    """The problem in which every feasible assignment is worth 1, as floating-point products; errors as above.
+
+    What a product makes 0 is forbidden by rows and constraints, never by values, which passes in integers ignore.
+    """
+    problem = what_forbids(problem)
+    functions = tuple(Function(f.scope, f.tuples, np.ones(len(f.values))) for f in looked(problem.functions))
+    return replace(problem, functions=functions, constant=1.0, semiring=SUM_PRODUCT)
