@@ -142,7 +142,7 @@ def test_more_variables_than_any_bit_set_holds(kind):
     assert oocbe.bound(problem).entries[-1].bound == 0
 
 
-@pytest.mark.parametrize("kind", ["path", "cycle", "tree"])
+@pytest.mark.parametrize("kind", ["path", "cycle", "tree", "star"])
 def test_long_counts(kind):
     """Ways to give neighbours values that are not both 1, by the recurrences that they are known for."""
     count = 6_000
@@ -155,12 +155,29 @@ def test_long_counts(kind):
             up = (v - 1) // 2
             zero[up], one[up] = zero[up] * (zero[v] + one[v]), one[up] * zero[v]
         expected = zero[0] + one[0]
+    elif kind == "star":
+        expected = 2 ** (count - 1) + 1
     else:
         fibonacci = reduce(lambda pair, _: (pair[1], pair[0] + pair[1]), range(count), (1, 1))
         lucas = reduce(lambda pair, _: (pair[1], pair[0] + pair[1]), range(count), (2, 1))
         expected = fibonacci[1] if kind == "path" else lucas[0]
     assert narrow_problem(problem, SolveOptions(), COUNTS) is not None
     assert oocbe.count(problem).value == expected
+
+
+@pytest.mark.parametrize(("count", "near"), [(6_000, 5), (60, 60)])
+def test_what_forbids_nothing_is_not_counted_along(count, near):
+    """Along the functions of all pairs of 60 variables no count would end."""
+    listed = [[0, 1], [1, 0]]
+    pairs = [(u, v) for u in range(count) for v in range(u + 1, min(count, u + near))]
+    functions = [Function.from_array(pair, listed) for pair in pairs]
+    functions += [Function((0, 2), [[0, 1]], [5], 3), Function((1,), [[0], [1]], [2, 2])]
+    constraints = (Constraint((0, 1), np.zeros((0, 2))), Constraint((3, 4), [[1, 1]]))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(functions), constraints)
+    result = oocbe.count(problem)
+    assert (result.value, result.width) == (3 * 2 ** (count - 2), 1)
+    product = Problem(problem.variables, (Function.from_array((0, 1), [[0.0, 1.0], [1.0, 1.0]]),), semiring=SUM_PRODUCT)
+    assert oocbe.count(product).value == 3 * 2 ** (count - 2)
 
 
 def test_one_loop_ends_with_the_time_limit():

@@ -45,8 +45,9 @@ def count_feasible(narrow: NarrowProblem) -> int:
     for p in np.flatnonzero(is_large).tolist():
         look()
         axes = [int(order[p]), *scope(factors + p)]
-        small: Any = np.ones([1] * len(axes), dtype=np.int64)
-        joined: Any = None
+        shape = [int(sizes[v]) for v in axes]
+        permits: Any = np.ones(shape, dtype=np.int64)
+        by_scope: dict[tuple[int, ...], list[NDArray[Any]]] = {}
         for q in inputs[input_starts[p] : input_starts[p + 1]].tolist():
             own = scope(q)
             cells = large.pop(q, None)
@@ -55,22 +56,23 @@ def count_feasible(narrow: NarrowProblem) -> int:
             placed = cells.transpose(sorted(range(len(own)), key=lambda i: axes.index(own[i])))
             spread = placed.reshape([sizes[v] if v in own else 1 for v in axes])
             if q < factors:
-                small = small * spread
+                permits *= spread
             else:
-                spread = spread.astype(object)
-                joined = spread if joined is None else joined * spread
-        shape = [int(sizes[v]) for v in axes]
-        counts = np.broadcast_to(small.astype(object) if joined is None else joined, shape)
-        found = np.where(np.broadcast_to(small, shape) == 0, 0, counts).sum(axis=0)
-        large[factors + p] = np.asarray(found, dtype=object)
+                by_scope.setdefault(tuple(sorted(own)), []).append(spread.astype(object))
+        # Those of the fewest digits first: a hub may have a hundred thousand, over itself alone.
+        products = sorted(map(_product, by_scope.values()), key=lambda cells: int(cells.max()).bit_length())
+        joined = np.where(permits == 0, 0, permits.astype(object))
+        for product in products:
+            joined = joined * product
+        large[factors + p] = np.asarray(joined.sum(axis=0), dtype=object)
     ends = factors + np.flatnonzero(narrow.is_last())
-    return _product([int(large[q]) if q in large else int(values[cell_starts[q]]) for q in ends.tolist()])
+    return int(_product([int(large[q]) if q in large else int(values[cell_starts[q]]) for q in ends.tolist()]))
 
 
-def _product(numbers: list[int]) -> int:
-    """The product of all, those of like lengths first."""
-    while len(numbers) > 1:
+def _product(factors: list[Any]) -> Any:
+    """The product of all, integers or arrays of them, those of like lengths first; 1 of none."""
+    while len(factors) > 1:
         look()
-        pairs = [a * b for a, b in zip(numbers[::2], numbers[1::2], strict=False)]
-        numbers = pairs + numbers[len(numbers) // 2 * 2 :]
-    return numbers[0] if numbers else 1
+        pairs = [a * b for a, b in zip(factors[::2], factors[1::2], strict=False)]
+        factors = pairs + factors[len(factors) // 2 * 2 :]
+    return factors[0] if factors else 1
