@@ -10,6 +10,8 @@ import pytest
 import oocbe
 from oocbe.elimination.narrow import narrow_problem as narrow_module
 from oocbe.elimination.narrow.narrow_problem import COUNTS, narrow_problem
+from oocbe.elimination.orders import order as order_module
+from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -178,6 +180,28 @@ def test_what_forbids_nothing_is_not_counted_along(count, near):
     assert (result.value, result.width) == (3 * 2 ** (count - 2), 1)
     product = Problem(problem.variables, (Function.from_array((0, 1), [[0.0, 1.0], [1.0, 1.0]]),), semiring=SUM_PRODUCT)
     assert oocbe.count(product).value == 3 * 2 ** (count - 2)
+
+
+@pytest.mark.parametrize("temperature", [None, COUNTS])
+@pytest.mark.parametrize("kind", ["star", "tree"])
+def test_a_busy_machine_makes_no_problem_wide(kind, temperature, monkeypatch):
+    """Where time was up, variables came in any order: a hub first, whose message has 2^20000 cells."""
+    for name in ("FIRST_SECONDS", "GRACE_SECONDS", "GRACE_A_VARIABLE"):
+        monkeypatch.setattr(order_module, name, 0.0)
+    problem = chain(edges_of(kind, 20_000), 20_000, [[0, 1], [1, 0]])
+    assert narrow_problem(problem, SolveOptions(), temperature).width == 1
+
+
+def test_an_order_is_only_searched_for_where_it_can_save_time(monkeypatch):
+    """One is enough where counting along it takes no longer than finding another; a long path has many long counts."""
+    floors, make = [], ScopeGraph.greedy_order
+    monkeypatch.setattr(
+        ScopeGraph, "greedy_order", lambda *a, floor, **o: floors.append(floor) or make(*a, floor=floor, **o)
+    )
+    for kind, orders in (("star", 1), ("band", 5)):
+        del floors[:]
+        assert narrow_problem(chain(edges_of(kind, 20_000), 20_000, [[0, 1], [1, 0]]), SolveOptions(), COUNTS)
+        assert len(floors) == orders
 
 
 def test_one_loop_ends_with_the_time_limit():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
@@ -26,7 +26,7 @@ from oocbe.elimination.narrow.flat_tables import FlatTables, constants_of, flat_
 from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, OrderFlags, is_order_file
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_file import read_order
-from oocbe.elimination.orders.separators import ScopeGraph, Separators
+from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out
 from oocbe.elimination.preparation.prepare import check_signs, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
@@ -55,11 +55,19 @@ ULP = 2.0**-52
 COUNT_FLOORS = (0.0, 1.0, 3.0, 6.0, 10.0)
 """Orders that are tried for counts: with a floor messages have more cells, and far fewer of them have long numbers."""
 
+ORDER_SECONDS = 1e-6
+"""Time of an order for each variable and each neighbour of one, in seconds: no further one is made to save less."""
+
 COUNT_BITS = 62.0
 """Bits of counts that are held in machine integers."""
 
-LARGE_SECONDS, LARGE_CELL_SECONDS, DIGIT_SECONDS = 5e-5, 2e-7, 2e-11
-"""Time of a bucket of longer counts, of each joined cell in it, and of each bit of a cell's count, in seconds."""
+LARGE_SECONDS, LARGE_CELL_SECONDS, DIGIT_SECONDS = 5e-5, 2e-7, 2.5e-11
+"""Time of a bucket of longer counts, of each joined cell in it, and of a pass over each bit of a cell's count, in
+seconds."""
+
+DIGIT_BITS, SHORT_DIGITS, PRODUCT_POWER = 30.0, 70.0, 0.585
+"""Of Python's products: bits of a digit; digits of a factor up to which there is a pass for each; and the power of
+their number that passes grow with beyond (Karatsuba's log2(3) - 1)."""
 
 CELL_BYTES = 24
 """Bytes of a message's cell: its value, whether it is permitted, the variable's best value, and its probability."""
@@ -279,34 +287,52 @@ def _order(
         try:
             separators = graph.separators(order)
         except ResourceError:
-            continue
+            break
         joined = graph.joined_cells(order, separators)
+        if joined.sum() > most:
+            break  # further ones have more cells
         work = _count_seconds(graph, order, separators, joined) if counts else float(joined.sum())
-        if joined.sum() <= most and work < least:
+        if work < least:
             best, least = (order, name, separators, float(joined.sum())), work
+        if counts and least <= ORDER_SECONDS * (len(graph.sizes) + len(graph.neighbours)):
+            break
     return best
 
 
 def _orders(
     graph: ScopeGraph, problem: Problem, options: SolveOptions, most: float, counts: bool
-) -> Sequence[tuple[str, NDArray[np.int64]]]:
+) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Orders by name. Whether a problem is narrow is no matter of time: an order is given up for its cells alone, which
+    ends the search of any graph that is not, and min-degree, which takes over where it is late, finds most narrow ones.
+    """
     if is_order_file(options.order):
-        return [(options.order, np.array(read_order(problem, options.order), dtype=np.int64))]
-    seed = options.seed & 0x7FFFFFFF
+        yield options.order, np.array(read_order(problem, options.order), dtype=np.int64)
+        return
+    seed, name = options.seed & 0x7FFFFFFF, "min-fill"
     with OrderFlags(graph, 0.0, 0.0) as flags:
+        hurry = Hurry() if counts else Hurry(flags.first.hurry)  # min-degree knows nothing of floors
         if options.order != "auto":
-            return [(options.order, HEURISTICS[options.order](graph, seed, most, flags.first))]
-        name = "min-fill"
-        floors = COUNT_FLOORS if counts else (0.0,)
-        made = (graph.greedy_order(CRITERIA[name], seed, most, flags=flags.first, floor=floor) for floor in floors)
-        return [(name, order) for order, _ in made]
+            yield options.order, HEURISTICS[options.order](graph, seed, most, hurry)
+            return
+        for floor in COUNT_FLOORS if counts else (0.0,):
+            yield name, graph.greedy_order(CRITERIA[name], seed, most, flags=hurry, floor=floor)[0]
 
 
 def _count_seconds(
     graph: ScopeGraph, order: NDArray[np.int64], separators: Separators, joined: NDArray[np.float64]
 ) -> float:
-    """What counting along an order is thought to take."""
+    """What counting along an order is thought to take.
+
+    A product of two counts takes a pass over the longer one for each digit of the other, and fewer where that is long.
+    """
     bits = added_up(*separators, order, graph.weights)
-    large = bits > COUNT_BITS
-    cells = np.where(large, joined * (LARGE_CELL_SECONDS + DIGIT_SECONDS * bits) + LARGE_SECONDS, joined * CELL_SECONDS)
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    sends = np.flatnonzero(np.diff(separators.starts) > 0)
+    longest = np.zeros(len(order))
+    np.maximum.at(longest, position[separators.members[separators.starts[sends]]], bits[sends])
+    shorter = (bits - longest) / DIGIT_BITS
+    passes = np.clip(shorter, 1.0, SHORT_DIGITS) * np.clip(shorter / SHORT_DIGITS, 1.0, None) ** PRODUCT_POWER
+    digits = DIGIT_SECONDS * bits * passes
+    cells = np.where(bits > COUNT_BITS, joined * (LARGE_CELL_SECONDS + digits) + LARGE_SECONDS, joined * CELL_SECONDS)
     return float(cells.sum())
