@@ -29,6 +29,7 @@ from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
+from oocbe.system.deadline import looked
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
@@ -124,17 +125,17 @@ def shares(problem: Problem, tree: PseudoTree, dtype: np.dtype[Any], z: int | No
     functions: list[list[Function]] = [[] for _ in problem.variables]
     constraints: list[list[Constraint]] = [[] for _ in problem.variables]
     linear: list[list[LinearConstraint]] = [[] for _ in problem.variables]
-    for f in problem.functions:
+    for f in looked(problem.functions):
         if f.scope:
             functions[max(f.scope, key=tree.depth.__getitem__)].append(f)
-    for c in problem.constraints:
+    for c in looked(problem.constraints):
         if c.scope:
             constraints[max(c.scope, key=tree.depth.__getitem__)].append(c)
     for inequality in problem.linear_constraints:
         if inequality.scope:
             linear[max(inequality.scope, key=tree.depth.__getitem__)].append(inequality)
     found = []
-    for v in range(len(problem.variables)):
+    for v in looked(range(len(problem.variables))):
         scopes = [f.scope for f in functions[v]] + [c.scope for c in constraints[v]] + [c.scope for c in linear[v]]
         members = {v}.union(*scopes)
         scope = sorted(members, key=lambda u: -tree.depth[u])

@@ -15,6 +15,7 @@ import numpy as np
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
+from oocbe.system.deadline import looked
 
 CLEAR = 10
 """A cost that stands for infinity is at least so many times as large as all others; nearer ones mean what they say."""
@@ -29,7 +30,7 @@ def forbidding(problem: Problem) -> tuple[Problem, int | float] | None:
     For problems whose values are added and minimised or maximised. Optima are the same while there is any assignment.
     """
     sign = -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1
-    listed = [_values(f, sign) for f in problem.functions]
+    listed = [_values(f, sign) for f in looked(problem.functions)]
     largest = max((max(values) for values in listed if values), default=0)
     if not any(listed) or largest <= 0:
         return None
@@ -46,7 +47,7 @@ def forbidding(problem: Problem) -> tuple[Problem, int | float] | None:
         return None
     functions: list[Function] = []
     constraints: list[Constraint] = []
-    for f in problem.functions:
+    for f in looked(problem.functions):
         found, more = _without(f, sign, largest)
         functions.append(found)
         constraints += more

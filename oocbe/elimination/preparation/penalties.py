@@ -149,13 +149,13 @@ def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[
     found = np.zeros(int(start[-1]), dtype=np.int64)
     against: dict[int, list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
     least: dict[int, list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
-    for p in penalised:
+    for p in looked(penalised):
         rows = p.function.tuples
         if p.is_sparse:
             against.setdefault(len(p.function.scope), []).append((p.function.scope, rows[p.penalties > 0]))
         else:
             least.setdefault(len(p.function.scope), []).append((p.function.scope, rows[p.penalties == 0]))
-    for c in problem.constraints:
+    for c in looked(problem.constraints):
         if not c.scope and len(c.tuples) == c.allowed:
             continue
         (least if c.allowed else against).setdefault(len(c.scope), []).append((c.scope, c.tuples))
@@ -173,7 +173,7 @@ def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[
             for v in scope:
                 wanted[v] += cells // problem.sizes[v]
     harmful |= found != np.repeat(wanted, problem.sizes)
-    for f in problem.functions:
+    for f in looked(problem.functions):
         if len(f.scope) == 1:
             harmful[start[f.scope[0]] : start[f.scope[0] + 1]] |= ~f.to_array(problem.sizes)[1]
     for linear in problem.linear_constraints:
@@ -185,7 +185,7 @@ def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[
 def _alone(problem: Problem, start: NDArray[np.int64], sign: int) -> Values:
     """What functions of one variable say to each slot, nothing where they rule it out."""
     alone: NDArray[Any] = np.zeros(int(start[-1]), dtype=np.int64 if problem.is_integral else np.float64)
-    for f in problem.functions:
+    for f in looked(problem.functions):
         if len(f.scope) == 1:
             alone[start[f.scope[0]] : start[f.scope[0] + 1]] += sign * f.to_array(problem.sizes)[0]
     return alone
@@ -205,7 +205,7 @@ def _forbidden(
     """
     found: dict[int, NDArray[np.bool_]] = {}
     by_arity: dict[int, list[_Penalised]] = {}
-    for p in penalised:
+    for p in looked(penalised):
         cells = math.prod(sizes[v] for v in p.function.scope)
         is_refused = p.is_sparse and cells > EXPANDED_ROWS  # as what it is
         if not is_refused and (p.penalties > 0).any():

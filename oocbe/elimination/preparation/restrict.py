@@ -20,7 +20,7 @@ from oocbe.model.semiring import Combination
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.table_batch import TableBatch, may_remove
 from oocbe.pruning.row_bounds import BoundSource, RowBound
-from oocbe.system.deadline import look
+from oocbe.system.deadline import look, looked
 
 BATCH_ROWS = 1 << 14
 """Rows of a table up to which it is propagated together with others: beyond, its rows take longer than a call."""
@@ -46,7 +46,8 @@ class Restriction:
     def of_all(cls, problem: Problem) -> Restriction:
         """Nothing is removed."""
         variables = tuple(range(len(problem.variables)))
-        return cls(problem, problem, variables, tuple(np.arange(size) for size in problem.sizes))
+        all_of = {size: np.arange(size) for size in set(problem.sizes)}
+        return cls(problem, problem, variables, tuple(all_of[size] for size in problem.sizes))
 
     @property
     def removed(self) -> int:
@@ -109,7 +110,7 @@ def may_lose_values(problem: Problem) -> bool:
         return True
     tables = [(c.scope, c.tuples, c.allowed) for c in problem.constraints]
     tables += [(f.scope, f.tuples, True) for f in problem.functions if f.default is None]
-    first = [table for table in tables if may_remove(table, sizes)]
+    first = [table for table in looked(tables) if may_remove(table, sizes)]
     if not first or any(len(rows) > BATCH_ROWS or not scope for scope, rows, _ in first):
         return bool(first)
     domains = Domains.of_sizes(sizes)
@@ -137,7 +138,7 @@ def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], 
 
     constant = problem.constant
     functions = []
-    for f in problem.functions:
+    for f in looked(problem.functions):
         scope, tuples, alive = shrunk(f)
         values = f.values if alive is None else f.values[alive]
         if scope or not adds:
@@ -148,7 +149,7 @@ def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], 
             assert f.default is not None
             constant += f.default
     constraints = []
-    for c in problem.constraints:
+    for c in looked(problem.constraints):
         scope, tuples, _ = shrunk(c)
         if scope and (c.allowed or len(tuples)):
             constraints.append(Constraint(scope, tuples, c.allowed))
