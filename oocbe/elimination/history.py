@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -98,7 +99,7 @@ class History(PassingOn):
 
         Parameters
         ----------
-        result : of the whole problem. problem : the whole one. left : what propagation left of it.
+        result : of the whole problem. problem : as it was given. left : what propagation left of it.
         """
         if (result.bound, result.value) != (None, None):
             self._add(result.bound, result.value)
@@ -108,9 +109,9 @@ class History(PassingOn):
         return replace(
             result,
             seconds={**result.seconds, **({"compiling": compiled} if compiled > 0 else {})},
-            width=self.width_of(result, left.problem or problem, options),
+            width=self.width_of(result, left.problem or left.original, options),
             notes=(*problem.notes_of_optimum, *result.notes),
-            anytime=tuple(self._known),
+            anytime=tuple(self._course(result, problem)),
             buckets=tuple(self._buckets),
             orders_tried=self._orders,
             read_by_workers=read_since(self._read_before),
@@ -122,6 +123,24 @@ class History(PassingOn):
             ),
             schedule=None if problem.day is None or assignment is None else problem.day.schedule(assignment),
         )
+
+    def _course(self, result: Result, problem: Problem) -> Iterator[KnownAt]:
+        """What was known when, as the problem and the result count it.
+
+        Values that are not within the problem's bounds are left out. A bound that rounding has put beyond the value of
+        an assignment is that value.
+        """
+        choose = min if result.sense == "min" else max
+        lower, upper = problem.lower_bound, problem.upper_bound
+        before: tuple[int | float | None, int | float | None] = None, None
+        for seconds, bound, value in self._known:
+            if value is not None and ((lower is not None and value <= lower) or (upper is not None and value >= upper)):
+                value = None
+            if bound is not None:
+                bound = choose(x for x in (bound, value, result.value) if x is not None)
+            if before != (bound, value):
+                yield KnownAt(seconds, bound, value)
+            before = bound, value
 
     def width_of(self, result: Result, left: Problem, options: SolveOptions) -> int:
         """The result's own where an elimination ended, and that of the plan where none did; see the base class."""

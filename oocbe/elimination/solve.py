@@ -129,7 +129,7 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     result = lifted(result, left)
     if left.problem is not whole:
         check_claim(whole, result.value, result.assignment, "what propagation left")
-    result = history.told_by(judged(result, asked, options), whole, left, options)
+    result = history.told_by(judged(result, asked, options), asked, left, options)
     if observer is not None:
         observer.finished(result)
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import oocbe
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_SUM
 
 STEPS = (-3, -1, 0, 1, 2, 5)
 """Floats between the optimum and the bound."""
@@ -30,6 +32,21 @@ def stepped(number: float, steps: int) -> float:
     for _ in range(abs(steps)):
         number = math.nextafter(number, math.copysign(math.inf, steps))
     return number
+
+
+@pytest.mark.parametrize("steps", [-1, 0, 1])
+def test_the_course_lists_no_value_that_does_not_count(steps):
+    """Of sums to maximise above a lower bound; the greatest one is a step above it, on it, or a step below."""
+    random = np.random.default_rng(3)
+    tables = [
+        Function.from_array(pair, random.integers(-99, 99, (4, 4))) for pair in itertools.combinations(range(14), 2)
+    ]
+    problem = Problem(tuple(Variable(f"x{v}", 4) for v in range(14)), tuple(tables), semiring=MAX_SUM)
+    best = oocbe.solve(problem, order_seconds=0).value
+    result = oocbe.solve(replace(problem, lower_bound=best + steps), order_seconds=0)
+    assert (result.status, result.value) == (("optimal", best) if steps < 0 else ("infeasible", None))
+    assert {known.value for known in result.anytime} <= {None, result.value}
+    assert all(known.value is None or known.bound is None or known.bound >= known.value for known in result.anytime)
 
 
 @pytest.mark.parametrize("is_option", [False, True], ids=["of the problem", "of the options"])
