@@ -12,10 +12,10 @@ from oocbe.elimination.narrow import narrow_problem as narrow_module
 from oocbe.elimination.narrow.narrow_problem import COUNTS, narrow_problem
 from oocbe.elimination.orders import order as order_module
 from oocbe.elimination.orders.separators import ScopeGraph
-from oocbe.errors import TimeLimitError, UnsupportedError
+from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
+from oocbe.model.semiring import MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 
@@ -108,6 +108,22 @@ def test_what_one_loop_does_not_do(all_narrow, tmp_path):
     assert oocbe.solve(small).status == "infeasible" if min(small.sizes) > 1 else True
     with Deadline(0.0), pytest.raises(TimeLimitError):
         narrow_problem(problem, SolveOptions())
+
+
+@pytest.mark.parametrize(("semiring", "wrong"), [("max-product", -1.0), ("min-sum", 1 << 62)])
+def test_values_that_propagation_removes_are_not_refused(semiring, wrong, all_narrow):
+    """A value that only a forbidden assignment has: what is left has an optimum, and the engine refuses the whole."""
+    pair = Function.from_array((0, 1), [[wrong, 3], [2, 1]])
+    again = Function.from_array((0, 1), [[wrong, 0], [0, 0]] if semiring == "min-sum" else [[1, 1], [1, 1]])
+    forbidden = Constraint((0,), np.array([[0]]), allowed=False)
+    whole = Problem((Variable("a", 2), Variable("b", 2)), (pair, again), semiring=SEMIRINGS[semiring])
+    left = Problem(whole.variables, whole.functions, (forbidden,), semiring=whole.semiring)
+    assert narrow_problem(left, SolveOptions()) is None
+    found = oocbe.solve(left)
+    assert (found.status, found.value) == ("optimal", {"max-product": 2, "min-sum": 1}[semiring])
+    assert len(oocbe.plan(left).choice.order) <= 1
+    with pytest.raises((UnsupportedError, ValueRangeError)):
+        oocbe.solve(whole)
 
 
 def chain(edges, count, values):

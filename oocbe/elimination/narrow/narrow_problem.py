@@ -32,7 +32,7 @@ from oocbe.elimination.preparation.prepare import check_signs, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import split
 from oocbe.elimination.preparation.zeros import zeros_forbid
-from oocbe.errors import FloatRangeError, ResourceError
+from oocbe.errors import FloatRangeError, ResourceError, UnsupportedError, ValueRangeError
 from oocbe.kernels.cpu.buckets.narrow_buckets import choose_values, descend, eliminate_adding, eliminate_selecting
 from oocbe.kernels.cpu.orders.graphs import added_up
 from oocbe.model.problem import Problem
@@ -234,7 +234,9 @@ COUNTS: Final = True
 def narrow_problem(
     problem: Problem, options: SolveOptions, temperature: float | Literal[True] | None = None
 ) -> NarrowProblem | None:
-    """The problem as one that is eliminated in one loop; None where that is not so, or something else is asked for.
+    """The problem as one that is eliminated in one loop; None where that is not so, or the options exclude it.
+
+    None, too, of values that no message can hold: propagation may remove them, and the engine refuses them otherwise.
 
     Parameters
     ----------
@@ -244,8 +246,8 @@ def narrow_problem(
 
     Raises
     ------
-    UnsupportedError : negative factors, where products are compared or are weights.
-    TimeLimitError : the deadline of the block came. FormatError : the file named by ``options.order`` is no order.
+    UnsupportedError : negative factors that are weights. TimeLimitError : the deadline of the block came.
+    FormatError : the file named by ``options.order`` is no order.
     """
     semiring, count = problem.semiring, len(problem.variables)
     if count < LEAST_VARIABLES or options.tables == INCOMPLETE or options.workdir is not None or options.has_workers:
@@ -254,10 +256,13 @@ def narrow_problem(
         return None
     counts = temperature is COUNTS
     if temperature is None:
-        is_integral = value_dtype(problem, semiring).kind == "i"
+        try:
+            is_integral = value_dtype(problem, semiring).kind == "i"
+            check_signs(problem, semiring)
+        except (UnsupportedError, ValueRangeError):
+            return None
         if semiring.counts or (is_integral and semiring.combination is Combination.MULTIPLY):
             return None
-        check_signs(problem, semiring)
     begin, memory = time.monotonic(), message_memory(options)
     spared = BUCKET_SECONDS * count
     found = _order(problem, options, min(spared / CELL_SECONDS, memory / CELL_BYTES), counts)
