@@ -82,4 +82,4 @@ def _values_of(
         )
     if scale > 0:
         return units / float(factor) if scale <= MOST_PLACES else np.zeros(len(units))
-    return units * np.int64(factor)
+    return units * np.int64(factor) if limit else units  # all are 0

@@ -91,6 +91,23 @@ def test_missing_ones_and_those_of_dictionaries_are_refused_by_column():
         oocbe.Table.from_arrow(keys)
 
 
+@pytest.mark.parametrize("scale", [-3, -18, -19, -25])
+def test_places_before_the_point(scale):
+    """Units may be larger than any integer of 64 bits: 0 of them is 0, and any other number is refused."""
+    kind = arrow.decimal128(5, scale)
+    numbers = [0, 7 * 10**-scale, -9 * 10**-scale] if scale >= -18 else [0, 0]
+    data = of(numbers, kind)  # which Parquet has none of
+    tables = [
+        oocbe.Table.from_arrow(data),
+        *([oocbe.Table.from_pandas(data.to_pandas())] if find_spec("pandas") else []),
+    ]
+    for table in tables:
+        assert (table.dtype, table.values.tolist()) == (np.int64, numbers)
+    for number in [10 ** (4 - scale)] if scale <= -18 else []:
+        with pytest.raises(ModelError, match=r"column value, row 1 .*has more digits than 64 bits"):
+            oocbe.Table.from_arrow(of([0, number], kind))
+
+
 def test_none_at_all(tmp_path):
     for scale, dtype in ((0, np.int64), (2, np.float64)):
         data = arrow.table({"x": arrow.array([], arrow.int64()), "value": arrow.array([], arrow.decimal128(9, scale))})
