@@ -12,7 +12,6 @@ import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import FormatError, UsageError
 from oocbe.junction_trees.case_files import read_cases
-from oocbe.model import names
 from oocbe.model.names import value_index
 
 GRADES = """network school { }
@@ -23,11 +22,6 @@ probability ( pass | grade ) { (1) 0.1, 0.9; (2) 0.4, 0.6; (3) 0.8, 0.2; }
 """
 PASS = {"1": 0.9, "2": 0.6, "3": 0.2}
 """Probability of a pass by the grade."""
-
-
-@pytest.fixture(autouse=True)
-def _warns_again(monkeypatch):
-    monkeypatch.setattr(names, "_WARNED", set())
 
 
 @pytest.fixture
@@ -66,10 +60,9 @@ def test_every_way_to_give_a_value_means_the_same(grades, value, tmp_path):
 
 
 def test_indices_of_variables_and_uai_evidence_are_positions(grades, tmp_path, caplog):
-    problem = oocbe.read(grades)
     (tmp_path / "e.evid").write_text("1 0 1\n")
     for evidence in ({0: 1}, {0: np.int64(1)}, tmp_path / "e.evid"):
-        names._WARNED.clear()
+        problem = oocbe.read(grades)
         with caplog.at_level(logging.WARNING, "oocbe"):
             assert oocbe.marginals(problem, evidence=evidence).marginals[1][1] == pytest.approx(PASS["2"])
         assert "1 is a position here, of the value with the label '2'" in caplog.text
@@ -88,11 +81,11 @@ def test_two_readings_that_differ_are_told_once(grades, caplog):
     problem.with_evidence({"grade": 2})
     assert len(caplog.records) == 1
     assert "'grade': 1 is the value with that label, not the one at position 1 (#1)" in caplog.text
-    names._WARNED.clear()
+    problem = oocbe.read(grades)  # another one, with a variable of the same name
     problem.with_evidence({"grade": 0})
     assert "no label equals 0: it is taken as a position, of the value with the label '1'" in caplog.text
     caplog.clear()
-    names._WARNED.clear()
+    problem = oocbe.read(grades)
     problem.with_evidence({"pass": 1})  # both readings are one
     problem.with_evidence({"grade": "#2"})  # said to be a position
     problem.with_evidence({"grade": 3})  # no position

@@ -159,13 +159,10 @@ def _has_numbers(variable: Variable) -> bool:
     return variable.labels is not None and bool(variable.values_by_label[1])
 
 
-_WARNED: set[str] = set()
-"""Variables, by name, of which a warning was logged: cases may be millions."""
-
-
 def _warn(variable: Variable, text: str) -> None:
-    if variable.name not in _WARNED:
-        _WARNED.add(variable.name)
+    """Log a warning about a variable, once: cases may be millions."""
+    if not variable.warnings:
+        variable.warnings.append(text)
         logging.getLogger("oocbe").warning("variable %r: %s", variable.name, text)
 
 

@@ -49,6 +49,11 @@ class Variable:
             raise ModelError(f"variable {self.name}: {len(self.labels)} labels for {self.size} values")
 
     @cached_property
+    def warnings(self) -> list[str]:
+        """Warnings logged about it (:mod:`oocbe.model.names`)."""
+        return []
+
+    @cached_property
     def values_by_label(self) -> tuple[Mapping[str, Sequence[int]], Mapping[Decimal, Sequence[int]]]:
         """Values by their labels, and by those that are numbers; labels of several values have all of these."""
         by_text: dict[str, list[int]] = {}
