@@ -30,6 +30,22 @@ INTERVAL_SECONDS = 0.005
 REMEDY = "raise the limit (--memory, OOCBE_MEMORY, or the argument memory)"
 """What to do where a limit is too small."""
 
+SIGNS: tuple[tuple[type[Exception], str], ...] = (
+    (RuntimeError, "can't start new thread"),
+    (ImportError, "cannot allocate memory"),
+    (SystemError, "without exception set"),  # of compiled loops
+    (SystemError, "without setting an exception"),  # of NumPy
+)
+"""Errors of a thread or a library for which there was no memory, each with a part of its text in lower case."""
+
+SIGNS_UNDER_A_LIMIT: tuple[tuple[type[Exception], str], ...] = (
+    (ImportError, "failed to map segment"),
+    (OSError, "failed to map segment"),
+    (OSError, "could not find/load shared object file"),  # of llvmlite
+    (SystemError, "initialization"),  # of modules in C
+)
+"""Errors that mean so where address space is limited, and something else otherwise (files that may not be executed)."""
+
 _innermost: ContextVar[MemoryLimit | None] = ContextVar("oocbe-memory", default=None)
 
 
@@ -62,18 +78,12 @@ def is_want_of_memory(error: BaseException) -> bool:
     """Whether memory could not be had: for a block, a thread, or a library that was to be loaded."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
-    signs = {
-        RuntimeError: ("can't start new thread",),
-        ImportError: ("cannot allocate memory",),
-        SystemError: ("without exception set", "without setting an exception"),  # of compiled loops, and of NumPy
-    }
-    said = str(error).lower()
-    if any(isinstance(error, kind) and any(sign in said for sign in known) for kind, known in signs.items()):
-        return True
-    if address_space.limit() is None or isinstance(error, ModuleNotFoundError):
-        return False
-    # Libraries that find no room for themselves say so in words of their own.
-    return isinstance(error, ImportError | SystemError) or (isinstance(error, OSError) and error.errno is None)
+    signs = [*SIGNS, *(() if address_space.limit() is None else SIGNS_UNDER_A_LIMIT)]
+    text = str(error).lower()
+    if any(isinstance(error, kind) and sign in text for kind, sign in signs):
+        return not (isinstance(error, OSError) and error.errno is not None)
+    cause = error.__cause__ or error.__context__
+    return isinstance(error, ImportError | SystemError) and cause is not None and is_want_of_memory(cause)
 
 
 class MemoryLimit:

@@ -39,7 +39,7 @@ def test_what_libraries_need_is_looked_at_before_they_are_loaded(mebibytes: int)
     [
         OSError("Could not find/load shared object file 'libllvmlite.so'"),
         ImportError("failed to map segment from shared object"),
-        SystemError("initialization failed"),
+        SystemError("initialization of _internal failed without raising an exception"),
         OSError(12, "Cannot allocate memory"),
         MemoryError(),
     ],
@@ -53,6 +53,19 @@ def test_under_a_limit_what_fails_to_load_is_out_of_memory(error, monkeypatch):
     is_plain = isinstance(error, MemoryError) or getattr(error, "errno", None) == 12
     assert (exit_code_of(error) == 30) == is_plain
     assert exit_code_of(ModuleNotFoundError("no module")) == 1
+
+
+def test_under_a_limit_other_errors_stay_what_they_are(monkeypatch):
+    monkeypatch.setattr(address_space, "limit", lambda: 300 << 20)
+    others = [
+        ImportError("cannot import name 'x' from 'oocbe'"),
+        SystemError("bad argument to internal function"),
+        OSError("libx.so: cannot open shared object file: No such file or directory"),
+    ]
+    for error in others:
+        assert exit_code_of(error) != 30 and "memory" not in message_of(error)
+        error.__cause__ = MemoryError()
+        assert (exit_code_of(error) == 30) == (not isinstance(error, OSError))
 
 
 @pytest.mark.parametrize(
