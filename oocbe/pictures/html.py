@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from html import escape
 
 STYLE = (
@@ -54,6 +55,8 @@ def shown(content: object) -> str:
         text = "yes" if content else "no"
     elif isinstance(content, int) and abs(content) < 10**30:
         text = f"{content:,}"
+    elif isinstance(content, int) and abs(content) >= 10**MOST_CHARACTERS:
+        text = f"{Decimal(content):.12g}"  # Python makes no text of integers of thousands of digits
     elif isinstance(content, float):
         text = f"{content:.6g}"
     else:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 Number = TypeVar("Number", int, float, int | float)
+Made = TypeVar("Made")
 
 
 def finite(value: Number | None) -> Number | None:
@@ -25,6 +26,18 @@ def all_digits() -> Iterator[None]:
         yield
     finally:
         sys.set_int_max_str_digits(limit)
+
+
+def whole_repr(made: type[Made]) -> type[Made]:
+    """A class whose ``repr`` has all digits of integers of any size; above ``@dataclass``."""
+    limited: Callable[[object], str] = made.__repr__
+
+    def unlimited(self: object) -> str:
+        with all_digits():
+            return limited(self)
+
+    made.__repr__ = unlimited  # type: ignore[method-assign]
+    return made
 
 
 def digits(number: int) -> str:

@@ -10,7 +10,7 @@ from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOT
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import Schedule
 from oocbe.pictures.shown import Shown
-from oocbe.results.numerals import finite
+from oocbe.results.numerals import finite, whole_repr
 from oocbe.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
 from oocbe.results.rows_read import RowsRead
 from oocbe.results.schema import SCHEMA_VERSION
@@ -35,6 +35,7 @@ UNPROVEN: tuple[Status, ...] = ("limit", "interrupted")
 """Statuses of a solve that ended before the proof: its bound and value may be apart."""
 
 
+@whole_repr
 @dataclass(frozen=True, kw_only=True)
 class Result(Shown):
     """Outcome of a solve.

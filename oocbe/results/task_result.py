@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
 from oocbe.pictures.shown import Shown
-from oocbe.results.numerals import digits, finite
+from oocbe.results.numerals import digits, finite, whole_repr
 from oocbe.results.rows_read import RowsRead
 from oocbe.results.schema import SCHEMA_VERSION
 
@@ -23,6 +23,7 @@ SHOWN_LINES = 10
 """Variables or assignments that a notebook shows; ``plot`` has more, and the attributes have all."""
 
 
+@whole_repr
 @dataclass(frozen=True, kw_only=True)
 class TaskResult(Shown):
     """Outcome of a task.

@@ -69,7 +69,8 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
         if value is None or not _counts(tables, problem, value):
             return finished("count-optimal", problem, tables, 0, status="infeasible")
         descend(tables, np.True_, np.False_, np.logical_or, share)
-        ways = _ways(tables, marked, np.dtype(np.float64))
+        with np.errstate(over="ignore"):  # then it is more than EXACT
+            ways = _ways(tables, marked, np.dtype(np.float64))
         if ways > EXACT:
             ways = _ways(tables, marked, np.dtype(object))
         return finished("count-optimal", problem, tables, int(ways), optimum=value, notes=notes)

@@ -11,12 +11,15 @@ from typer.testing import CliRunner
 
 from oocbe.cli.main import app
 from oocbe.cli.task import print_task
-from oocbe.model.parts import Variable
+from oocbe.errors import UsageError, ValueRangeError
+from oocbe.facade import solve
+from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import COUNTING
 from oocbe.results.numerals import all_digits, digits, finite
 from oocbe.results.task_result import TaskResult
 from oocbe.solutions.solution_file import read_solution, write_assignment
-from oocbe.tasks.verbs import count
+from oocbe.tasks.verbs import count, count_optimal
 
 FAST = ["--order-seconds", "0", "--backend", "cpu"]
 TABLES = "MARKOV\n3\n2 2 2\n3\n2 0 1\n2 1 2\n1 2\n"
@@ -89,6 +92,26 @@ def test_counts_of_more_digits_than_python_converts(capsys: pytest.CaptureFixtur
     print_task(counted(2**15000), json=False, quiet=True)
     assert capsys.readouterr().out == f"exact {digits(2**15000)}\n"
     assert sys.get_int_max_str_digits() == before
+
+
+def test_results_with_such_counts_are_shown() -> None:
+    """As text, in a notebook, and where the semiring counts; also those of optimal assignments."""
+    binary = tuple(Variable(f"x{v}", 2) for v in range(15_000))
+    problem = Problem(binary, (Function.from_array((0,), [1, 2]),))
+    counts = Problem(binary, (), semiring=COUNTING)
+    for result in (count(problem), count_optimal(problem), solve(counts)):
+        number = digits(2 ** (15_000 - (result.semiring == "min-sum" and result.optimum is not None)))
+        assert digits(result.value) == number and len(number) > 4300
+        assert f"value={number}, " in repr(result) and str(result) == repr(result)
+        assert f"{number[0]}.{number[1:5]}" in result._repr_html_()
+
+
+def test_sums_of_such_numbers_are_refused_with_their_length() -> None:
+    problem = Problem((Variable("x", 2),), (Function.from_array((0,), [1, 2]),), constant=10**5000)
+    with pytest.raises(ValueRangeError, match=r"can reach 100000000000… \(5,001 digits\)"):
+        solve(problem)
+    with pytest.raises(UsageError, match="is not a finite number"):
+        solve(replace(problem, constant=0), ub=10**5000)
 
 
 @pytest.mark.parametrize(("number", "text"), [(10**60 - 1, "9" * 60), (10**60, "10^60"), (0, "0")])

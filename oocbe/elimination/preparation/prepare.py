@@ -30,6 +30,7 @@ from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.system.deadline import looked
+from oocbe.results.numerals import digits
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
 
@@ -242,10 +243,11 @@ def _sorted_table(
 def _all_tuples(prepared: Prepared, scope: tuple[int, ...], what: str) -> NDArray[np.int64]:
     sizes = [prepared.problem.sizes[v] for v in scope]
     if math.prod(sizes) > EXPANDED_ROWS:
+        count = digits(math.prod(sizes))
         raise UnsupportedError(
-            f"{prepared.problem.name}: a {what} over {len(scope)} variables leaves {math.prod(sizes):.3g} assignments "
-            f"to a default; written out, at most {EXPANDED_ROWS:,} are supported. List the feasible tuples instead, "
-            "or split it into smaller ones"
+            f"{prepared.problem.name}: a {what} over {len(scope)} variables leaves {count} assignments to a default; "
+            f"written out, at most {EXPANDED_ROWS:,} are supported. List the feasible tuples instead, or split it into "
+            "smaller ones"
         )
     return np.indices(sizes).reshape(len(sizes), -1).T
 

@@ -18,6 +18,7 @@ from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.pruning.fixed_point import relative_rounding
+from oocbe.results.numerals import digits
 from oocbe.tables.limbs import greatest
 
 INT64_LIMIT = 2**63 - 1
@@ -61,7 +62,7 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
     if bound <= INT64_LIMIT:
         return np.dtype(np.int64)
     raise ValueRangeError(
-        f"{problem.name}: sums of values can reach {bound // 2:.3g}, beyond 64-bit integers; "
+        f"{problem.name}: sums of values can reach {digits(bound // 2)}, beyond 64-bit integers; "
         "scale the costs down, or give them as floating-point numbers"
     )
 
@@ -128,6 +129,6 @@ def check_product(where: str, dtype: np.dtype[Any], factors: Iterable[float], si
     bound = math.prod(abs(int(f)) for f in factors) * size
     if bound > INT64_LIMIT:
         raise ValueRangeError(
-            f"{where}: products can reach {bound:.3g}, beyond 64-bit integers; give the values as "
+            f"{where}: products can reach {digits(bound)}, beyond 64-bit integers; give the values as "
             "floating-point numbers (to count, 1.0 each in the sum-product semiring)"
         )
