@@ -48,6 +48,17 @@ def _shortened(number: re.Match[str]) -> str:
     return f"{digits[:SHOWN_DIGITS]}… ({len(digits):,} digits)"
 
 
+def amount(number: int, noun: str) -> str:
+    """A number of things for a message: ``1 clause``, ``3,000 clauses``, ``2 probabilities``."""
+    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("ty") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def install_hint(*extras: str) -> str:
+    """How an extra of oocbe, or one of several, is installed, as the end of a message: it is not on PyPI."""
+    return "in a copy of oocbe's repository: " + " or ".join(f"pip install -e '.[{extra}]'" for extra in extras)
+
+
 class OocbeError(Exception):
     """Base of all errors raised on purpose.
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import oocbe
 from oocbe.io.files import write_bytes
 from oocbe.system import temporary_names
+from oocbe.system.file_hook import hooked
 from oocbe.system.temporary_names import temporary_beside
 from tests.helpers.small_networks import random_network
 
@@ -70,7 +72,11 @@ def text(target: Path) -> None:
     write_bytes(target, b"some text")
 
 
-WRITERS = [text, parquet, parquet_folder, tree]
+def table(target: Path) -> None:
+    oocbe.StoredTable.save(target, rows(), overwrite=True)
+
+
+WRITERS = [text, table, parquet, parquet_folder, tree]
 writers = pytest.mark.parametrize("write", WRITERS, ids=lambda given: given.__name__)
 kinds = pytest.mark.parametrize("what", ["file", "folder"])
 
@@ -110,12 +116,14 @@ def test_two_writers_of_one_process_are_two(tmp_path):
 
 def test_nothing_of_others_is_removed(tmp_path, monkeypatch):
     """Neither what another host may still lock, nor what only looks alike, nor what a link leads to."""
-    prefix = temporary_names._prefix(tmp_path / "t")
-    kept = [tmp_path / name for name in (f"{prefix}0123.txt", ".t.00000000.0123.new", ".t.new", f"{prefix}dir.new.txt")]
+    ours = temporary_names.temporary_name("t")
+    host = ours.split(".")[2]
+    names = (f"{ours}.txt", ours.replace(host, "00000000"), ".t.partial", f".t.{host}.dir.partial", "t.partial")
+    kept = [tmp_path / name for name in names]
     for path in kept:
         path.write_text("of somebody")
-    (tmp_path / f"{prefix}0123.new").symlink_to(kept[0])
-    os.mkfifo(tmp_path / f"{prefix}4567.new")
+    (tmp_path / temporary_names.temporary_name("t")).symlink_to(kept[0])
+    os.mkfifo(tmp_path / temporary_names.temporary_name("t"))
     before = {path.name for path in tmp_path.iterdir()}
     write_bytes(tmp_path / "t", b"text")
     assert {path.name for path in tmp_path.iterdir()} == {*before, "t"}
@@ -124,10 +132,51 @@ def test_nothing_of_others_is_removed(tmp_path, monkeypatch):
         raise OSError(95, "no locks here")
 
     monkeypatch.setattr(temporary_names.fcntl, "flock", refuse)
-    left = tmp_path / f"{prefix}89ab.new"
+    left = tmp_path / temporary_names.temporary_name("t")
     left.write_text("perhaps of a live process")
+    table(tmp_path / "stored")
+    assert not list((tmp_path / "stored").glob(".*"))
     write_bytes(tmp_path / "t", b"other text")
     assert (tmp_path / "t").read_bytes() == b"other text" and left.exists()
+
+
+def test_what_is_replaced_leaves_its_permissions(tmp_path):
+    """A file's and a folder's; a new one has those that the process gives to new ones."""
+    before = os.umask(0o027)
+    try:
+        for write, is_folder in ((text, False), (parquet, False), (table, True), (parquet_folder, True)):
+            target = tmp_path / write.__name__
+            write(target)
+            assert target.stat().st_mode & 0o777 == (0o750 if is_folder else 0o640)
+            for mode in (0o700, 0o604 | 0o111 * is_folder):
+                target.chmod(mode)
+                write(target)
+                assert target.stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("write", [text, table, tree], ids=lambda given: given.__name__)
+def test_disks_that_fail_at_any_operation(write, tmp_path):
+    """What was there stays whole, and nothing hidden is left but what could not be removed."""
+    seen = []
+    with hooked(lambda operation, path: seen.append(operation)):
+        write(tmp_path / "whole")
+    assert {"create", "rename", "remove"} < {*seen}
+    for number, failing in enumerate(seen):
+        left = iter(range(number, -1, -1))
+
+        def fail(operation, path, left=left):
+            if next(left, -1) == 0:
+                raise OSError(5, "broken", str(path))
+
+        target = tmp_path / f"{number}"
+        with hooked(fail), suppress(oocbe.OocbeError, OSError):
+            write(target)
+        assert failing == "remove" or not list(tmp_path.glob(f".{number}.*"))
+        if write is not tree or not target.exists():
+            write(target)
+        assert not list(tmp_path.glob(f".{number}.*"))
 
 
 def test_one_that_another_takes_for_dead_is_made_anew(tmp_path, monkeypatch):

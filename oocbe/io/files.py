@@ -25,10 +25,11 @@ from oocbe.errors import FormatError, ResourceError, UsageError
 from oocbe.io.no_problem import told_folder
 from oocbe.settings.machine import default_memory_limit
 from oocbe.system.deadline import look
+from oocbe.system.file_hook import before
 from oocbe.system.memory import REMEDY
 from oocbe.system.memory import current as current_limit
 from oocbe.system.plain_files import PipeReader, kind_of, opened
-from oocbe.system.temporary_names import temporary_beside
+from oocbe.system.temporary_names import replace, temporary_beside
 from oocbe.system.urls import refuse_url
 
 DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
@@ -208,9 +209,9 @@ def _unxz(file: BinaryIO, room: int) -> Iterator[bytes]:
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Write a file so that its name never shows half of it; ``.gz`` and ``.xz`` names are compressed.
 
-    A link is followed, and what is no regular file (a pipe, a device) is written into, never replaced. UsageError where
-    the folder cannot be written; ResourceError where the disk is full. What killed processes left of the same file is
-    removed (:mod:`oocbe.system.temporary_names`).
+    A link is followed, and what is no regular file (a pipe, a device) is written into, never replaced. A file that is
+    replaced leaves its permissions to the new one. UsageError where the folder cannot be written; ResourceError where
+    the disk is full. What killed processes left of the same file is removed (:mod:`oocbe.system.temporary_names`).
     """
     refuse_url(path, "a file that is written")
     path = Path(path).resolve()
@@ -223,11 +224,13 @@ def write_bytes(path: str | Path, data: bytes) -> None:
                 special.write(data)
             return
         with temporary_beside(path) as temporary:
+            before("write", temporary)
             with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()
+                before("synchronise", temporary)
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            replace(temporary, path)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ResourceError(

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import DiskError, UsageError
+from oocbe.errors import DiskError, UsageError, install_hint
 from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.solutions.uai_results import line_of_logarithm, line_of_marginals, line_of_values, uai_text
@@ -54,7 +54,8 @@ def table_of(tree: JunctionTree, result: BatchResult) -> str:
 def check_parquet() -> None:
     """Raise UsageError where pyarrow is missing: before cases are swept over, and not after."""
     if find_spec("pyarrow") is None:
-        raise UsageError("a .parquet file needs pyarrow, which is missing; install oocbe[parquet], or write a .csv")
+        missing = "a .parquet file needs pyarrow, which is missing; write a .csv, or install it"
+        raise UsageError(f"{missing} {install_hint('parquet')}")
 
 
 def parquet_of(tree: JunctionTree, result: BatchResult) -> bytes:
@@ -92,7 +93,7 @@ def write_zarr(tree: JunctionTree, result: BatchResult, folder: Path) -> None:
     variables = {v.name: v for v in tree.problem.variables}
     try:
         with temporary_beside(folder, is_folder=True) as made:
-            group = zarr.open_group(made, mode="w-", zarr_format=3)
+            group = zarr.open_group(made, mode="a", zarr_format=3)
             group.create_array("log_evidence", data=result.log_evidence)
             group.create_array("is_possible", data=result.status != IMPOSSIBLE)
             for number, (names, found) in enumerate(_groups(result)):

@@ -10,26 +10,22 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import re
-import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from oocbe.errors import UsageError
+from oocbe.system.file_hook import before
+from oocbe.system.file_hook import hooked as hooked
 from oocbe.system.plain_files import open_plain
+from oocbe.system.temporary_names import keep_mode, temporary_name
 from oocbe.system.urls import refuse_url
 from oocbe.tables.faults import passing
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tracing.recorder import READER, WRITER, span
-
-PARTIAL_SUFFIX = ".partial"
-"""End of the names of files and folders that are being written."""
-
-_PARTIAL = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{8}" + re.escape(PARTIAL_SUFFIX), re.DOTALL)
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a disk, a quota or a file size limit that is used up."""
@@ -46,37 +42,6 @@ RENAME_EXCHANGE, AT_FDCWD = 2, -100
 SYNC_FILE_RANGE_WRITE = 2
 """Begin to write, and do not wait for the end (Linux)."""
 
-Hook = Callable[[str, Path], int | None]
-"""Called with the operation (``create``, ``write``, ``synchronise``, ``rename``, ``folder``, ``remove``, ``read``) and
-the file before it happens; may raise OSError, or return the number of bytes of which a write takes at most."""
-
-_hook: Hook | None = None
-
-
-@contextmanager
-def hooked(hook: Hook) -> Iterator[None]:
-    """Within the block, ``hook`` sees every file operation of this process; for tests."""
-    global _hook
-    before, _hook = _hook, hook
-    try:
-        yield
-    finally:
-        _hook = before
-
-
-def _before(operation: str, path: Path) -> int | None:
-    return None if _hook is None else _hook(operation, path)
-
-
-def partial_name(name: str) -> str:
-    """A hidden name for what is not complete yet; :func:`is_partial` knows it again."""
-    return f".{name}.{os.getpid()}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
-
-
-def is_partial(name: str) -> bool:
-    """Whether a name is one of :func:`partial_name`."""
-    return _PARTIAL.fullmatch(name) is not None
-
 
 def write_file(path: Path, data: bytes | memoryview) -> None:
     """Write a file whole, over what is there; not forced to disk. A short write is carried on with.
@@ -84,7 +49,7 @@ def write_file(path: Path, data: bytes | memoryview) -> None:
     Of a large file the system begins at once to bring it to the disk: forcing many of them there at the end takes tens
     of microseconds each then, and a disk is not held up by the journal of each file as by forcing one at a time.
     """
-    _before("create", path)
+    before("create", path)
     with span(WRITER, "write file", bytes=len(data)):
         _write(path, data)
 
@@ -94,7 +59,7 @@ def _write(path: Path, data: bytes | memoryview) -> None:
     try:
         rest = memoryview(data)
         while len(rest):
-            most = _before("write", path)
+            most = before("write", path)
             written = os.write(handle, rest if most is None else rest[:most])
             if written == 0:
                 raise OSError(errno.EIO, "nothing was written", str(path))
@@ -136,7 +101,7 @@ def read_file(path: Place, size: int) -> bytes:
             data = path.read(size)
             timed.note(bytes=len(data))
             return data
-    _before("read", path)
+    before("read", path)
     try:
         with span(READER, "read file") as timed:
             handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -157,7 +122,7 @@ def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
         data = memoryview(read_file(path, offset + len(target)))[offset:]
         target[: len(data)] = data
         return len(data)
-    _before("read", path)
+    before("read", path)
     try:
         with span(READER, "read file") as timed:
             handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -174,13 +139,12 @@ def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
 def open_nameless(folder: Path, name: str) -> int:
     """Open a new file for reading and writing that has no name, so that no way of ending a process leaves it behind.
 
-    Where the file system has no such files, it has the :func:`partial_name` of ``name`` for a moment, which others may
-    remove in that moment.
+    Where the file system has no such files, it has a :func:`temporary_name` for a moment; others may remove it then.
     """
-    _before("create", folder)
+    before("create", folder)
     with suppress(AttributeError, OSError):  # only Linux knows the flag, and not on all file systems
         return os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
-    path = folder / partial_name(name)
+    path = folder / temporary_name(name)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         path.unlink(missing_ok=True)
@@ -193,7 +157,7 @@ def open_nameless(folder: Path, name: str) -> int:
 def write_at(handle: int, data: memoryview, offset: int, path: Path) -> None:
     """Write bytes at an offset of an open file; a short write is carried on with. ``path`` is for the hook."""
     while len(data):
-        most = _before("write", path)
+        most = before("write", path)
         written = os.pwrite(handle, data if most is None else data[:most], offset)
         if written == 0:
             raise OSError(errno.EIO, "nothing was written")
@@ -202,7 +166,7 @@ def write_at(handle: int, data: memoryview, offset: int, path: Path) -> None:
 
 def read_at(handle: int, data: memoryview, offset: int, path: Path) -> int:
     """Read bytes at an offset of an open file, and tell how many there were; ``path`` is for the hook."""
-    _before("read", path)
+    before("read", path)
     return _read_at(handle, data, offset)
 
 
@@ -218,8 +182,8 @@ def _read_at(handle: int, data: memoryview, offset: int) -> int:
 
 def copy_file(path: Path, target: Path, buffer: memoryview) -> None:
     """Copy a file's bytes to a new file, a buffer at a time; not forced to disk."""
-    _before("read", path)
-    _before("create", target)
+    before("read", path)
+    before("create", target)
     source = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -251,7 +215,7 @@ def will_need(path: Place) -> None:
 
 def synchronise(path: Path) -> None:
     """Force a file's bytes, or a folder's entries, to disk."""
-    _before("synchronise", path)
+    before("synchronise", path)
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with span(WRITER, "force to disk"):
@@ -264,28 +228,30 @@ def synchronise(path: Path) -> None:
 
 def rename(path: Path, target: Path) -> None:
     """Give a file or folder another name on the same disk, and force that to disk."""
-    _before("rename", target)
+    before("rename", target)
     path.rename(target)
 
 
-def replace_folder(path: Path, target: Path) -> Path:
-    """Give a folder the name of another one, and tell under which hidden name that one lies now.
+def replace_folder(path: Path, target: Path) -> None:
+    """Let a folder and another one, with its permissions, change places.
 
     Where the system lets names change places there is a folder of the target's name all the time.
     """
-    _before("rename", target)
+    keep_mode(path, target)
+    before("rename", target)
     if (exchange := _renameat2()) is not None:
         names = os.fsencode(path), os.fsencode(target)
         if exchange(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0:
-            return path
-    aside = target.with_name(partial_name(target.name))
+            return
+    aside = target.with_name(temporary_name(target.name))
     target.rename(aside)
     try:
         path.rename(target)
     except OSError:
         aside.rename(target)
         raise
-    return aside
+    with suppress(FileNotFoundError):  # somebody took it for what a killed process has left, and removed it
+        aside.rename(path)
 
 
 @cache
@@ -301,7 +267,7 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
     """Make a folder where there is none, and force its name to disk."""
     if path.is_dir():
         return
-    _before("folder", path)
+    before("folder", path)
     path.mkdir(mode, exist_ok=True)
     synchronise(path.parent)
 
@@ -321,19 +287,13 @@ def make_folder_of_user(path: Path, mode: int = 0o777) -> None:
         raise UsageError(f"{path}: is a file (or a link that leads nowhere), or lies in one; name a folder") from None
 
 
-def make_new_folder(path: Path, parents: bool = True) -> None:
-    """Make a folder that is not there yet, with those above it unless these must be there; not forced to disk."""
-    _before("folder", path)
-    path.mkdir(parents=parents)
-
-
 def publish_file(path: Path, data: bytes, what: str) -> None:
     """Write a file so that its name holds the whole of it or what was there before, whenever the process is killed.
 
     what : prefix of the fault points passed (:mod:`oocbe.tables.faults`).
     """
     passing(f"{what}:begin")
-    partial = path.with_name(partial_name(path.name))
+    partial = path.with_name(temporary_name(path.name))
     try:
         write_file(partial, data)
         passing(f"{what}:written")
@@ -353,7 +313,7 @@ def remove(path: Path) -> None:
 
     Also while an interrupted write, on a thread of its own, is still putting its last file there.
     """
-    _before("remove", path)
+    before("remove", path)
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return

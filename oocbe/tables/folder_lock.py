@@ -88,7 +88,7 @@ class FolderLock:
             self._handle = None
 
 
-def host_of_owner(folder: Path, name: str = LOCK_NAME) -> str:
+def host_of_owner(folder: Path, name: str) -> str:
     """Host of the process that has locked a folder, or was killed while it had; empty where nobody is named there."""
     try:
         handle = open_plain(folder / name, os.O_RDONLY | os.O_NOFOLLOW)

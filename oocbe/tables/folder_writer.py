@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from oocbe.errors import DiskError, UsageError
+from oocbe.errors import UsageError
 from oocbe.kernels.cpu.threads import run_all
+from oocbe.system.temporary_names import temporary_beside
 from oocbe.system.urls import url_of
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing
-from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
-from oocbe.tables.scratch import remove_locked, remove_partial_folders
 
 
 class FolderWriter:
@@ -40,6 +39,7 @@ class FolderWriter:
     """
 
     _makes_parents = True
+    _folder: Path
 
     def __init__(
         self, path: str | Path, version: int, budget: DiskBudget | None = None, overwrite: bool = False
@@ -50,24 +50,22 @@ class FolderWriter:
         self.rows = 0
         self._manifest = Manifest(version=version)
         self._written = 0
-        self._folder = self.path.parent / disk.partial_name(self.path.name)
         self._budget = DiskBudget(self.path.parent) if budget is None else budget
         self._is_durable = not self._budget.is_scratch  # forced to disk before it appears; else only whole
         self._manifest_bytes = 0
         self._overwrite = overwrite
         self._published = False
-        self._lock: FolderLock | None = None
+        self._temporary = ExitStack()
 
     def __enter__(self) -> Self:
         passing("table:begin")
         self._refuse_existing()
-        remove_partial_folders(self.path)
         try:
-            disk.make_new_folder(self._folder, self._makes_parents)
-            with suppress(DiskError):  # where the file system has no locks, what a killed process leaves has to stay
-                self._lock = FolderLock.take(self._folder)
+            if self._makes_parents:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._folder = self._temporary.enter_context(temporary_beside(self.path, is_folder=True))
         except BaseException as error:  # Ctrl-C included: the block does not begin, so nothing ends it
-            self._give_up()
+            self._temporary.close()
             if isinstance(error, OSError):
                 raise self._disk_error(error) from None
             raise
@@ -80,16 +78,7 @@ class FolderWriter:
             if kind is None:
                 self._finish()
         finally:
-            try:
-                self._give_up()
-            finally:
-                if self._lock is not None:
-                    self._lock.release()
-
-    def _give_up(self) -> None:
-        """Remove what was written, or, once that is published, the table in whose place it is."""
-        if self._folder.exists():
-            remove_locked(self._folder)
+            self._temporary.close()
             if not self._published:
                 self._budget.take(-self._bytes_taken - self._manifest_bytes, self.path)
 
@@ -121,21 +110,14 @@ class FolderWriter:
             disk.synchronise(self._folder)
         passing("table:manifest-synchronised")
         self._refuse_existing()
-        replaced = self._overwrite and self.path.exists()
-        if replaced:
-            self._folder = disk.replace_folder(self._folder, self.path)
+        if self._overwrite and self.path.exists():
+            disk.replace_folder(self._folder, self.path)
         else:
             disk.rename(self._folder, self.path)
         self._published = True
         passing("table:renamed")
-        with suppress(OSError):  # nobody reads it
-            (self.path / LOCK_NAME).unlink(missing_ok=True)
         if self._is_durable:
             disk.synchronise(self.path.parent)
-        if replaced and self._lock is not None:  # that whoever is killed meanwhile leaves an orphan that can be told
-            self._lock.release()
-            with suppress(DiskError):
-                self._lock = FolderLock.take(self._folder)
         passing("table:done")
 
     def _refuse_existing(self) -> None:

@@ -14,10 +14,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.semiring import Semiring
+from oocbe.system.temporary_names import LOCK_NAME
 from oocbe.tables.chunk_files import KEY_NAMES, PACKED, ZSTD, value_names
 from oocbe.tables.column_form import column_dtype, column_names
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.folder_lock import LOCK_NAME
 from oocbe.tables.folder_writer import FolderWriter
 from oocbe.tables.layout import Layout
 from oocbe.tables.limbs import greatest

@@ -17,7 +17,7 @@ import numpy as np
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.system.deadline import look
-from oocbe.system.temporary_names import temporary_beside
+from oocbe.system.temporary_names import LOCK_NAME, replace, temporary_beside
 from oocbe.tables import disk
 from oocbe.tables.arrow import batches_of, column_of, numbers_of, pyarrow, schema_of, value_kind
 from oocbe.tables.columns import Column, Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of
@@ -131,7 +131,7 @@ def write_parquet(
     try:
         with temporary_beside(target, is_folder=rows_per_file is not None) as temporary:
             if rows_per_file is None:
-                with files.ParquetWriter(temporary, schema, **options) as writer:
+                with files.ParquetWriter(temporary.absolute(), schema, **options) as writer:
                     for batch in batches:
                         look()
                         writer.write_batch(batch, row_group_size=rows)
@@ -139,11 +139,11 @@ def write_parquet(
                 _write_parts(temporary, schema, batches, rows, rows_per_file, options)
             _refuse_existing(target, overwrite)
             if target.is_dir():
-                disk.remove(disk.replace_folder(temporary, target))
+                disk.replace_folder(temporary, target)
             else:
                 if temporary.is_dir():
                     target.unlink(missing_ok=True)
-                temporary.rename(target)
+                replace(temporary, target)
     except OSError as error:
         raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from None
     except arrow.ArrowException as error:
@@ -201,14 +201,14 @@ def _write_parts(
         for batch in batches:
             look()
             if part is None:
-                part = files.ParquetWriter(folder / PART_NAME.format(number), schema, **options)
+                part = files.ParquetWriter(folder.absolute() / PART_NAME.format(number), schema, **options)
             part.write_batch(batch, row_group_size=rows)
             written += batch.num_rows
             if written >= rows_per_file:
                 part.close()
                 number, written, part = number + 1, 0, None
         if not number and part is None:
-            part = files.ParquetWriter(folder / PART_NAME.format(0), schema, **options)
+            part = files.ParquetWriter(folder.absolute() / PART_NAME.format(0), schema, **options)
     finally:
         if part is not None:
             part.close()
@@ -220,7 +220,7 @@ def _refuse_existing(target: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UsageError(f"{target} exists already; remove it, choose another name, or overwrite it (overwrite)")
-    if target.is_dir() and not all(_PART.fullmatch(entry.name) for entry in target.iterdir()):
+    if target.is_dir() and not all(_PART.fullmatch(e.name) or e.name == LOCK_NAME for e in target.iterdir()):
         parts = PART_NAME.format(0)
         raise UsageError(f"{target}: a folder with other things than {parts} and so on; choose another name")
 

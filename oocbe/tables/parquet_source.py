@@ -110,7 +110,7 @@ class _File:
     def _reader(place: Place) -> Any:
         import pyarrow.parquet as files
 
-        given: Any = ObjectReader(place) if isinstance(place, ObjectPath) else str(place)
+        given: Any = ObjectReader(place) if isinstance(place, ObjectPath) else str(place.absolute())
         return files.ParquetFile(given, buffer_size=BUFFER_BYTES, pre_buffer=False)
 
     @property

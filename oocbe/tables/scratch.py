@@ -2,8 +2,7 @@
 
 A scratch folder is locked by its owner. Whoever makes the next one beside it removes those of this user whose owner has
 died. The lock has a name of its own, :data:`MARKER`, which says that it is such a folder: a run directory, or a folder
-of the user, may be called like one. So is the folder in which a table is written until it is complete: whoever writes a
-table of the same name removes what a dead owner left of it.
+of the user, may be called like one.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from oocbe.errors import DiskError
+from oocbe.system.temporary_names import is_temporary
 from oocbe.tables import disk
-from oocbe.tables.folder_lock import LOCK_NAME, FolderLock, host_of_owner
+from oocbe.tables.folder_lock import FolderLock, host_of_owner
 
 PREFIX = "oocbe-"
 """Beginning of the names of scratch folders."""
@@ -33,8 +33,8 @@ MARKER = "oocbe-scratch.lock"
 """Name of the lock of a scratch folder; a folder without it is never removed, whatever its own name is."""
 
 NAMELESS = "oocbe-nameless"
-"""Beginning of the name that a file has for a moment which is to have none; :func:`oocbe.tables.disk.partial_name` adds
-to it what no user would."""
+"""Beginning of the name that a file has for a moment which is to have none; :mod:`oocbe.system.temporary_names`
+adds to it what no user would."""
 
 ATTEMPTS = 100
 """A folder that another process removes while it is being made is made anew so often."""
@@ -86,39 +86,35 @@ class ScratchFolder:
             if check:
                 time.sleep(SETTLING_SECONDS)
             with suppress(OSError):
-                remove_locked(self.path, MARKER)
+                _remove_locked(self.path)
             if not interrupted and not self.path.exists():  # else a worker has written while it was removed
                 break
         self._lock.release()
 
 
-def remove_locked(path: Path, lock: str = LOCK_NAME) -> None:
-    """Remove a folder of this process, the lock last: whoever is killed meanwhile leaves an orphan that can be told."""
+def _remove_locked(path: Path) -> None:
+    """Remove a scratch folder, the lock last: whoever is killed meanwhile leaves an orphan that can be recognised."""
     if path.is_dir():
         for entry in path.iterdir():
-            if entry.name != lock:
+            if entry.name != MARKER:
                 disk.remove(entry)
     disk.remove(path)
 
 
-BEGINNING_SECONDS = 60.0
-"""A writer's folder has its lock long before: without one, nobody is about to take it."""
-
-
-def _remove_dead(folder: Path, name: str = LOCK_NAME) -> bool:
+def _remove_dead(folder: Path) -> bool:
     """Remove a folder whose owner has died; whether that is so: one without a lock may be anybody's.
 
     Where file systems keep locks to each host, those of another one look free: what it has locked is left to it.
 
     DiskError : it has no lock, or cannot be locked. OSError : it cannot be removed.
     """
-    if host_of_owner(folder, name) not in ("", socket.gethostname()):
+    if host_of_owner(folder, MARKER) not in ("", socket.gethostname()):
         return False
-    lock = FolderLock.try_take(folder, create=False, name=name)
+    lock = FolderLock.try_take(folder, create=False, name=MARKER)
     if not isinstance(lock, FolderLock):
         return False
     try:
-        remove_locked(folder, name)
+        _remove_locked(folder)
     finally:
         lock.release()
     return True
@@ -162,33 +158,13 @@ def remove_orphans(parent: Path) -> list[Path]:
             found = path.lstat()
             if found.st_uid != os.geteuid():
                 continue
-            if disk.is_partial(path.name):
+            if is_temporary(path.name):
                 if not stat.S_ISREG(found.st_mode) or found.st_size:
                     continue
                 path.unlink()
-            elif not stat.S_ISDIR(found.st_mode) or not _NAME.fullmatch(path.name) or not _remove_dead(path, MARKER):
+            elif not stat.S_ISDIR(found.st_mode) or not _NAME.fullmatch(path.name) or not _remove_dead(path):
                 continue
         except (OSError, DiskError):
             continue
         removed.append(path)
     return removed
-
-
-def remove_partial_folders(path: Path) -> None:
-    """Remove what killed processes of this user left of a table that was to have this name.
-
-    Those that are still being written, and those whose owner cannot be told, are left; an empty one without a lock, of
-    a process that was killed as it began, goes once it is older than :data:`BEGINNING_SECONDS`.
-    """
-    with suppress(OSError):
-        folders = [found for found in path.parent.iterdir() if found.name.startswith(f".{path.name}.")]
-        for folder in filter(lambda found: disk.is_partial(found.name), folders):
-            with suppress(OSError, DiskError):
-                found = folder.lstat()
-                if folder.is_symlink() or found.st_uid != os.geteuid():
-                    continue
-                if time.time() - found.st_mtime > BEGINNING_SECONDS:
-                    with suppress(OSError):  # it is not empty
-                        folder.rmdir()
-                        continue
-                _remove_dead(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -13,18 +12,16 @@ import pytest
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.runs.run_directory import RunDirectory
 from oocbe.errors import DiskError, UsageError
-from oocbe.model.semiring import MIN_SUM
+from oocbe.system import temporary_names
 from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.table_algebra.out_of_core import context
 from oocbe.table_algebra.out_of_core.context import ExecutionContext
-from oocbe.tables import disk, folder_lock
+from oocbe.tables import folder_lock
 from oocbe.tables import scratch as scratch_folders
 from oocbe.tables.disk import hooked
 from oocbe.tables.folder_lock import FolderLock
-from oocbe.tables.scratch import ScratchFolder, remove_orphans, remove_partial_folders
-from oocbe.tables.stored import StoredTable
+from oocbe.tables.scratch import ScratchFolder, remove_orphans
 from oocbe.tables.table import Table
-from tests.helpers.table_models import same_table
 
 
 def refusing(operation, number, name=""):
@@ -111,47 +108,6 @@ def test_a_folder_whose_removal_was_cut_short_is_an_orphan(number, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_process_leaves_of_a_table_is_removed_by_the_next_of_that_name(tmp_path):
-    table = Table.from_rows({"a": 1000}, np.arange(1000)[:, np.newaxis], np.arange(1000))
-    writers = [StoredTable.create(tmp_path / name, table.layout, np.int64, MIN_SUM) for name in ("t", "t", "t.x", "u")]
-    for writer in writers:
-        writer.__enter__()
-        writer.append(table.keys, table.values)
-    dead, *others = writers
-    os.close(dead._lock._handle)  # as its death would
-    dead._lock._handle = None
-    StoredTable.save(tmp_path / "t", table)
-    assert not dead._folder.exists()
-    assert all(writer._folder.exists() for writer in others)
-    assert not (tmp_path / "t" / "lock").exists()
-    for writer in others:
-        writer.__exit__(KeyboardInterrupt, None, None)
-    assert [path.name for path in tmp_path.iterdir()] == ["t"]
-
-
-def test_tables_are_written_where_files_cannot_be_locked(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(folder_lock.fcntl, "flock", refuse)
-    table = Table.from_rows({"a": 1000}, np.arange(1000)[:, np.newaxis], np.arange(1000))
-    same_table(StoredTable.save(tmp_path / "t", table).to_table(), table)
-    assert not (tmp_path / "t" / "lock").exists()
-
-
-@pytest.mark.parametrize(("age", "is_empty", "stays"), [(0, True, True), (100, True, False), (100, False, True)])
-def test_a_folder_of_a_writer_that_was_killed_as_it_began(tmp_path, age, is_empty, stays):
-    """It has no lock: it may be about to get one, unless it is old, and what is in it may be anybody's."""
-    begun = tmp_path / ".table.4711.abcd0123.partial"
-    begun.mkdir()
-    if not is_empty:
-        (begun / "notes").write_text("not ours")
-    past = time.time() - age
-    os.utime(begun, (past, past))
-    remove_partial_folders(tmp_path / "table")
-    assert begun.exists() == stays
-
-
 def test_a_signal_while_the_lock_is_taken_leaves_no_folder(tmp_path, monkeypatch):
     def pressed(*_, **__):
         raise KeyboardInterrupt
@@ -164,22 +120,16 @@ def test_a_signal_while_the_lock_is_taken_leaves_no_folder(tmp_path, monkeypatch
 
 def test_the_folder_of_another_host_is_left_to_it(tmp_path, monkeypatch):
     """Where a file system keeps locks to each host, what another one has locked looks free."""
-    partial = tmp_path / disk.partial_name("table")
-    partial.mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(folder_lock.socket, "gethostname", lambda: "node7")
-        scratch, lock = ScratchFolder(tmp_path), FolderLock.take(partial)
-    for held in (scratch._lock, lock):
-        os.close(held._handle)  # as seen from a host that does not see its locks
-        held._handle = None
+        scratch = ScratchFolder(tmp_path)
+    os.close(scratch._lock._handle)  # as seen from a host that does not see its locks
+    scratch._lock._handle = None
     assert remove_orphans(tmp_path) == []
-    remove_partial_folders(tmp_path / "table")
-    assert scratch.path.is_dir() and partial.is_dir()
+    assert scratch.path.is_dir()
     assert "on node7" in (scratch.path / scratch_folders.MARKER).read_text()
     monkeypatch.setattr(scratch_folders.socket, "gethostname", lambda: "node7")
     assert remove_orphans(tmp_path) == [scratch.path]
-    remove_partial_folders(tmp_path / "table")
-    assert not partial.exists()
 
 
 def test_what_is_called_like_a_scratch_folder_and_is_none_stays(tmp_path):
@@ -193,7 +143,7 @@ def test_what_is_called_like_a_scratch_folder_and_is_none_stays(tmp_path):
     (tmp_path / "oocbe-reports1" / "oocbe-nested01" / "oocbe-nested02").mkdir(parents=True)
     (tmp_path / "oocbe-an_empty").touch()
     (tmp_path / ".oocbe-nameless.notes").touch()
-    (tmp_path / ".oocbe-nameless.4711.0123abcd.partial").write_text("not empty")
+    (tmp_path / temporary_names.temporary_name("oocbe-nameless")).write_text("not empty")
     (tmp_path / "elsewhere").mkdir()
     dead = ScratchFolder(tmp_path / "elsewhere")
     os.close(dead._lock._handle)  # as its death would

@@ -35,7 +35,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from oocbe.errors import CorruptDataError, UnsupportedError, UsageError
+from oocbe.errors import CorruptDataError, UnsupportedError, UsageError, amount
+from oocbe.system.temporary_names import is_temporary
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing
@@ -112,7 +113,7 @@ class RunDirectory:
     ) -> None:
         messages = 0 if error is None else self.message_count()
         if error is not None and messages:
-            error.add_note(f"{messages} messages are published in {self.path}; --resume goes on from there")
+            error.add_note(f"{amount(messages, 'message')} published in {self.path}; --resume goes on from there")
         self._lock.release()
 
     def begin(self, content: dict[str, Any]) -> str:
@@ -221,7 +222,7 @@ class RunDirectory:
     def _clean(self) -> None:
         """Remove what killed processes left unfinished: temporary names, and scratch."""
         for path in [*self.path.glob(".*"), *self.path.glob(f"{ORDER_PREFIX}*/.*")]:
-            if disk.is_partial(path.name) and not path.parent.is_symlink():
+            if is_temporary(path.name) and not path.parent.is_symlink():
                 disk.remove(path)
         remove_orphans(self.path)
 
@@ -250,4 +251,4 @@ def _is_ours(path: Path) -> bool:
         return False
     if path.is_dir():
         return _ORDER_NAME.fullmatch(name) is not None or is_scratch(path)
-    return name in (LOCK_NAME, *RECORDS) or disk.is_partial(name)
+    return name in (LOCK_NAME, *RECORDS) or is_temporary(name)
