@@ -1,10 +1,9 @@
-"""Reading Hugin's NET: meaning, what its writers add, another reader's networks, and damage with its line."""
+"""Reading Hugin's NET: meaning, what its writers add, and refusals."""
 
 from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 
 import oocbe
@@ -63,47 +62,6 @@ def test_meaning(tmp_path):
 def test_a_potential_without_data_is_uniform(tmp_path):
     text = "net { } node a { states = (x y z); } potential (a) { }"
     assert read(path_of(tmp_path, text)).functions[0].values.tolist() == [1 / 3] * 3
-
-
-def test_the_same_as_another_reader(tmp_path, data):
-    gum = pytest.importorskip("pyagrum")
-    for seed in range(5):
-        gum.initRandom(seed + 1)
-        network = gum.fastBN("a[3]->b{x|y|z}->c<-a->d[4];c->e<-d", 2)
-        gum.saveBN(network, str(tmp_path / "made.net"))
-        problem = read(tmp_path / "made.net")
-        assert {v.name for v in problem.variables} == set(network.names())
-        random = np.random.default_rng(seed)
-        for _ in range(20):
-            chosen = [int(random.integers(v.size)) for v in problem.variables]
-            labels = {v.name: v.label(x) for v, x in zip(problem.variables, chosen, strict=True)}
-            instance = network.completeInstantiation()
-            instance.fromdict(labels)
-            assert (problem.evaluate(chosen) or 0.0) == pytest.approx(network.jointProbability(instance), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("damage", "line", "message"),
-    [
-        (("node season", "mode season"), 8, "expected net, node or potential"),
-        (("(80 40);", "(80 40)"), 5, "expected ';'"),
-        (('states = ("dry" "wet" "very wet");', ""), 8, "has no states"),
-        (('"very wet"', '"wet"'), 12, "one twice"),
-        (("node grass", "node rain"), 15, "a second time"),
-        (("(0.5 0.5), (1 0)", "(0.5 0.5), (1)"), 19, "found 5 probabilities of 'rain', expected 6"),
-        (("(0.1 0.9)", "(0.1 -0.9)"), 19, "at least 0"),
-        (("(0.1 0.9)", "(0.1 x)"), 19, "a finite number"),
-        (("grass | rain season", "grass | rain seasons"), 23, "a node that was declared before"),
-        (("grass | rain season", "grass | rain rain"), 23, "twice in a potential"),
-        (("potential (grass | rain", "potential (rain | grass"), 23, "a second potential"),
-        (("potential (season) { data", "potential (season | grass) { data"), 16, "found 3 probabilities"),
-        (('"garden"', '"garden'), 5, "does not end"),
-    ],
-)
-def test_damage_is_refused_with_its_line(tmp_path, damage, line, message):
-    assert damage[0] in SAMPLE
-    with pytest.raises(FormatError, match=rf"sample.net, line {line}: .*{message}"):
-        read(path_of(tmp_path, SAMPLE.replace(*damage, 1)))
 
 
 def test_whole_files_that_lack_something(tmp_path):

@@ -1,4 +1,4 @@
-"""Reading GeNIe's networks: meaning, another program's files, refusals by node, and damage with its line."""
+"""Reading GeNIe's networks: meaning, parents of another program's files, and refusals by node."""
 
 from __future__ import annotations
 
@@ -71,48 +71,6 @@ def test_files_that_pyagrum_wrote_have_the_first_parent_fastest(tmp_path):
     one, other = read(path_of(tmp_path, SAMPLE)), read(path_of(tmp_path, theirs, "theirs.xdsl"))
     for row in np.ndindex(2, 3, 2, 2):
         assert one.evaluate(row) == other.evaluate(row)
-
-
-def test_the_same_as_another_reader(tmp_path):
-    gum = pytest.importorskip("pyagrum")
-    for seed in range(5):
-        gum.initRandom(seed + 1)
-        network = gum.fastBN("a[3]->b{x|y|z}->c<-a->d[4];c->e<-d<-b", 2)
-        gum.saveBN(network, str(tmp_path / "made.xdsl"))
-        problem = read(tmp_path / "made.xdsl")
-        assert {v.name for v in problem.variables} == set(network.names())
-        random = np.random.default_rng(seed)
-        for _ in range(20):
-            chosen = [int(random.integers(v.size)) for v in problem.variables]
-            labels = {v.name: v.label(x) for v, x in zip(problem.variables, chosen, strict=True)}
-            instance = network.completeInstantiation()
-            instance.fromdict(labels)
-            assert (problem.evaluate(chosen) or 0.0) == pytest.approx(network.jointProbability(instance), rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("damage", "line", "message"),
-    [
-        (("<smile", "<smiles"), None, "expected </smiles>"),
-        (('id="season"', 'id="rain"'), 14, "node 'rain' a second time"),
-        (('<state id="dry" /><state id="wet" />', '<state id="wet" /><state id="wet" />'), 12, "or one twice"),
-        (("rain season", "rain seasons"), 7, "found 'seasons', expected a node"),
-        (("rain season", "rain rain"), 5, "found a node twice"),
-        (("rain season", "rain grass"), 5, "node 'grass' itself"),
-        (("0.7 0.3\n", "0.7\n"), 8, "found 11 probabilities of 'grass', expected 12"),
-        (("0.3 0.7 0.4", "0.3 -0.7 0.4"), 9, "at least 0"),
-        (("0.3 0.7 0.4", "0.3 much 0.4"), 9, "a probability of 'grass'"),
-        (("<parents>season</parents>", "<parents>walk</parents>"), 15, "found 6 probabilities of 'rain', expected 4"),
-        (("no no no yes", "no no no"), 17, "found 3 resulting states of 'walk', expected 4"),
-        (("no no no yes", "no no no maybe"), 17, "found 'maybe', expected a state of 'walk'"),
-        (("<probabilities>0.5 0.25 0.25</probabilities>", ""), 12, "without <probabilities>"),
-    ],
-)
-def test_damage_is_refused_with_its_line(tmp_path, damage, line, message):
-    assert damage[0] in SAMPLE
-    with pytest.raises(FormatError, match=message) as caught:
-        read(path_of(tmp_path, SAMPLE.replace(*damage, 1)))
-    assert line is None or caught.value.line == line
 
 
 def test_parents_in_a_circle_are_refused(tmp_path):

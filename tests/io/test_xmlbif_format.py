@@ -1,10 +1,9 @@
-"""Reading XMLBIF: meaning, another reader's networks, document types, and damage with its line."""
+"""Reading XMLBIF: meaning, document types, and refusals."""
 
 from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 
 import oocbe
@@ -61,54 +60,6 @@ def test_meaning(tmp_path, name):
         assert (problem.evaluate((s, r, g)) or 0) == pytest.approx(expected)
     answer = oocbe.marginals(problem.with_evidence({2: 0}))
     assert sum(answer.marginals_by_name["season"].values()) == pytest.approx(1)
-
-
-def test_the_same_as_another_reader(tmp_path):
-    gum = pytest.importorskip("pyagrum")
-    for seed in range(5):
-        gum.initRandom(seed + 1)
-        network = gum.fastBN("a[3]->b{x|y|z}->c<-a->d[4];c->e<-d", 2)
-        gum.saveBN(network, str(tmp_path / "made.bifxml"))
-        problem = read(tmp_path / "made.bifxml")
-        assert {v.name for v in problem.variables} == set(network.names())
-        random = np.random.default_rng(seed)
-        for _ in range(20):
-            chosen = [int(random.integers(v.size)) for v in problem.variables]
-            labels = {v.name: v.label(x) for v, x in zip(problem.variables, chosen, strict=True)}
-            instance = network.completeInstantiation()
-            instance.fromdict(labels)
-            assert (problem.evaluate(chosen) or 0.0) == pytest.approx(network.jointProbability(instance), rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("damage", "line", "message"),
-    [
-        (("<NETWORK>", "<NETWORKS>"), 25, "expected </NETWORKS>"),
-        (("<PROPERTY>author someone</PROPERTY>", "<COMMENT/>"), 9, "found <COMMENT>, expected <VARIABLE> or"),
-        (("<NAME>grass</NAME>", "<NAME>season</NAME>"), 21, "variable 'season' a second time"),
-        (("<NAME>grass</NAME>", ""), 21, "without <NAME>"),
-        (("<OUTCOME>very wet", "<OUTCOME>wet"), 17, "or one twice, of variable 'season'"),
-        (("<OUTCOME>1</OUTCOME> <OUTCOME>0</OUTCOME>", ""), 20, "no <OUTCOME>"),
-        (("0.5 0.5 1 0", "0.5 0.5 1"), 13, "found 5 probabilities of 'rain', expected 6"),
-        (("0.1 0.9", "0.1 -0.9"), 13, "at least 0"),
-        (("0.1 0.9", "0.1 x"), 13, "a finite number"),
-        (("0.1 0.9", "0.1 nan"), 13, "a finite number"),
-        (("<GIVEN>rain", "<GIVEN>rains"), 23, "found 'rains', expected a variable of the network"),
-        (("<GIVEN>rain", "<GIVEN>season"), 23, "twice in the definition of 'grass'"),
-        (("<FOR>grass", "<FOR>season"), 23, "twice in the definition"),
-        (("<FOR>season</FOR>", "<FOR>rain</FOR>"), 22, "found 3 probabilities"),
-        (("<FOR>season</FOR>", ""), 22, "without <FOR>"),
-        (("<TABLE>0.5 0.25 0.25</TABLE>", ""), 22, "without <TABLE>"),
-        (("<FOR>season</FOR><TABLE>0.5 0.25 0.25", "<FOR>rain</FOR><TABLE>1 0"), 22, "a second definition of 'rain'"),
-        (("<DEFINITION><FOR>season</FOR><TABLE>0.5 0.25 0.25</TABLE></DEFINITION>", ""), 8, "no definition"),
-        (("<!ELEMENT PROPERTY (#PCDATA)>", "<!ENTITY a 'b'>"), 3, "document types of more"),
-        (("<!ELEMENT PROPERTY (#PCDATA)>", "<!ENTITY % a SYSTEM 'b'> %a;"), 3, "document types of more"),
-    ],
-)
-def test_damage_is_refused_with_its_line(tmp_path, damage, line, message):
-    assert damage[0] in SAMPLE
-    with pytest.raises(FormatError, match=rf"sample.xml, line {line}: .*{message}"):
-        read(path_of(tmp_path, SAMPLE.replace(*damage, 1)))
 
 
 def test_circles_are_refused(tmp_path):
