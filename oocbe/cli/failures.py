@@ -111,7 +111,7 @@ def _refuse_urls(parameters: Mapping[str, object]) -> None:
         for given in value if isinstance(value, list) else [value]:
             if isinstance(given, Path):
                 is_argument = name in ("file", "files", "tree", "out")
-                refuse_url(given, name.upper() if is_argument else f"--{name.replace('_', '-')}")
+                refuse_url(given, f"the argument {name.upper()}" if is_argument else f"--{name.replace('_', '-')}")
 
 
 def _told(error: BaseException) -> dict[str, object]:

@@ -111,7 +111,9 @@ def solve(
     trace: TraceFlag = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE", help="Write a page in HTML about the solve; needs oocbe[plot]."),
+        typer.Option(
+            "--report", metavar="FILE", help="Write a page in HTML about the solve; needs matplotlib (the extra plot)."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print status and value only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the plan and a line a bucket.")] = False,

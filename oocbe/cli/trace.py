@@ -25,7 +25,7 @@ MOST_WORKS = 8
 @guarded
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace that --trace has written.")],
-    png: Annotated[Path | None, typer.Option("--png", help="Draw it, too; needs matplotlib (oocbe[trace]).")] = None,
+    png: Annotated[Path | None, typer.Option("--png", help="Draw it, too; needs matplotlib (the extra trace).")] = None,
     json: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from oocbe.errors import install_hint
+
 QUIET = "CRITICAL"
 """Workers that come and go are told of by our own messages."""
 
@@ -44,7 +46,7 @@ SETTINGS: dict[str, Any] = {
 }
 """Settings of Dask by name."""
 
-MISSING = "workers need Dask distributed, which is not installed ({error}): pip install 'oocbe[cluster]'"
+MISSING = f"workers need Dask distributed, which is not installed ({{error}}); {install_hint('cluster')}"
 """What to say where Dask is not there; ``error`` says what is."""
 
 

@@ -42,7 +42,7 @@ PATIENCE_SECONDS = 90.0
 """So long there may be no worker before the work is given up: one that is started anew takes a few seconds, and one of
 a busy cluster longer."""
 
-RESUME = "go on with --resume where there is a --workdir"
+RESUME = "run it again: a solve that had a --workdir goes on with --resume, and all else begins anew"
 """What to do when a cluster is lost."""
 
 GONE_SECONDS = 5.0

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import FormatError, UsageError
+from oocbe.errors import FormatError, UsageError, amount
 from oocbe.io.evidence import parse_samples
 from oocbe.io.files import read_bytes, without_compression
 from oocbe.io.text import Text
@@ -102,7 +102,7 @@ def _from_csv(path: str | Path, text: str, problem: Problem) -> NDArray[np.int64
             if not cells and len(columns) > 1:
                 continue  # an empty line; of a single column it is a case that observes nothing
             if len(cells) != len(columns) and not (not cells and len(columns) == 1):
-                what = f"found {len(cells)} values, expected {len(columns)}, one a column"
+                what = f"found {amount(len(cells), 'value')}, expected {len(columns)}, one a column"
                 raise FormatError(path, lines.line_num, what)
             case = np.full(len(problem.variables), UNOBSERVED, dtype=np.int64)
             for v, cell in zip(columns, cells, strict=False):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UsageError
+from oocbe.errors import UsageError, install_hint
 from oocbe.pictures.layouts import spring, tree_places
 
 try:
@@ -20,7 +20,7 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 except ImportError as missing:
-    raise UsageError(f"matplotlib is needed to draw ({missing}); install oocbe[plot]") from None
+    raise UsageError(f"matplotlib is needed to draw ({missing}); {install_hint('plot')}") from None
 
 BLUE, ORANGE, GREY, GREEN = "#2b6cb0", "#dd6b20", "#a0aec0", "#2f855a"
 """Bounds and messages; assignments; what is left out; what is taken."""

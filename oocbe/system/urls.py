@@ -10,11 +10,14 @@ from oocbe.errors import UsageError
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
 
+SCHEMES = frozenset(("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "file", "memory"))
+"""Schemes of URLs that obstore takes. Any other name with a colon and one slash is that of a folder."""
+
 
 def url_of(path: str | Path) -> str | None:
     """The URL that a path is, or was: as a path, ``s3://bucket/key`` has lost a slash. None for any other path."""
     found = _URL.fullmatch(os.fspath(path))
-    if found is None or (not found[2] and isinstance(path, str)):
+    if found is None or (not found[2] and (isinstance(path, str) or found[1] not in SCHEMES)):
         return None
     return f"{found[1]}://{found[3]}"
 
@@ -26,6 +29,6 @@ def refuse_url(path: str | Path, what: str) -> None:
     """
     if (url := url_of(path)) is not None:
         raise UsageError(
-            f"{url}: {what} has to be on this machine; only stored tables and Parquet are read from object stores, and "
-            "written there: copy it, and name the path of the copy"
+            f"{url}: {what} cannot be in an object store, only stored tables and Parquet files can: name a file or "
+            "folder of this machine"
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import ModelError, UsageError
+from oocbe.errors import ModelError, UsageError, install_hint
 from oocbe.tables.column_form import column_dtype, columns_of
 from oocbe.tables.columns import Column, Domain, Rows, row_of
 from oocbe.tables.decimals import arrow_decimals, decimal_dtype
@@ -23,7 +23,7 @@ from oocbe.tables.layout import Label, Layout, label_array
 def pyarrow() -> Any:
     """The module pyarrow; UsageError where it is missing."""
     if find_spec("pyarrow") is None:
-        raise UsageError("Arrow and Parquet need pyarrow, which is missing; install oocbe[parquet]")
+        raise UsageError(f"Arrow and Parquet need pyarrow, which is missing; {install_hint('parquet')}")
     import pyarrow
 
     return pyarrow

@@ -30,6 +30,9 @@ PART_NAME = re.compile(r"part-[0-9a-z-]+")
 MANIFEST_NAME = "manifest.json"
 """Name of the file that describes a stored table."""
 
+OF_PARQUET = "of Parquet, StoredTable.from_parquet or `oocbe convert` makes one"
+"""What to do where a file is in the place of a stored table."""
+
 FORMAT_NAME = "oocbe-table"
 """What a manifest calls itself."""
 
@@ -127,8 +130,7 @@ class Manifest:
                 raise CorruptDataError(f"{folder}: there is no such folder; a stored table is one") from None
             if isinstance(folder, Path) and folder.is_file():
                 raise CorruptDataError(
-                    f"{folder}: this is a file, expected the folder of a stored table; of Parquet, "
-                    "StoredTable.from_parquet or `oocbe convert` makes one"
+                    f"{folder}: this is a file, expected the folder of a stored table; {OF_PARQUET}"
                 ) from None
             raise CorruptDataError(
                 f"{folder}: no {MANIFEST_NAME}, so this is not a table, or its writing was cut short; write it again"

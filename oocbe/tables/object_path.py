@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from oocbe.errors import UnsupportedError, UsageError
+from oocbe.errors import UnsupportedError, UsageError, install_hint
 from oocbe.system.urls import url_of
 
 Result = TypeVar("Result")
@@ -191,8 +191,7 @@ def _store(root: str) -> Any:
         from obstore.store import from_url
     except ImportError as error:
         raise UnsupportedError(
-            f"{root}: tables in object stores need obstore, which is not installed ({error}): pip install "
-            "'oocbe[objects]'"
+            f"{root}: tables in object stores need obstore, which is not installed ({error}); {install_hint('objects')}"
         ) from None
     web: Any = {"client_options": {"allow_http": True}} if root.startswith("http://") else {}
     try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from oocbe.errors import CorruptDataError, DiskError, UsageError
 from oocbe.tables import disk
-from oocbe.tables.manifest import MANIFEST_NAME, Manifest
+from oocbe.tables.manifest import MANIFEST_NAME, OF_PARQUET, Manifest
 from oocbe.tables.object_path import ObjectPath, Place, place_named
 from oocbe.tables.records import read_record, render_record
 
@@ -40,7 +40,8 @@ def place_of(path: str | Path | ObjectPath) -> Place:
 
     Raises
     ------
-    CorruptDataError : there is no table at a URL, or its pointer is damaged or cannot be read.
+    UsageError : there is nothing at a URL, or an object where a table has a prefix. CorruptDataError : no whole table
+        is there, or its pointer is damaged or cannot be read.
     UnsupportedError : obstore is not installed, or has no driver for the URL.
     """
     place = path if isinstance(path, ObjectPath) else place_named(path)
@@ -49,6 +50,14 @@ def place_of(path: str | Path | ObjectPath) -> Place:
     try:
         content = read_record(place / POINTER_NAME, LARGEST_POINTER, POINTER_FORMAT)
     except FileNotFoundError:
+        with suppress(OSError):
+            place.size()
+            raise UsageError(f"{place}: this is an object, expected a stored table; {OF_PARQUET}") from None
+        found = None
+        with suppress(OSError):  # web servers do not list
+            found = next(iter(place.below()), None)
+        if found is None:
+            raise UsageError(f"{place}: there is no such table") from None
         raise CorruptDataError(f"{place}: no {POINTER_NAME}, so this is not a table, or it is still written") from None
     folder = content.get("folder")
     if content.get("version") != 1 or not isinstance(folder, str) or DATA_NAME.fullmatch(folder) is None:

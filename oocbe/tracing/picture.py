@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.errors import UsageError
+from oocbe.errors import UsageError, install_hint
 from oocbe.tracing.recorder import Span
 from oocbe.tracing.summary import TraceSummary, kind_of, summarise
 from oocbe.tracing.trace_file import LANES, Trace
@@ -51,7 +51,7 @@ def draw(trace: Trace, path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UsageError(f"matplotlib is needed to draw ({error}); install oocbe[trace]") from None
+        raise UsageError(f"matplotlib is needed to draw ({error}); {install_hint('trace')}") from None
     summary = summarise(trace)
     rows = _rows(trace.spans)
     figure = Figure(figsize=(WIDTH, EDGES + ROW_HEIGHT * len(rows)), layout="constrained")

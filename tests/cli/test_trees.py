@@ -112,7 +112,7 @@ def test_answers_as_arrays_and_as_parquet(tree, tmp_path):
 def test_a_missing_pyarrow_is_said_before_anything_is_computed(tree, tmp_path, monkeypatch):
     monkeypatch.setattr(answer_files, "find_spec", lambda _: None)
     done = run("query", tree, "--cases", tmp_path / "none.csv", "-o", tmp_path / "a.parquet")
-    assert (done.exit_code, "oocbe[parquet]" in done.stderr) == (2, True)
+    assert (done.exit_code, "'.[parquet]'" in done.stderr) == (2, True)
 
 
 def test_impossible_cases_have_a_status(tmp_path):
@@ -165,7 +165,7 @@ MALFORMED = {
     "unknown label": ("a.csv", "rain\nmaybe\n", "'maybe'"),
     "number too large": ("a.csv", "rain\n2\n", "no value '2'"),
     "negative number": ("a.csv", "rain\n-1\n", "no value '-1'"),
-    "ragged line": ("a.csv", "rain,season\nyes\n", "found 1 values, expected 2"),
+    "ragged line": ("a.csv", "rain,season\nyes\n", "found 1 value, expected 2"),
     "too many cells": ("a.csv", "rain\nyes,no\n", "found 2 values"),
     "empty table": ("a.csv", "", "expected the name"),
     "open quote": ("a.csv", 'rain\n"yes\n', "no table"),

@@ -262,9 +262,13 @@ def test_a_scheduler_that_is_gone(client, monkeypatch):
         client.cluster.close()
         client.close()
         workers._look()
-        with pytest.raises(ClusterError, match=r"the scheduler at .* is gone; go on with --resume"):
+        with pytest.raises(
+            ClusterError, match=r"the scheduler at .* is gone; run it again: .*goes on with --resume, and all else"
+        ):
             workers.submit("sleeping", slept, 0)
-        with pytest.raises(ClusterError, match=r"the scheduler at .* is gone; go on with --resume"):
+        with pytest.raises(
+            ClusterError, match=r"the scheduler at .* is gone; run it again: .*goes on with --resume, and all else"
+        ):
             workers.check()
     finally:
         workers.close()
@@ -309,7 +313,9 @@ def test_a_scheduler_that_is_killed(own_cluster, number, segment, monkeypatch, c
     monkeypatch.setattr(DaskWorkers, "submit", counted)
     monkeypatch.setattr(dask_workers, "GONE_SECONDS", 0.5)
     with (
-        pytest.raises(ClusterError, match=r"the scheduler at .* is gone; go on with --resume"),
+        pytest.raises(
+            ClusterError, match=r"the scheduler at .* is gone; run it again: .*goes on with --resume, and all else"
+        ),
         choice.working_with(None, address, None),
     ):
         found_by(current())
@@ -331,7 +337,7 @@ def test_a_scheduler_that_answers_no_more(own_cluster, monkeypatch):
     monkeypatch.setattr(dask_workers, "PATIENCE_SECONDS", 1.0)
     try:
         with (
-            pytest.raises(ClusterError, match="has not answered for 1 seconds; go on with"),
+            pytest.raises(ClusterError, match="has not answered for 1 seconds; run it again"),
             choice.working_with(None, address, None),
         ):
             scheduler.send_signal(signal.SIGSTOP)
@@ -404,7 +410,7 @@ def test_nothing_is_started_where_no_bucket_is_large():
 
 def test_without_dask_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
-    with LocalWorkers(1) as workers, pytest.raises(UnsupportedError, match=r"pip install 'oocbe\[cluster\]'"):
+    with LocalWorkers(1) as workers, pytest.raises(UnsupportedError, match=r"pip install -e '\.\[cluster\]'"):
         workers.submit("x", slept, 0)
 
 

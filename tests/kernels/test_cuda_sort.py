@@ -146,4 +146,4 @@ def test_where_the_package_is_missing_cupy_sorts_and_people_are_told_once(preten
                 check_like_the_cpu(pretended, words, ranges, np.float64, own)
     told = capsys.readouterr().err
     assert told.count("cuda-cccl does not work (ModuleNotFoundError: No module named 'cuda.compute')") == 1
-    assert "install oocbe[cuda12] or oocbe[cuda13]" in told
+    assert "pip install -e '.[cuda12]' or pip install -e '.[cuda13]'" in told

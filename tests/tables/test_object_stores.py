@@ -109,7 +109,7 @@ def test_a_table_comes_back_from_s3(bucket, tmp_path):
     again.verify()
     with pytest.raises(UsageError, match="exists already"):
         stored.upload(f"{bucket}/some/where")
-    with pytest.raises(CorruptDataError, match=r"s3://tables/no/where: no table\.json"):
+    with pytest.raises(UsageError, match=r"s3://tables/no/where: there is no such table"):
         StoredTable.open(f"{bucket}/no/where")
 
 
@@ -249,6 +249,15 @@ def test_what_a_killed_writer_has_left_is_no_table(url, tmp_path):
     same(StoredTable.open(url).to_table(), rows())
 
 
+def test_nothing_and_other_objects_in_the_place_of_a_table(url):
+    for command in (["inspect", url], ["convert", url, "t.parquet"]):
+        done = CliRunner().invoke(app, command)
+        assert (done.exit_code, f"oocbe: {url}: there is no " in done.stderr) == (2, True), done.stderr
+    ObjectPath.of(url).create(b"an object")
+    done = CliRunner().invoke(app, ["inspect", url])
+    assert (done.exit_code, "this is an object, expected a stored table" in done.stderr) == (2, True), done.stderr
+
+
 def test_damage_is_told_by_place(url, tmp_path):
     stored = StoredTable.save(tmp_path / "t", rows(), chunk_rows=100).upload(url)
     chunk = stored.path / "values/c/1"
@@ -282,7 +291,7 @@ def test_stores_that_there_are_not(monkeypatch):
     with pytest.raises(UnsupportedError, match="nosuch://x"):
         StoredTable.open("nosuch://x/a")
     monkeypatch.setitem(sys.modules, "obstore.store", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'oocbe\[objects\]'"):
+    with pytest.raises(UnsupportedError, match=r"pip install -e '\.\[objects\]'"):
         StoredTable.open("s3://not-asked-before/a")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import DiskError, FormatError, OocbeError, UsageError
+from oocbe.system.urls import url_of
 from oocbe.tables import object_files
 from oocbe.tables.object_files import ObjectReader
 from oocbe.tables.object_path import ObjectPath
@@ -55,8 +57,6 @@ def test_a_table_comes_back(place, tmp_path):
 
 
 def test_a_path_that_was_a_url_is_one(place, tmp_path, monkeypatch):
-    from pathlib import Path
-
     monkeypatch.chdir(tmp_path)
     target = Path(f"{place}/t.parquet")
     assert rows().to_parquet(target) == f"{place}/t.parquet"
@@ -225,9 +225,21 @@ TAKERS = {
 @pytest.mark.parametrize("name", TAKERS)
 def test_whatever_takes_no_url_refuses_it_by_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OocbeError, match=r"s3://bucket/key.*(has to be on this machine|tables are made on disk)"):
+    with pytest.raises(OocbeError, match=r"s3://bucket/key.*(cannot be in an object store|tables are made on disk)"):
         TAKERS[name]()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_whose_name_ends_in_a_colon_is_no_url(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run:").mkdir()
+    rows().to_parquet("run:/t.parquet")
+    rows().to_parquet(Path("run:/u.parquet"))
+    assert oocbe.Table.from_parquet(Path("run:/t.parquet")).to_dict() == rows().to_dict()
+    (tmp_path / "run:" / "p.wcsp").write_text("p 1 2 1 9\n2\n1 0 0 1\n0 1\n")
+    done = CliRunner().invoke(app, ["solve", "run:/p.wcsp", "--solution", "run:/s.sol"])
+    assert (done.exit_code, (tmp_path / "run:" / "s.sol").exists()) == (0, True), done.output
+    assert url_of(Path("s3://bucket/key")) == url_of("s3://bucket/key") == "s3://bucket/key"
 
 
 FLAGS = [

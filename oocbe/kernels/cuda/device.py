@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from oocbe.errors import UsageError
+from oocbe.errors import UsageError, install_hint
 from oocbe.system.deadline import unlimited
 from oocbe.system.waiting import interruptibly
 from oocbe.system.writable import can_be_written, private_scratch
@@ -25,7 +25,7 @@ def why_unavailable() -> str | None:
     try:
         module = import_module("cupy")
     except Exception as error:  # a broken installation raises whatever it likes
-        return f"CuPy cannot be imported ({error}); install oocbe[cuda12] or oocbe[cuda13], as the driver needs"
+        return f"CuPy cannot be imported ({error}); as the driver needs, {install_hint('cuda12', 'cuda13')}"
     try:
         if module.cuda.runtime.getDeviceCount() == 0:
             return "this machine has no CUDA device"

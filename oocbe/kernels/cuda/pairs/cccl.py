@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from oocbe.errors import install_hint
 from oocbe.kernels.cuda.device import cupy, cupy_cache
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.system.waiting import interruptibly
@@ -54,7 +55,7 @@ def is_available() -> bool:
     except Exception as error:  # a broken installation raises whatever it likes
         print(
             f"oocbe: the package cuda-cccl does not work ({type(error).__name__}: {error}), so a GPU sorts by CuPy, "
-            "which takes longer; install oocbe[cuda12] or oocbe[cuda13], as the driver needs",
+            f"which takes longer; as the driver needs, {install_hint('cuda12', 'cuda13')}",
             file=sys.stderr,
         )
         return False
