@@ -13,7 +13,7 @@ import typer
 from oocbe.cli import envelope
 from oocbe.cli.flags import options_from
 from oocbe.cli.output import defer_signals, note, seconds
-from oocbe.errors import EXIT_INTERRUPTED
+from oocbe.errors import EXIT_INTERRUPTED, amount
 from oocbe.results.numerals import all_digits
 from oocbe.system.interruption import current
 
@@ -77,7 +77,7 @@ def _summed_up(told: Callable[[], int], files: int) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if left := files - told():
-            note(f"oocbe: {left:,} of {files:,} files have no answer")
+            note(f"oocbe: {left:,} of {amount(files, 'file')} without an answer")
         raise
 
 

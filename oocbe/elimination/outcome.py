@@ -6,6 +6,7 @@ import math
 
 from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
+from oocbe.errors import amount
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.pruning.dominance import applies_to
@@ -94,7 +95,7 @@ def outside_of_floats(logarithm: float) -> str:
 
 def attempts_note(number: int) -> str:
     """The note of attempts that were given up."""
-    return f"{number} runs with other orders or smaller row caps were given up before this one"
+    return f"given up before this one: {amount(number, 'run')} with other orders or smaller row caps"
 
 
 def linear_note(problem: Problem) -> str:

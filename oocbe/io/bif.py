@@ -24,7 +24,7 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import FormatError, UnsupportedError
+from oocbe.errors import FormatError, UnsupportedError, amount
 from oocbe.io.lexer import Lexer
 from oocbe.io.text import Text
 from oocbe.model.parts import Function, Variable
@@ -155,7 +155,7 @@ def _read_variable(network: _Network) -> None:
             lexer.accept(",")
         labels.append(lexer.word(f"a value of variable {name!r}"))
     if len(labels) != size:
-        raise lexer.error(f"found {len(labels)} values of variable {name!r}, expected {size}")
+        raise lexer.error(f"found {amount(len(labels), 'value')} of variable {name!r}, expected {size}")
     if len(set(labels)) != size:
         raise lexer.error(f"found a value of variable {name!r} twice, expected different ones")
     lexer.take("}", "'}'")

@@ -11,6 +11,6 @@ def refuse_bounds(problem: Problem, format_name: str) -> None:
     if side := problem.reachable_bound:
         bound = problem.upper_bound if side == "upper" else problem.lower_bound
         raise UnsupportedError(
-            f"{problem.name}: the {side} bound {bound} may bind, and {format_name} has none; in Python, "
-            "problem.below(None) has none"
+            f"{problem.name}: the {side} bound {bound} may bind, and {format_name} has none; write it as .cfn, "
+            "or, in Python, problem.below(None) without it"
         )

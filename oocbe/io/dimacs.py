@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError
+from oocbe.errors import UnsupportedError, amount
 from oocbe.io.bounds import refuse_bounds
 from oocbe.io.count_questions import CountQuestions
 from oocbe.io.text import Text
@@ -116,7 +116,7 @@ class _Reader:
         notes = []
         if clauses is not None and read != clauses:
             notes.append(
-                f"{text.path}: the header promises {clauses:,} clauses, and the file has {read:,}, which count"
+                f"{text.path}: the header promises {amount(clauses, 'clause')}, and the file has {read:,}, which count"
             )
         variables = tuple(Variable(str(v + 1), 2) for v in range(largest))
         return Problem(

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError
+from oocbe.errors import UnsupportedError, amount
 from oocbe.io.dcop_parts import MOST_VALUES, CostTable, cost_tables
 from oocbe.io.frodo_expressions import Template
 from oocbe.io.text import Text
@@ -228,7 +228,7 @@ class _Reader:
             if len(words) != relation.arity:
                 row = " ".join(words)
                 raise element.error(
-                    f"found the tuple {row[:40]!r} with {len(words)} values, expected {relation.arity} values, a cost"
+                    f"found the tuple {row[:40]!r} of {amount(len(words), 'value')}, expected {relation.arity}, a cost"
                 )
         self._check_count(element, "nbTuples", len(relation.rows))
         return relation

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from oocbe.errors import amount
 from oocbe.io.global_costs import Cost, State
 from oocbe.io.global_reader import GlobalReader, price
 
@@ -203,7 +204,9 @@ def same(reader: GlobalReader) -> None:
 
 def _half(reader: GlobalReader) -> int:
     if len(reader.scope) % 2:
-        raise reader.error(f"found {len(reader.scope)} variables of {reader.keyword}, expected an even number")
+        raise reader.error(
+            f"found {amount(len(reader.scope), 'variable')} of {reader.keyword}, expected an even number"
+        )
     return len(reader.scope) // 2
 
 

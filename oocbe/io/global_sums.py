@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 
+from oocbe.errors import amount
 from oocbe.io.global_costs import Cost
 from oocbe.io.global_counts import COMPARATORS, NETWORK
 from oocbe.io.global_reader import GlobalReader
@@ -132,6 +133,6 @@ def disjunction_special(reader: GlobalReader) -> None:
 
 def _pair(reader: GlobalReader, cost: Callable[[int, int], Cost]) -> None:
     if len(reader.scope) != 2:
-        raise reader.error(f"found {len(reader.scope)} variables, expected two for {reader.keyword}")
+        raise reader.error(f"found {amount(len(reader.scope), 'variable')}, expected two for {reader.keyword}")
     rows = list(itertools.product(*map(range, reader.sizes)))
     reader.whole.costs(reader.scope, rows, [cost(*row) for row in rows], 0)

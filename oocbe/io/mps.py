@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from oocbe.errors import FormatError, UnsupportedError
+from oocbe.errors import FormatError, UnsupportedError, amount
 from oocbe.io.text import SHOWN_CHARACTERS, Text
 from oocbe.model.linear_system import LinearSystem
 from oocbe.system.deadline import look
@@ -359,7 +359,7 @@ class _Reader:
         ]
         notes = self._left_out[:MOST_NOTES]
         if more := len(self._left_out) - len(notes):
-            notes.append(f"{self._text.path}: {more:,} more lines are like that")
+            notes.append(f"{self._text.path}: {amount(more, 'more line')} like that")
         if not self._maximises and self._text.data.upper().startswith(b"*SENSE:MAX"):
             notes.append(
                 f"{self._text.path}, line 1: PuLP's comment asks to maximise, the file does not; OBJSENSE does"

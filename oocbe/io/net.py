@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError
+from oocbe.errors import UnsupportedError, amount
 from oocbe.io.bif import LARGEST_TABLE, MOST_BY_DEFAULT, MOST_DIMENSIONS, refuse_cycles
 from oocbe.io.lexer import Lexer
 from oocbe.io.text import Text
@@ -192,7 +192,9 @@ def _read_data(network: _Network, name: str, shape: tuple[int, ...], start: int)
                 raise lexer.error(f"found {value}, expected a probability of {name!r}, at least 0", lexer.place - 1)
             numbers.append(value)
         if len(numbers) != math.prod(shape):
-            raise lexer.error(f"found {len(numbers)} probabilities of {name!r}, expected {math.prod(shape)}", place)
+            raise lexer.error(
+                f"found {amount(len(numbers), 'probability')} of {name!r}, expected {math.prod(shape)}", place
+            )
     if numbers is None:
         network.uniform += math.prod(shape)
         if network.uniform > MOST_BY_DEFAULT + len(lexer):

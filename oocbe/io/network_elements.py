@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import FormatError, UnsupportedError
+from oocbe.errors import FormatError, UnsupportedError, amount
 from oocbe.io.bif import LARGEST_TABLE, MOST_DIMENSIONS
 from oocbe.io.text import Text
 from oocbe.io.xml import Element
@@ -34,7 +34,9 @@ def probabilities(element: Element, name: str, shape: tuple[int, ...]) -> NDArra
     numbers, what = Text(element.file.path, element.text), f"a probability of {name!r}"
     try:
         if len(numbers) != math.prod(shape):
-            raise numbers.error(0, f"found {len(numbers)} probabilities of {name!r}, expected {math.prod(shape)}")
+            raise numbers.error(
+                0, f"found {amount(len(numbers), 'probability')} of {name!r}, expected {math.prod(shape)}"
+            )
         values = numbers.floats(0, len(numbers), what)
         if (values < 0).any():
             bad = int(np.argmax(values < 0))

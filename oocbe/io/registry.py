@@ -17,6 +17,7 @@ from oocbe.errors import (
     TimeLimitError,
     UnsupportedError,
     UsageError,
+    ValueRangeError,
     without_frames,
 )
 from oocbe.io.evidence import Evidence, evidence_of
@@ -169,19 +170,19 @@ def read(
 
 
 @contextmanager
-def naming(path: str | Path) -> Iterator[None]:
-    """Within the block, what is not supported, and want of memory, are said with the file that they are about."""
+def naming(path: str | Path, work: str = "reading") -> Iterator[None]:
+    """Within the block, what is not supported, and want of memory for some work, are reported with the file's name."""
     try:
         yield
-    except UnsupportedError as error:
+    except (UnsupportedError, ValueRangeError) as error:
         if str(path) in str(error):
             raise
-        raise UnsupportedError(f"{path}: {error}") from None
+        raise type(error)(f"{path}: {error}") from None
     except (ResourceError, MemoryError) as error:
         if str(path) in str(error):
             raise
         said = f"{error}; {REMEDY}" if isinstance(error, MemoryError) and str(error) else str(error) or REMEDY
-        raise ResourceError(f"{path}: reading it takes too much memory: {said}") from without_frames(error)
+        raise ResourceError(f"{path}: {work} it takes too much memory: {said}") from without_frames(error)
 
 
 def as_problem(model: Model) -> Problem:
@@ -256,16 +257,17 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
     """
     chosen = _format_of(path, format)
     (model.problem if isinstance(model, Dcop | CompactProblem) else model).refuse_question(f"the file {path}")
-    if chosen.render_system is not None and isinstance(model, LinearSystem):
-        content = chosen.render_system(model)
-    elif chosen.render_dcop is not None:
-        content = chosen.render_dcop(model if isinstance(model, Dcop) else Dcop.of(as_problem(model)))
-    elif chosen.render is not None:
-        content = chosen.render(as_problem(model))
-    else:
-        writable = ", ".join(f.name for f in _FORMATS if f.writes_problems)
-        what = "is only read" if chosen.render_system is None else "holds linear systems, and this is none"
-        raise UnsupportedError(f"{path}: the {chosen.name} format {what}; formats to write: {writable}")
+    with naming(path, "writing"):
+        if chosen.render_system is not None and isinstance(model, LinearSystem):
+            content = chosen.render_system(model)
+        elif chosen.render_dcop is not None:
+            content = chosen.render_dcop(model if isinstance(model, Dcop) else Dcop.of(as_problem(model)))
+        elif chosen.render is not None:
+            content = chosen.render(as_problem(model))
+        else:
+            writable = ", ".join(f.name for f in _FORMATS if f.writes_problems)
+            what = "is only read" if chosen.render_system is None else "holds linear systems, and this is none"
+            raise UnsupportedError(f"the {chosen.name} format {what}; formats to write: {writable}")
     write_bytes(path, content.encode("utf-8"))
 
 

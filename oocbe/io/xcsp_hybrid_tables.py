@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from oocbe.errors import amount
 from oocbe.io.xcsp_expressions import Expression, Integers, bounds_of, call, constant, evaluate, variable
 from oocbe.io.xcsp_tables import MOST_ROWS, STAR
 from oocbe.io.xcsp_variables import read_integer, read_range
@@ -43,7 +44,9 @@ def read_hybrid_tuples(element: Element, domains: Sequence[Integers]) -> Integer
         match = _TUPLE.match(text, place)
         cells = [] if match is None else [re.sub(r"\s", "", cell) for cell in _CELL.findall(match[1])]
         if match is None or len(cells) != len(domains):
-            raise element.error(f"found {text[place : place + 40]!r}, expected a tuple of {len(domains)} cells")
+            raise element.error(
+                f"found {text[place : place + 40]!r}, expected a tuple of {amount(len(domains), 'cell')}"
+            )
         look()
         rows = _rows_of_tuple(element, cells, domains, MOST_ROWS - count)
         found.append(rows)

@@ -142,6 +142,6 @@ def test_a_signal_leaves_the_answers_so_far(tmp_path, interrupts_heard, number):
         assert answer["value"] is not None and len(answer["assignment"]) == 12
     assert len(answers) == 2
     assert process.returncode == 128 + number
-    assert "1 of 4 files have no answer" in said and "Traceback" not in said and "leaked" not in said
+    assert "1 of 4 files without an answer" in said and "Traceback" not in said and "leaked" not in said
     assert len(said.splitlines()) == 2, said
     assert not any(map(is_running, children))

@@ -254,7 +254,7 @@ def test_a_scratch_file_that_fills_the_disk_loses_no_message(tmp_path, scratch_f
     assert published
     assert all(path.exists() for path in published)
     outcome = solve_in(folder, problem=problem, **COMPLETE_PIECES)
-    assert f"resumed: {len(published)} messages" in outcome["notes"][-1]
+    assert f"resumed: {len(published)} message" in outcome["notes"][-1]
     assert same(outcome, expected)
 
 

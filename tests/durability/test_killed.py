@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from oocbe.errors import amount
 from oocbe.tables.faults import POINTS
 from tests.helpers import durable_runs
 from tests.helpers.memory_disk import MEMORY_DISK
@@ -134,7 +135,7 @@ def test_what_was_published_is_used(ask, passings, expected):
     (entry,) = ask([[f"message:written:{passings['message:written']}"]])
     check_final(entry, expected)
     count = len(durable_runs.small_problem().variables)
-    assert f"resumed: {count - 1} messages were found" in entry["final"]["notes"][-1]
+    assert f"resumed: {amount(count - 1, 'message')} found" in entry["final"]["notes"][-1]
 
 
 def test_orphans_of_a_killed_run_are_removed(ask, passings):

@@ -14,7 +14,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination.runs.run_directory import RunDirectory
-from oocbe.errors import CorruptDataError, UnsupportedError, UsageError
+from oocbe.errors import CorruptDataError, UnsupportedError, UsageError, amount
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM
 from oocbe.tables import scratch
 from oocbe.tables.disk import hooked
@@ -274,7 +274,7 @@ def test_a_race_is_resumed_where_it_was(tmp_path, monkeypatch):
     outcome = solve_in(run, tables="incomplete")
     assert calls == whole[-1:]
     assert "resumed: 4 messages" in outcome["notes"][-1]
-    given_up = f"{len(whole) - 1} runs with other orders or smaller row caps were given up"
+    given_up = f"given up before this one: {amount(len(whole) - 1, 'run')} with other orders"
     assert given_up in " ".join(outcome["notes"])
 
 
@@ -344,7 +344,7 @@ def test_a_complete_message_in_the_making_is_begun_again(tmp_path, monkeypatch, 
         solve_in(run, **small)
     published = len(list(run.glob("order-*/message-*.json")))
     outcome = solve_in(run, **small)
-    assert published == 0 or f"resumed: {published} messages" in outcome["notes"][-1]
+    assert published == 0 or f"resumed: {amount(published, 'message')} found" in outcome["notes"][-1]
     assert outcome["tables"] == expected["tables"]
     assert outcome["value"] == expected["value"]
     assert sorted(p.name for p in run.iterdir() if p.name.startswith(("oocbe-", "."))) == []

@@ -191,7 +191,7 @@ def test_a_round_that_was_cut_short_goes_on_with_its_order_and_messages(run, mon
     result = oocbe.solve(problem, **options, bound_seconds=0.02, resume=True, observer=resumed)
     assert result.value == expected
     assert result.status == "optimal"
-    assert f"resumed: 7 messages were found in {tmp_path}" in result.notes
+    assert f"resumed: 7 messages found in {tmp_path}" in result.notes
 
 
 def test_what_is_found_before_time_ends_is_known_to_bounds(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oocbe
-from oocbe.errors import FormatError, UnsupportedError
+from oocbe.errors import FormatError, UnsupportedError, amount
 from oocbe.tasks.verbs import TASKS
 
 CLAUSES = "p cnf 4 2\n1 2 0\n3 4 0\n"
@@ -106,7 +106,7 @@ def test_clauses_count_and_not_how_many_the_header_promises(tmp_path, promised, 
     result = oocbe.count(written(tmp_path, text.replace("4 2", f"4 {promised}", 1) + "%\n0\n", name))
     assert result.value == 9
     assert result.notes == (
-        f"{tmp_path / name}: the header promises {promised:,} clauses, and the file has 2, which count",
+        f"{tmp_path / name}: the header promises {amount(promised, 'clause')}, and the file has 2, which count",
     )
 
 

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -176,8 +177,9 @@ def test_agents_come_back_with_the_meaning(name, tmp_path):
 def test_an_upper_bound_that_may_bind_is_refused_by_name(name, tmp_path):
     costs = Function.from_array((0,), [5, 0] if name == "spot" else [0, 5])
     problem = Problem((Variable("a", 2), Variable("b", 2)), (costs,), upper_bound=5)
-    with pytest.raises(UnsupportedError, match="upper bound"):
+    with pytest.raises(UnsupportedError, match=rf"p\.{name}: .*upper bound") as refused:
         write(problem, tmp_path / f"p.{name}")
+    assert re.search(r"write it as (.*cfn|wcsp)", str(refused.value)) or name == "cnf"
     if name not in ("cnf", "spot"):  # clauses without costs; days without a bound, whatever it is
         write(problem.below(5.5), tmp_path / f"p.{name}")
         assert values_of(read(tmp_path / f"p.{name}")) == values_of(problem.below(None))

@@ -144,7 +144,7 @@ def test_what_a_file_says_twice_counts_once_as_in_highs():
     system = read_text(content)
     check_meaning(system)
     assert "line 13: a second coefficient of 'X' in 'EQ' is left out" in system.notes[0]
-    assert system.notes[3] == "program.mps: 5 more lines are like that"
+    assert system.notes[3] == "program.mps: 5 more lines like that"
     assert "PuLP's comment" in read_text("*SENSE:Maximize\n" + PROGRAM.replace("    MAX", "    MIN")).notes[-1]
     assert "upper bound below 0" in read_text(PROGRAM).notes[0]
 

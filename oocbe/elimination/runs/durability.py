@@ -20,7 +20,7 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.runs.checkpoint import OrderCheckpoint
 from oocbe.elimination.runs.run_directory import RunDirectory, no_run_in
-from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError
+from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError, amount
 from oocbe.model.problem import Problem
 from oocbe.model.problem_digest import problem_digest
 from oocbe.results.result import UNPROVEN, Result
@@ -223,7 +223,7 @@ class DurableRun(Run):
         if result.status in UNPROVEN:
             messages = self._directory.message_count()
             if result.status == "interrupted" and messages:
-                left = f"{messages} messages are published in {self._directory.path}; --resume goes on from there"
+                left = f"{amount(messages, 'message')} published in {self._directory.path}; --resume goes on from there"
                 told = replace(told, notes=(*told.notes, left))
             return told
         content = {f.name: getattr(result, f.name) for f in fields(result) if f.name not in _FROM_THE_PROBLEM}
@@ -243,9 +243,9 @@ class DurableRun(Run):
         if self.known:
             yield f"resumed: what was known about the optimum was found in {path}"
         if self._ended:
-            yield f"resumed: {len(self._ended)} attempts that had been given up were left out"
+            yield f"resumed: {amount(len(self._ended), 'attempt')} given up before left out"
         if found:
-            yield f"resumed: {found} messages were found in {path}"
+            yield f"resumed: {amount(found, 'message')} found in {path}"
         if not (found or self.known or self._ended):
             yield f"resumed: the run in {path} had published its orders, and nothing else yet"
 
@@ -278,8 +278,9 @@ class DurableRun(Run):
             messages = self._directory.message_count()
             if result is None and messages:
                 raise UsageError(
-                    f"{path}: holds an unfinished run of {found.get('problem')} with {messages} published messages; "
-                    "continue it with --resume, or remove the folder (or choose another) to start anew"
+                    f"{path}: holds an unfinished run of {found.get('problem')} with "
+                    f"{amount(messages, 'published message')}; continue it with --resume, or remove the folder (or "
+                    "choose another) to start anew"
                 )
             self._found = None
             return
