@@ -64,37 +64,28 @@ def apply(
     """
     limit = parse_bytes("memory", settings.memory)
     with MemoryLimit(default_memory_limit() if limit is None else limit):
-        return _applied(operation, tables, settings, piece_rows, backend)
+        check_values(*tables)
+        operation.check(*tables)
+        if settings.wanted:
+            with settings.working():
+                if is_url(settings.output):
+                    return _to_store(operation, tables, settings, piece_rows, backend)
+                return _to_disk(operation, tables, settings, piece_rows, backend)
+        if all(isinstance(table, PackedTable) for table in tables):
+            return _packed(operation, tables, piece_rows, backend)
+        if not any(isinstance(table, AnyComplete) for table in tables):
+            return _by_rows(operation, tables, piece_rows, backend)
+        from oocbe.table_algebra.complete import combine_tables
 
+        def by_rows(rows: Sequence[Table], rest: Sequence[str]) -> Table:
+            """The whole operation on all tables, or what is left of it on the one that they have become."""
+            step = operation if len(rows) == len(tables) else Marginalise(tuple(rest))
+            return _by_rows(step, rows, piece_rows, backend)
 
-def _applied(
-    operation: Operation,
-    tables: Sequence[AnyTable],
-    settings: OutOfCore,
-    piece_rows: int | None,
-    backend: Backend | str | None,
-) -> Any:
-    check_values(*tables)
-    operation.check(*tables)
-    if settings.wanted:
-        with settings.working():
-            if is_url(settings.output):
-                return _to_store(operation, tables, settings, piece_rows, backend)
-            return _to_disk(operation, tables, settings, piece_rows, backend)
-    if all(isinstance(table, PackedTable) for table in tables):
-        return _packed(operation, tables, piece_rows, backend)
-    if not any(isinstance(table, AnyComplete) for table in tables):
-        return _by_rows(operation, tables, piece_rows, backend)
-    from oocbe.table_algebra.complete import combine_tables
-
-    def by_rows(rows: Sequence[Table], rest: Sequence[str]) -> Table:
-        """The whole operation on all tables, or what is left of it on the one that they have become."""
-        step = operation if len(rows) == len(tables) else Marginalise(tuple(rest))
-        return _by_rows(step, rows, piece_rows, backend)
-
-    return check_result(
-        combine_tables([in_memory(table) for table in tables], operation.gone, by_rows, backend, piece_rows), *tables
-    )
+        return check_result(
+            combine_tables([in_memory(table) for table in tables], operation.gone, by_rows, backend, piece_rows),
+            *tables,
+        )
 
 
 def _to_store(

@@ -33,7 +33,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
     values, permitted = narrow.cells(np.int64)
     values[: len(narrow.tables.permitted)] = narrow.tables.permitted
     is_large = np.zeros(len(order), dtype=np.uint8)
-    count_within(*narrow.layout, values, permitted, is_large, current_flag())
+    count_within(narrow.layout, values, permitted, is_large, current_flag())
     look()
     factors = len(narrow.tables.starts) - 1
     large: dict[int, NDArray[Any]] = {}

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,13 @@ from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import split
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.errors import FloatRangeError, ResourceError, UnsupportedError, ValueRangeError
-from oocbe.kernels.cpu.buckets.narrow_buckets import choose_values, descend, eliminate_adding, eliminate_selecting
+from oocbe.kernels.cpu.buckets.narrow_buckets import (
+    Layout,
+    choose_values,
+    descend,
+    eliminate_adding,
+    eliminate_selecting,
+)
 from oocbe.kernels.cpu.orders.graphs import added_up
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
@@ -74,18 +80,6 @@ CELL_BYTES = 24
 
 FACTOR_BYTES = 80
 """Bytes of a cell of the problem's own tables, while they are made and laid out."""
-
-
-class Layout(NamedTuple):
-    """What the loops over all buckets share (:mod:`oocbe.kernels.cpu.buckets.narrow_buckets`)."""
-
-    order: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    table_starts: NDArray[np.int64]
-    table_members: NDArray[np.int32]
-    cell_starts: NDArray[np.int64]
-    input_starts: NDArray[np.int64]
-    inputs: NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,18 +171,18 @@ class NarrowProblem:
         if semiring.selects:
             is_largest = semiring.marginalisation is Marginalisation.MAX
             how = (choices, is_largest, multiplies)
-            exponent = eliminate_selecting(*layout, values, permitted, *how, current_flag())
+            exponent = eliminate_selecting(layout, values, permitted, *how, current_flag())
         else:
-            exponent = eliminate_adding(*layout, values, permitted, not multiplies, current_flag())
+            exponent = eliminate_adding(layout, values, permitted, not multiplies, current_flag())
         look()
         outcome = self._outcome(values, permitted, int(exponent))
         if outcome.value is None or not semiring.selects:
             return outcome, None
-        return outcome, tuple(choose_values(*layout, choices).tolist())
+        return outcome, tuple(choose_values(layout, choices).tolist())
 
     def _outcome(self, values: NDArray[Any], permitted: NDArray[np.uint8], exponent: int) -> ForwardPass:
         constants, is_impossible = constants_of(self.problem)
-        ends = self.layout[4][len(self.tables.starts) - 1 : -1][self.is_last()]
+        ends = self.layout.cell_starts[len(self.tables.starts) - 1 : -1][self.is_last()]
         found: list[int | float] = [*constants, *values[ends].tolist()]
         total: int | float
         if self.semiring.combination is Combination.ADD:
@@ -215,14 +209,14 @@ class NarrowProblem:
         """
         layout = self.layout
         values, permitted = self.cells(np.float64)
-        eliminate_adding(*layout, values, permitted, True, current_flag())
+        eliminate_adding(layout, values, permitted, True, current_flag())
         look()
         outcome = self._outcome(values, permitted, 0)
         if outcome.value is None:
             return None
         value_starts = np.concatenate([[0], np.cumsum(self._sizes)])
         weights, shares = np.zeros(int(self.message_cells.sum())), np.zeros(int(value_starts[-1]))
-        descend(*layout, values, permitted, value_starts, weights, shares, current_flag())
+        descend(layout, values, permitted, value_starts, weights, shares, current_flag())
         look()
         return float(outcome.value), tuple(np.split(shares, value_starts[1:-1]))
 

@@ -4,10 +4,7 @@
 ``factors + p``. Their cells lie one table after another in one array, those of a table's first variable fastest. The
 arguments that all loops share:
 
-order : int64 (variables,). sizes : int64 (variables,), of the domains.
-table_starts, table_members : int64 (tables + 1,) and int32, the scopes; of messages the one eliminated next first.
-cell_starts : int64 (tables + 1,), where the cells of each begin.
-input_starts, inputs : int64 (variables + 1,) and int64, the tables that each bucket joins, by elimination position.
+layout : :class:`Layout`.
 values : int64 or float64 (cells,), of all tables, those of the messages are written. permitted : uint8 (cells,).
 stop : int64 (1,); the loops end where another value than 0 is set, with the rest of the messages unwritten.
 """
@@ -15,100 +12,106 @@ stop : int64 (1,); the loops end where another value than 0 is set, with the res
 from __future__ import annotations
 
 from math import frexp, ldexp
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import helper, jit
 
 
+class Layout(NamedTuple):
+    """The tables of all buckets.
+
+    Attributes
+    ----------
+    order : int64 (variables,). sizes : int64 (variables,), of the domains.
+    table_starts, table_members : int64 (tables + 1,) and int32, the scopes; of messages the one eliminated next first.
+    cell_starts : int64 (tables + 1,), where the cells of each begin.
+    input_starts, inputs : int64 (variables + 1,) and int64, the tables that each bucket joins, by elimination position.
+    """
+
+    order: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    table_starts: NDArray[np.int64]
+    table_members: NDArray[np.int32]
+    cell_starts: NDArray[np.int64]
+    input_starts: NDArray[np.int64]
+    inputs: NDArray[np.int64]
+
+
+class _Walk(NamedTuple):
+    """Where a walk over the cells of a bucket's message is.
+
+    Attributes
+    ----------
+    axis : of each variable in the bucket. strides : of its inputs, an axis after another for each.
+    base : of each input the cell that belongs to that of the message. digits : of the message's cell.
+    """
+
+    axis: NDArray[np.int64]
+    strides: NDArray[np.int64]
+    base: NDArray[np.int64]
+    digits: NDArray[np.int64]
+
+
 @helper
-def _room(table_starts: Any, input_starts: Any) -> Any:
-    """Arrays for :func:`_lay_out` of any bucket: strides of its inputs, where their cells begin, digits of a cell."""
-    count = len(input_starts) - 1
-    factors = len(table_starts) - 1 - count
+def _walk(layout: Any) -> Any:
+    """Room for a walk over any bucket, and the number of factors."""
+    count = len(layout.order)
+    factors = len(layout.table_starts) - 1 - count
     most, widest, inputs = 1, 0, 0
     for p in range(count):
-        axes = table_starts[factors + p + 1] - table_starts[factors + p] + 1
-        own = input_starts[p + 1] - input_starts[p]
+        axes = layout.table_starts[factors + p + 1] - layout.table_starts[factors + p] + 1
+        own = layout.input_starts[p + 1] - layout.input_starts[p]
         most, widest, inputs = max(most, axes * own), max(widest, axes), max(inputs, own)
-    return np.empty(most, dtype=np.int64), np.empty(inputs, dtype=np.int64), np.zeros(widest, dtype=np.int64)
+    axis, strides = np.zeros(len(layout.sizes), dtype=np.int64), np.empty(most, dtype=np.int64)
+    return _Walk(axis, strides, np.empty(inputs, dtype=np.int64), np.zeros(widest, dtype=np.int64)), factors
 
 
 @helper
-def _lay_out(
-    p: Any,
-    v: Any,
-    sizes: Any,
-    table_starts: Any,
-    table_members: Any,
-    cell_starts: Any,
-    inputs: Any,
-    factors: Any,
-    axis: Any,
-    strides: Any,
-    base: Any,
-    digits: Any,
-) -> Any:
-    """Strides of a bucket's inputs, an axis for the variable it eliminates and then one for each of its message's."""
-    t = factors + p
-    axes = table_starts[t + 1] - table_starts[t] + 1
-    axis[v] = 0
+def _begun(layout: Any, walk: Any, factors: Any, p: Any) -> Any:
+    """Begin the walk over a bucket, whose axes are that of its variable and then those of its message; returns its
+    variable, its inputs, its axes, and the first cell of its message and that behind the last."""
+    v, t = layout.order[p], factors + p
+    own = layout.inputs[layout.input_starts[p] : layout.input_starts[p + 1]]
+    axes = layout.table_starts[t + 1] - layout.table_starts[t] + 1
+    walk.axis[v] = 0
     for i in range(axes - 1):
-        axis[table_members[table_starts[t] + i]] = i + 1
-    strides[: len(inputs) * axes] = 0
-    for j in range(len(inputs)):
-        q, step = inputs[j], 1
-        base[j] = cell_starts[q]
-        for i in range(table_starts[q], table_starts[q + 1]):
-            u = table_members[i]
-            strides[j * axes + axis[u]] = step
-            step *= sizes[u]
-    digits[:axes] = 0
-    return axes
+        walk.axis[layout.table_members[layout.table_starts[t] + i]] = i + 1
+    walk.strides[: len(own) * axes] = 0
+    for j in range(len(own)):
+        q, step = own[j], 1
+        walk.base[j] = layout.cell_starts[q]
+        for i in range(layout.table_starts[q], layout.table_starts[q + 1]):
+            u = layout.table_members[i]
+            walk.strides[j * axes + walk.axis[u]] = step
+            step *= layout.sizes[u]
+    walk.digits[:axes] = 0
+    return v, own, axes, layout.cell_starts[t], layout.cell_starts[t + 1]
 
 
 @helper
-def _advance(
-    p: Any,
-    sizes: Any,
-    table_starts: Any,
-    table_members: Any,
-    factors: Any,
-    axes: Any,
-    strides: Any,
-    base: Any,
-    digits: Any,
-    count: Any,
-) -> None:
-    """Move on to the next cell of a bucket's message."""
+def _advance(layout: Any, walk: Any, t: Any, axes: Any, count: Any) -> None:
+    """Move on to the next cell of a message, table ``t``, of a bucket with so many inputs."""
     for i in range(1, axes):
-        digits[i] += 1
+        walk.digits[i] += 1
         for j in range(count):
-            base[j] += strides[j * axes + i]
-        size = sizes[table_members[table_starts[factors + p] + i - 1]]
-        if digits[i] < size:
+            walk.base[j] += walk.strides[j * axes + i]
+        size = layout.sizes[layout.table_members[layout.table_starts[t] + i - 1]]
+        if walk.digits[i] < size:
             return
-        digits[i] = 0
+        walk.digits[i] = 0
         for j in range(count):
-            base[j] -= strides[j * axes + i] * size
+            walk.base[j] -= walk.strides[j * axes + i] * size
 
 
 @helper
-def _joined(
-    values: Any,
-    permitted: Any,
-    base: Any,
-    strides: Any,
-    axes: Any,
-    count: Any,
-    a: Any,
-    multiplies: Any,
-) -> Any:
+def _joined(values: Any, permitted: Any, walk: Any, axes: Any, count: Any, a: Any, multiplies: Any) -> Any:
     """Whether a joined cell is permitted, and its value."""
     total = values[0] * 0 + (1 if multiplies else 0)
     for j in range(count):
-        here = base[j] + a * strides[j * axes]
+        here = walk.base[j] + a * walk.strides[j * axes]
         if permitted[here] == 0:
             return False, total
         if multiplies:
@@ -120,13 +123,7 @@ def _joined(
 
 @jit
 def eliminate_selecting(
-    order: Any,
-    sizes: Any,
-    table_starts: Any,
-    table_members: Any,
-    cell_starts: Any,
-    input_starts: Any,
-    inputs: Any,
+    layout: Any,
     values: Any,
     permitted: Any,
     choices: Any,
@@ -139,29 +136,23 @@ def eliminate_selecting(
     choices : int32 (cells of messages,); the best value of the eliminated variable, the first of equal ones.
     Products are divided by powers of two; returns the exponent of all.
     """
-    factors = len(table_starts) - 1 - len(order)
-    strides, base, digits = _room(table_starts, input_starts)
-    axis = np.zeros(len(sizes), dtype=np.int64)
+    walk, factors = _walk(layout)
     exponent = 0
-    for p in range(len(order)):
+    for p in range(len(layout.order)):
         if stop[0] != 0:
             break
-        v, own = order[p], inputs[input_starts[p] : input_starts[p + 1]]
-        axes = _lay_out(
-            p, v, sizes, table_starts, table_members, cell_starts, own, factors, axis, strides, base, digits
-        )
-        begin, end = cell_starts[factors + p], cell_starts[factors + p + 1]
+        v, own, axes, begin, end = _begun(layout, walk, factors, p)
         for cell in range(begin, end):
             if stop[0] != 0:
                 break
             best, chosen = values[0] * 0, -1
-            for a in range(sizes[v]):
-                is_permitted, total = _joined(values, permitted, base, strides, axes, len(own), a, multiplies)
+            for a in range(layout.sizes[v]):
+                is_permitted, total = _joined(values, permitted, walk, axes, len(own), a, multiplies)
                 if is_permitted and (chosen < 0 or (total > best if largest else total < best)):
                     best, chosen = total, a
             values[cell], permitted[cell] = best, chosen >= 0
-            choices[cell - cell_starts[factors]] = max(chosen, 0)
-            _advance(p, sizes, table_starts, table_members, factors, axes, strides, base, digits, len(own))
+            choices[cell - layout.cell_starts[factors]] = max(chosen, 0)
+            _advance(layout, walk, factors + p, axes, len(own))
         if multiplies:
             exponent += _scale(values, begin, end)
     return exponent
@@ -181,37 +172,26 @@ def _scale(values: Any, begin: Any, end: Any) -> Any:
 
 @jit
 def choose_values(
-    order: Any,
-    sizes: Any,
-    table_starts: Any,
-    table_members: Any,
-    cell_starts: Any,
-    input_starts: Any,
-    inputs: Any,
+    layout: Any,
     choices: Any,
 ) -> Any:
     """An optimal assignment, int64 (variables,), from the choices of :func:`eliminate_selecting`."""
+    order, table_starts, cell_starts = layout.order, layout.table_starts, layout.cell_starts
     factors = len(table_starts) - 1 - len(order)
-    chosen = np.zeros(len(sizes), dtype=np.int64)
-    for p in range(len(order) - 1, -1, -1):
+    chosen = np.zeros(len(order), dtype=np.int64)
+    for p in range(len(layout.order) - 1, -1, -1):
         cell, step = cell_starts[factors + p] - cell_starts[factors], 1
         for i in range(table_starts[factors + p], table_starts[factors + p + 1]):
-            u = table_members[i]
+            u = layout.table_members[i]
             cell += step * chosen[u]
-            step *= sizes[u]
+            step *= layout.sizes[u]
         chosen[order[p]] = choices[cell]
     return chosen
 
 
 @jit
 def eliminate_adding(
-    order: Any,
-    sizes: Any,
-    table_starts: Any,
-    table_members: Any,
-    cell_starts: Any,
-    input_starts: Any,
-    inputs: Any,
+    layout: Any,
     values: Any,
     permitted: Any,
     is_log: Any,
@@ -221,24 +201,18 @@ def eliminate_adding(
 
     Products are divided by powers of two; returns the exponent of all.
     """
-    factors = len(table_starts) - 1 - len(order)
-    strides, base, digits = _room(table_starts, input_starts)
-    axis = np.zeros(len(sizes), dtype=np.int64)
+    walk, factors = _walk(layout)
     exponent = 0
-    for p in range(len(order)):
+    for p in range(len(layout.order)):
         if stop[0] != 0:
             break
-        v, own = order[p], inputs[input_starts[p] : input_starts[p + 1]]
-        axes = _lay_out(
-            p, v, sizes, table_starts, table_members, cell_starts, own, factors, axis, strides, base, digits
-        )
-        begin, end = cell_starts[factors + p], cell_starts[factors + p + 1]
+        v, own, axes, begin, end = _begun(layout, walk, factors, p)
         for cell in range(begin, end):
             if stop[0] != 0:
                 break
             added, highest, is_any = 0.0, -np.inf, False
-            for a in range(sizes[v]):
-                is_permitted, total = _joined(values, permitted, base, strides, axes, len(own), a, not is_log)
+            for a in range(layout.sizes[v]):
+                is_permitted, total = _joined(values, permitted, walk, axes, len(own), a, not is_log)
                 if not is_permitted:
                     continue
                 is_any = True
@@ -251,7 +225,7 @@ def eliminate_adding(
             if is_log and is_any:
                 added = highest + np.log(added)
             values[cell], permitted[cell] = added, is_any
-            _advance(p, sizes, table_starts, table_members, factors, axes, strides, base, digits, len(own))
+            _advance(layout, walk, factors + p, axes, len(own))
         if not is_log:
             exponent += _scale(values, begin, end)
     return exponent
@@ -259,13 +233,7 @@ def eliminate_adding(
 
 @jit
 def descend(
-    order: Any,
-    sizes: Any,
-    table_starts: Any,
-    table_members: Any,
-    cell_starts: Any,
-    input_starts: Any,
-    inputs: Any,
+    layout: Any,
     values: Any,
     permitted: Any,
     value_starts: Any,
@@ -278,45 +246,33 @@ def descend(
     weights : float64 (cells of messages,), 0; written: the probability of each cell.
     value_starts : int64 (variables + 1,). shares : float64 (values of all variables,), 0; written: their probabilities.
     """
-    factors = len(table_starts) - 1 - len(order)
-    strides, base, digits = _room(table_starts, input_starts)
-    axis = np.zeros(len(sizes), dtype=np.int64)
-    first = cell_starts[factors]
-    for p in range(len(order) - 1, -1, -1):
+    walk, factors = _walk(layout)
+    first = layout.cell_starts[factors]
+    for p in range(len(layout.order) - 1, -1, -1):
         if stop[0] != 0:
             break
-        v, own = order[p], inputs[input_starts[p] : input_starts[p + 1]]
-        axes = _lay_out(
-            p, v, sizes, table_starts, table_members, cell_starts, own, factors, axis, strides, base, digits
-        )
-        begin, end = cell_starts[factors + p], cell_starts[factors + p + 1]
+        v, own, axes, begin, end = _begun(layout, walk, factors, p)
         if axes == 1:
             weights[begin - first] = 1.0
         for cell in range(begin, end):
             if stop[0] != 0:
                 break
             mass = weights[cell - first]
-            for a in range(sizes[v] if mass > 0.0 else 0):
-                is_permitted, total = _joined(values, permitted, base, strides, axes, len(own), a, False)
+            for a in range(layout.sizes[v] if mass > 0.0 else 0):
+                is_permitted, total = _joined(values, permitted, walk, axes, len(own), a, False)
                 if not is_permitted:
                     continue
                 share = mass * np.exp(total - values[cell])
                 shares[value_starts[v] + a] += share
                 for j in range(len(own)):
                     if own[j] >= factors:
-                        weights[base[j] + a * strides[j * axes] - first] += share
-            _advance(p, sizes, table_starts, table_members, factors, axes, strides, base, digits, len(own))
+                        weights[walk.base[j] + a * walk.strides[j * axes] - first] += share
+            _advance(layout, walk, factors + p, axes, len(own))
 
 
 @jit
 def count_within(
-    order: Any,
-    sizes: Any,
-    table_starts: Any,
-    table_members: Any,
-    cell_starts: Any,
-    input_starts: Any,
-    inputs: Any,
+    layout: Any,
     values: Any,
     permitted: Any,
     is_large: Any,
@@ -326,33 +282,28 @@ def count_within(
 
     These have counts that int64 may not hold: by the greatest ones of what they join, or as they join one of these.
     """
-    factors = len(table_starts) - 1 - len(order)
-    strides, base, digits = _room(table_starts, input_starts)
-    axis = np.zeros(len(sizes), dtype=np.int64)
-    greatest = np.ones(len(order))
-    for p in range(len(order)):
+    walk, factors = _walk(layout)
+    greatest = np.ones(len(layout.order))
+    for p in range(len(layout.order)):
         if stop[0] != 0:
             break
-        v, own = order[p], inputs[input_starts[p] : input_starts[p + 1]]
-        bound: Any = np.float64(sizes[v])
-        for q in own:
+        bound: Any = np.float64(layout.sizes[layout.order[p]])
+        for q in layout.inputs[layout.input_starts[p] : layout.input_starts[p + 1]]:
             if q >= factors:
                 bound = np.inf if is_large[q - factors] != 0 else bound * greatest[q - factors]
         if bound > 2.0**62:
             is_large[p] = 1
             continue
-        axes = _lay_out(
-            p, v, sizes, table_starts, table_members, cell_starts, own, factors, axis, strides, base, digits
-        )
+        v, own, axes, begin, end = _begun(layout, walk, factors, p)
         most = 0
-        for cell in range(cell_starts[factors + p], cell_starts[factors + p + 1]):
+        for cell in range(begin, end):
             if stop[0] != 0:
                 break
             added = 0
-            for a in range(sizes[v]):
-                is_permitted, total = _joined(values, permitted, base, strides, axes, len(own), a, True)
+            for a in range(layout.sizes[v]):
+                is_permitted, total = _joined(values, permitted, walk, axes, len(own), a, True)
                 added += total if is_permitted else 0
             values[cell], permitted[cell] = added, added > 0
             most = max(most, added)
-            _advance(p, sizes, table_starts, table_members, factors, axes, strides, base, digits, len(own))
+            _advance(layout, walk, factors + p, axes, len(own))
         greatest[p] = np.float64(max(1, most))

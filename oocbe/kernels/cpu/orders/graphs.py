@@ -20,6 +20,22 @@ def doubled(members: Any) -> Any:
     return larger
 
 
+@helper
+def turned(starts: Any, members: Any, count: Any) -> Any:
+    """A list of sets turned around: starts, and ascending numbers of the sets that have each of ``count`` members."""
+    begins = np.zeros(count + 1, dtype=np.int64)
+    for v in members:
+        begins[v + 1] += 1
+    for v in range(count):
+        begins[v + 1] += begins[v]
+    place, sets = begins[:count].copy(), np.empty(len(members), dtype=np.int32)
+    for number in range(len(starts) - 1):
+        for i in range(starts[number], starts[number + 1]):
+            sets[place[members[i]]] = number
+            place[members[i]] += 1
+    return begins, sets
+
+
 @jit
 def graph_of_scopes(starts: Any, members: Any, count: Any, most: Any, stop: Any) -> Any:
     """The vertices that each of ``count`` vertices shares a scope with.
@@ -34,18 +50,7 @@ def graph_of_scopes(starts: Any, members: Any, count: Any, most: Any, stop: Any)
     -------
     int64 (count + 1,) and int32, the neighbours; whether all are there.
     """
-    use_start = np.zeros(count + 1, dtype=np.int64)
-    for v in members:
-        use_start[v + 1] += 1
-    for v in range(count):
-        use_start[v + 1] += use_start[v]
-    place = use_start[:count].copy()
-    uses = np.empty(len(members), dtype=np.int64)
-    for scope in range(len(starts) - 1):
-        for i in range(starts[scope], starts[scope + 1]):
-            v = members[i]
-            uses[place[v]] = scope
-            place[v] += 1
+    use_start, uses = turned(starts, members, count)
     ends = np.zeros(count + 1, dtype=np.int64)
     neighbours = np.empty(2 * len(members) + 16, dtype=np.int32)
     stamp = np.full(count, -1, dtype=np.int64)
@@ -93,7 +98,6 @@ def separators_of(starts: Any, neighbours: Any, order: Any, most: Any, stop: Any
     members = np.empty(len(neighbours) + count + 16, dtype=np.int32)
     child, sibling = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
     stamp = np.full(count, -1, dtype=np.int64)
-    begins = np.zeros(count + 1, dtype=np.int64)  # by vertex, of the separators that have it
     end = 0
     for place in range(count):
         if stop[0] != 0 or end > most:
@@ -121,19 +125,11 @@ def separators_of(starts: Any, neighbours: Any, order: Any, most: Any, stop: Any
             below = sibling[below]
         ends[place + 1] = end
         for i in range(begin, end):
-            begins[members[i] + 1] += 1
             first = min(first, position[members[i]])
         if first < count:
             sibling[place] = child[first]
             child[first] = place
-    for v in range(count):
-        begins[v + 1] += begins[v]
-    having = np.empty(end, dtype=np.int32)
-    at = begins[:count].copy()
-    for place in range(count):
-        for i in range(ends[place], ends[place + 1]):
-            having[at[members[i]]] = place
-            at[members[i]] += 1
+    begins, having = turned(ends, members[:end], count)
     at = ends[:count].copy()
     for v in order:
         for i in range(begins[v], begins[v + 1]):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.orders.graphs import turned
 
 
 @jit
@@ -52,15 +53,5 @@ def list_values(values: Any, size: Any) -> Any:
     -------
     int32 (rows,), numbers of rows, ascending for each value; int64 (size + 1,), where those of each value begin.
     """
-    ends = np.zeros(size + 1, dtype=np.int64)
-    for value in values:
-        ends[value + 1] += 1
-    for value in range(size):
-        ends[value + 1] += ends[value]
-    place = ends[:size].copy()
-    listed = np.empty(len(values), dtype=np.int32)
-    for row in range(len(values)):
-        value = values[row]
-        listed[place[value]] = row
-        place[value] += 1
+    ends, listed = turned(np.arange(len(values) + 1), values, size)
     return listed, ends
