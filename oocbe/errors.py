@@ -70,8 +70,8 @@ class OocbeError(Exception):
 
     exit_code: int = EXIT_USAGE
 
-    def __init__(self, *told: object) -> None:
-        super().__init__(*(_LONG_NUMBER.sub(_shortened, text) if isinstance(text, str) else text for text in told))
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(_LONG_NUMBER.sub(_shortened, text) if isinstance(text, str) else text for text in arguments))
 
 
 class UsageError(OocbeError):

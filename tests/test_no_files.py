@@ -176,8 +176,8 @@ def test_files_that_a_person_names(what, tmp_path):
         given = [str(tmp_path / word) if word in (name, "p.uai", "t", "y") else word for word in command]
         done = CliRunner().invoke(app, given)
         assert done.exit_code == 2, (command, done.output)
-        said = ("is no file", "folder", "nor a file that exists")
-        assert any(text in done.stderr for text in said), (command, done.stderr)
+        reasons = ("is no file", "folder", "nor a file that exists")
+        assert any(text in done.stderr for text in reasons), (command, done.stderr)
 
 
 @everything

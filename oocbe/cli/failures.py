@@ -27,7 +27,7 @@ from oocbe.cli.envelope import begin, failure
 from oocbe.cli.memory import limited
 from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
-from oocbe.results import failure as told
+from oocbe.results import failure as failures
 from oocbe.results.failure import Failure, failure_of
 from oocbe.system.address_space import ARRAYS_BYTES, require
 from oocbe.system.interruption import END_SIGNALS, Interruption, heard
@@ -91,7 +91,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                     interruption.is_answered = True  # a line a file, and none of them had begun
                 if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
                     with suppress(OSError):  # standard output may be what failed
-                        print_json(failure("interrupted") if is_interruption else failure("error", _told(error)))
+                        print_json(failure("interrupted") if is_interruption else failure("error", _error_json(error)))
                 report(error, debug=bool(kwargs.get("debug")))
                 # A Ctrl-C inside code that was given as text (Numba makes such) leaves a mark by which Python, run with
                 # -m, kills itself with SIGINT at its end, whatever exit code is asked for. Evaluating text removes it.
@@ -114,7 +114,7 @@ def _refuse_urls(parameters: Mapping[str, object]) -> None:
                 refuse_url(given, f"the argument {name.upper()}" if is_argument else f"--{name.replace('_', '-')}")
 
 
-def _told(error: BaseException) -> dict[str, object]:
+def _error_json(error: BaseException) -> dict[str, object]:
     """An error as JSON: its kind, the message that is printed, and the command's exit code."""
     if isinstance(error, Exception):
         return failure_of(error).to_json()
@@ -137,7 +137,7 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
     assert isinstance(error, Exception)
-    return told.exit_code_of(error)
+    return failures.exit_code_of(error)
 
 
 def message_of(error: BaseException) -> str:
@@ -146,7 +146,7 @@ def message_of(error: BaseException) -> str:
         if _was_interrupted_before(error):
             return "interrupted again while temporary files were removed; the next run removes what is left"
         return "interrupted; temporary files are removed"
-    return told.message_of(error)
+    return failures.message_of(error)
 
 
 def _was_interrupted_before(error: BaseException) -> bool:

@@ -55,10 +55,10 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
     if interruption is not None:
         interruption.is_answered = True  # a line a file: there is no object for all of them
     defer_signals()  # a first signal has the solves wind down, and a line printed for each that was at work
-    failed, ended, told = 0, 0, 0
-    with closing(outcomes), _summed_up(lambda: told, len(files)):
+    failed, ended, printed = 0, 0, 0
+    with closing(outcomes), _summed_up(lambda: printed, len(files)):
         for outcome in outcomes:
-            told += 1
+            printed += 1
             if outcome.failure is not None:
                 failed = max(failed, outcome.exit_code)
                 note(f"oocbe: {outcome.failure.message}")
@@ -71,12 +71,12 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
 
 
 @contextmanager
-def _summed_up(told: Callable[[], int], files: int) -> Iterator[None]:
+def _summed_up(printed: Callable[[], int], files: int) -> Iterator[None]:
     """Where a signal ends the block, say how many files have no answer: not begun, or killed as they did not end."""
     try:
         yield
     except KeyboardInterrupt:
-        if left := files - told():
+        if left := files - printed():
             note(f"oocbe: {left:,} of {amount(files, 'file')} without an answer")
         raise
 

@@ -48,7 +48,7 @@ def prepare() -> None:
             if handle != number:
                 os.dup2(handle, number)
                 os.close(handle)
-    for number, (name, told, is_needed) in enumerate(
+    for number, (name, title, is_needed) in enumerate(
         (("stdout", "standard output", True), ("stderr", "standard error", False)), start=1
     ):
         stream = getattr(sys, name)
@@ -57,7 +57,7 @@ def prepare() -> None:
         elif isinstance(stream, io.TextIOWrapper) and isinstance(
             getattr(stream.buffer, "raw", stream.buffer), io.FileIO
         ):
-            raw: Any = _Stream(number, told, is_needed)
+            raw: Any = _Stream(number, title, is_needed)
             if hasattr(stream.buffer, "raw"):  # else what is printed is written at once (python -u)
                 raw = io.BufferedWriter(raw)
             made = io.TextIOWrapper(

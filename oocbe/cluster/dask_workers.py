@@ -115,13 +115,13 @@ class DaskWorkers:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of large graphs: lookups of a bucket may be megabytes
-                asked = self._client.submit(called, data, key=f"{name}-{token_hex(8)}", pure=False)
+                submitted = self._client.submit(called, data, key=f"{name}-{token_hex(8)}", pure=False)
         except Exception as error:
             if self._client.status == "running":
                 raise
             raise self._gone() from error
-        made.add_done_callback(lambda future: _release(asked) if future.cancelled() else None)
-        asked.add_done_callback(lambda future: self._settle(made, future))
+        made.add_done_callback(lambda future: _release(submitted) if future.cancelled() else None)
+        submitted.add_done_callback(lambda future: self._settle(made, future))
         return made
 
     def check(self) -> None:
@@ -143,26 +143,26 @@ class DaskWorkers:
     def _gone(self) -> ClusterError:
         return ClusterError(f"the scheduler at {self._address} is gone; {RESUME}")
 
-    def _settle(self, made: Future[Any], asked: Any) -> None:
+    def _settle(self, made: Future[Any], submitted: Any) -> None:
         """Hand a result on, on Dask's thread for that."""
         with suppress(InvalidStateError):  # it was cancelled
             try:
-                made.set_result(self._fetched(asked))
+                made.set_result(self._fetched(submitted))
             except BaseException as error:
                 made.set_exception(error)
-        _release(asked)
+        _release(submitted)
 
-    def _fetched(self, asked: Any) -> Any:
+    def _fetched(self, submitted: Any) -> Any:
         from distributed.client import FutureCancelledError
         from distributed.comm import CommClosedError
         from distributed.scheduler import KilledWorker
 
         try:
-            return asked.result(timeout=FETCH_SECONDS)
+            return submitted.result(timeout=FETCH_SECONDS)
         except (KilledWorker, FutureCancelledError, CancelledError, CommClosedError) as error:
             raise LostWorkError(f"{type(error).__name__}: {error}") from None
         except TimeoutError as error:
-            if asked.status == "error":
+            if submitted.status == "error":
                 raise
             raise LostWorkError(f"its result did not come in {FETCH_SECONDS:.0f} seconds ({error})") from None
 
@@ -188,7 +188,7 @@ class DaskWorkers:
             self._seen = time.monotonic()
 
 
-def _release(asked: Any) -> None:
+def _release(submitted: Any) -> None:
     """Let the scheduler forget a task; cancelling it would wait for the scheduler, which may not answer."""
     with suppress(Exception):  # the client is closed
-        asked.release()
+        submitted.release()

@@ -43,7 +43,7 @@ class SlurmWorkers(StartedWorkers):
     wanted: int
     jobs: list[str] = field(default_factory=list, kw_only=True)
     _logs: Path = field(default_factory=Path, init=False, repr=False)
-    _asked: float = field(default=0.0, init=False, repr=False)
+    _listed_at: float = field(default=0.0, init=False, repr=False)
     _has_begun: bool = field(default=False, init=False, repr=False)
 
     @property
@@ -70,10 +70,10 @@ class SlurmWorkers(StartedWorkers):
         if self._has_begun or self._dask.count:
             self._has_begun = True
             super().check()
-        elif time.monotonic() - self._asked > ASK_SECONDS:
-            self._asked = time.monotonic()
-            asked = _slurm(["squeue", "--noheader", "--format=%i", f"--jobs={','.join(self.jobs)}"])
-            if asked.returncode == 0 and not asked.stdout.strip():
+        elif time.monotonic() - self._listed_at > ASK_SECONDS:
+            self._listed_at = time.monotonic()
+            listed = _slurm(["squeue", "--noheader", "--format=%i", f"--jobs={','.join(self.jobs)}"])
+            if listed.returncode == 0 and not listed.stdout.strip():
                 raise ClusterError(
                     f"jobs {', '.join(self.jobs)} ended before any worker was there: {self._last_line()}"
                 )
@@ -94,7 +94,7 @@ class SlurmWorkers(StartedWorkers):
             if done.returncode:
                 raise ClusterError(f"sbatch takes no job: {done.stderr.strip() or done.stdout.strip()}")
             self.jobs.append(done.stdout.strip().partition(";")[0])
-        self._asked = time.monotonic()
+        self._listed_at = time.monotonic()
         return started.client
 
     def _host(self) -> str:

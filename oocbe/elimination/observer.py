@@ -81,7 +81,7 @@ class PassingOn(Observer):
             self._told.order_chosen(choice, begins)
 
     def width_of(self, result: Result, problem: Problem, options: SolveOptions) -> int:
-        """The width that a result of a problem is told with: also where no elimination ended."""
+        """The width that a result of a problem reports, also where no elimination ended."""
         return self._told.width_of(result, problem, options) if isinstance(self._told, PassingOn) else result.width
 
     def started(self, plan: Plan) -> None:

@@ -56,7 +56,7 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(semiring)
     if is_bounded and not is_easy(target) and (found := preparation.run(lambda: smaller(target, options))):
         target = found.problem
-        said.append(found.said)
+        said.append(found.summary)
     said.append(preparation.said)
     plan = replace(make_plan(target, options), propagation="; ".join(filter(None, said)))
     if not is_bounded:

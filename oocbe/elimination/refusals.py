@@ -25,14 +25,14 @@ def checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Prob
         raise UsageError(f"ub: only the min-sum semiring has an upper bound, not {semiring}")
     if not semiring.selects:
         problem.refuse_question(f"the {semiring} semiring")
-    for bound, side, told_by in (
+    for bound, side, expected in (
         (problem.upper_bound, "below its upper", "min-sum"),
         (problem.lower_bound, "above its lower", "max-sum"),
     ):
-        if bound is not None and semiring.name != told_by and problem.reachable_bound:
+        if bound is not None and semiring.name != expected and problem.reachable_bound:
             raise UnsupportedError(
                 f"{problem.name}: only assignments {side} bound of {bound} count, and the {semiring} semiring cannot "
-                f"tell them apart; solve it in {told_by}, or without the bound"
+                f"tell them apart; solve it in {expected}, or without the bound"
             )
     if options.ub is None or (problem.upper_bound is not None and problem.upper_bound <= options.ub):
         return problem

@@ -101,8 +101,8 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
-    asked = checked(problem, semiring, options).in_semiring(semiring)
-    whole = narrowed(with_room(asked))
+    given = checked(problem, semiring, options).in_semiring(semiring)
+    whole = narrowed(with_room(given))
     left, history = Restriction.of_all(whole), History(observer, begin)
     with listening() as interruption:
         try:
@@ -113,15 +113,15 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
                 result = narrow_result(problem, options) if left.removed else None
             if result is None:
                 solved = partial(_solved, begin=begin, interruption=interruption)
-                told, why = Lifting(history, left), sums_of_logarithms.UNBOUNDED
+                lifting, why = Lifting(history, left), sums_of_logarithms.UNBOUNDED
                 if not sums_of_logarithms.prefers_logarithms(problem, options):
                     try:
-                        result = solved(problem, options, told)
+                        result = solved(problem, options, lifting)
                     except FloatRangeError:
                         if options.workdir is not None or not has_logarithms(problem):
                             raise
                         why = sums_of_logarithms.OUT_OF_RANGE
-                result = result or sums_of_logarithms.by_sums(problem, options, told, begin, solved, why)
+                result = result or sums_of_logarithms.by_sums(problem, options, lifting, begin, solved, why)
         except BaseException as error:
             if not interruption.caused(error):
                 raise
@@ -129,7 +129,7 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     result = lifted(result, left)
     if left.problem is not whole:
         check_claim(whole, result.value, result.assignment, "what propagation left")
-    result = history.told_by(judged(result, asked, options), asked, left, options)
+    result = history.told_by(judged(result, given, options), given, left, options)
     if observer is not None:
         observer.finished(result)
     return result
@@ -193,8 +193,8 @@ class _Solving:
             if found is error:
                 raise
             raise found from None
-        was_asked = result.status == "limit" and self.deadline.is_requested
-        return replace(result, status="interrupted") if was_asked else result
+        was_requested = result.status == "limit" and self.deadline.is_requested
+        return replace(result, status="interrupted") if was_requested else result
 
     def _unfinished(self, interruption: Interruption) -> Result:
         """What is known where a signal has ended the work."""

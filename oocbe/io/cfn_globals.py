@@ -134,16 +134,16 @@ class GlobalCall:
         if shape[0] == "(" and len(given) != len(self.scope):
             raise self.error(f"found {len(given)} of {name}, expected {len(self.scope)}, one for each variable")
         entry = shape[1:-1]
-        told: Words = [str(len(given))] if shape[0] == "[" else []
+        words: Words = [str(len(given))] if shape[0] == "[" else []
         for item in given:
             if entry.endswith("+"):
-                told += self._values(item, f"[{entry[:-1]}]", name, context)
+                words += self._values(item, f"[{entry[:-1]}]", name, context)
                 continue
             parts = [item] if len(entry) == 1 else item
             if isinstance(parts, str) or len(parts) != len(entry):
                 raise self.error(f"found {_shown(item)} in {name}, expected a list of {len(entry)}")
-            told += [self._value(part, kind, name, context) for part, kind in zip(parts, entry, strict=True)]
-        return told
+            words += [self._value(part, kind, name, context) for part, kind in zip(parts, entry, strict=True)]
+        return words
 
     def _value(self, given: Parameter, kind: str, name: str, context: _Context) -> str | int:
         if not isinstance(given, str):
@@ -211,11 +211,11 @@ def decomposed(
             "a number with an exponent here; write it without"
         )
     names = [v.name for v in variables]
-    told = [call.words(names, precision, sign) for call in calls]
-    if all(word >= 0 for words in told for word in words if isinstance(word, int)):
+    listed = [call.words(names, precision, sign) for call in calls]
+    if all(word >= 0 for words in listed for word in words if isinstance(word, int)):
         whole.top = Fraction(limit) * precision.scale if math.isfinite(limit) else limit
     labels = [v.labels for v in variables]
-    for call, words in zip(calls, told, strict=True):
+    for call, words in zip(calls, listed, strict=True):
         text = _OneLine(call.path, " ".join(map(str, [call.kind, *words])).encode(), call.line)
         reader = GlobalReader(text, 0, call.scope, whole, precision.scale, True, labels)
         text.expect_end(read_global(reader), f"the parameters of {call.title}")

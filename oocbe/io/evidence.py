@@ -48,13 +48,13 @@ def _pair(item: str, index: Mapping[str, int], problem: Problem) -> tuple[int, i
         name = f"{name}={more}"
     if not equals or (name not in index and _exists(item)):
         return None
-    told = item if len(item) <= SHOWN_CHARACTERS else f"{item[:SHOWN_CHARACTERS]}…"
+    shown = item if len(item) <= SHOWN_CHARACTERS else f"{item[:SHOWN_CHARACTERS]}…"
     if name not in index:
-        raise UsageError(f"evidence {told}: no such file is there, and {unknown_variable(problem, name)}")
+        raise UsageError(f"evidence {shown}: no such file is there, and {unknown_variable(problem, name)}")
     try:
         return index[name], value_index(problem.variables[index[name]], label)
     except UsageError as error:
-        raise UsageError(f"evidence {told}: {error}") from None
+        raise UsageError(f"evidence {shown}: {error}") from None
 
 
 def _exists(name: str) -> bool:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from oocbe.errors import FormatError, ResourceError, UsageError
-from oocbe.io.no_problem import told_folder
+from oocbe.io.no_problem import folder_description
 from oocbe.settings.machine import default_memory_limit
 from oocbe.system.deadline import look
 from oocbe.system.file_hook import before
@@ -90,7 +90,7 @@ def check_there(path: str | Path) -> None:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     if stat.S_ISDIR(mode):
-        raise UsageError(f"{path}: cannot be read: {told_folder(Path(path))}")
+        raise UsageError(f"{path}: cannot be read: {folder_description(Path(path))}")
     if (kind := kind_of(mode)) is not None and not stat.S_ISFIFO(mode):
         raise UsageError(f"{path}: cannot be read: is no file but {kind}")
 

@@ -45,8 +45,8 @@ def is_xcsp2(root: Element) -> bool:
     if root.tag != "instance" or "format" in root.attributes:
         return False
     presentation = root.child("presentation")
-    said = "" if presentation is None else presentation.attributes.get("format", "")
-    return said.startswith("XCSP 2.") or (not said and root.child("domains") is not None)
+    given = "" if presentation is None else presentation.attributes.get("format", "")
+    return given.startswith("XCSP 2.") or (not given and root.child("domains") is not None)
 
 
 def parse(text: Text, root: Element) -> Dcop | Problem:
@@ -133,13 +133,13 @@ class _Reader:
         """The cost to begin with, and what sums stay below; None: any sum."""
         attributes = {} if listed is None else listed.attributes
         constant = 0 if listed is None else self._cost(listed, attributes.get("initialCost", "0"))
-        said = attributes.get("maximalCost")
-        if listed is None or said in (None, "infinity"):
+        given = attributes.get("maximalCost")
+        if listed is None or given in (None, "infinity"):
             return constant, None
-        assert said is not None
+        assert given is not None
         if self._is_max or min([constant, *(_least(f) for f in functions)]) < 0:
-            raise self._unsupported(listed, f"maximalCost={said!r} of utilities, or beside costs below 0,")
-        return constant, self._cost(listed, said)
+            raise self._unsupported(listed, f"maximalCost={given!r} of utilities, or beside costs below 0,")
+        return constant, self._cost(listed, given)
 
     def _unsupported(self, element: Element, what: str) -> UnsupportedError:
         return UnsupportedError(
@@ -173,9 +173,9 @@ class _Reader:
         return tuple(labels)
 
     def _check_count(self, element: Element, attribute: str, found: int) -> None:
-        said = element.attributes.get(attribute)
-        if said is not None and said != str(found):
-            raise element.error(f"found {found:,} where {attribute} says {said!r}, expected as many")
+        given = element.attributes.get(attribute)
+        if given is not None and given != str(found):
+            raise element.error(f"found {found:,} where {attribute} says {given!r}, expected as many")
 
     def _read_variable(self, element: Element, agents: Sequence[str] | None) -> None:
         name = self._name(element)
@@ -206,8 +206,8 @@ class _Reader:
         arity = attributes.get("arity", "")
         if not arity.isdecimal() or int(arity) < 1:
             raise element.error(f"found the arity {arity!r}, expected a number, at least 1")
-        said = attributes.get("defaultCost") if semantics == "soft" else None  # without one, all others are forbidden
-        default = None if said is None else self._cost(element, said)
+        given = attributes.get("defaultCost") if semantics == "soft" else None  # without one, all others are forbidden
+        default = None if given is None else self._cost(element, given)
         relation = _Relation(element, semantics, int(arity), default)
         cost: int | float | None = None if semantics == "soft" else 0
         content = element.text.decode("utf-8", errors="replace")

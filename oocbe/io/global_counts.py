@@ -262,4 +262,4 @@ COMPARATORS: dict[str, Callable[[int], int]] = {
     ">": lambda more: max(0, 1 - more),
     "!=": lambda more: int(more == 0),
 }
-"""How far a sum is from what is asked of it, by how much more it is than the right-hand side."""
+"""How far a sum is from its bound, by how much more it is than the right-hand side."""

@@ -169,7 +169,7 @@ class GlobalReader:
         self.whole.weighted_sum(self.title, self.scope, weights, price)
 
     def violated(self, weights: list[list[int]], gap: Callable[[int], int], metric: str, cost: Cost) -> None:
-        """A sum of weights costs by how far it is from what is asked of it.
+        """A sum of weights costs by how far it is from its bound.
 
         gap : of a sum; 0 where it is as it should be.
         """

@@ -2,7 +2,7 @@
 
 Formats that are streams of numbers are read by :class:`oocbe.io.text.Text` alone. Those with braces, quoted names and
 comments are cut into tokens here by a regular expression, and read by a recursive descent that asks for the next one. A
-token is two offsets and a kind until it is asked for: as an object of Python it would take ten times its length.
+token is two offsets and a kind until it is needed: as an object of Python it would take ten times its length.
 """
 
 from __future__ import annotations

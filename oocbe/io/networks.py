@@ -1,6 +1,6 @@
 """Networks of other libraries as problems: pyAgrum's and pgmpy's, by what their objects answer, without importing them.
 
-Names of variables and values stay, as texts, so that evidence and marginals are told by them: pgmpy's state 1 is the
+Names of variables and values stay, as texts, so that evidence and marginals name them: pgmpy's state 1 is the
 label ``1``, and evidence of 1 is that state, wherever it comes among the states. A probability of zero makes its
 assignments infeasible; the problem is a max-product one, as those of ``.bif`` and ``.uai`` files.
 """

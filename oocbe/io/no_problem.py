@@ -31,14 +31,14 @@ SUFFIXES = {
 """What a file is whose name ends so, formats of toulbar2's that are not supported among them."""
 
 
-def told_folder(path: Path) -> str:
+def folder_description(path: Path) -> str:
     """What a folder is that is no problem, and what takes it."""
-    for record, told in RECORDS.items():
+    for record, description in RECORDS.items():
         if (path / record).exists():
-            return f"this is {told}"
+            return f"this is {description}"
     return "this is a folder, expected a file"
 
 
-def told_file(suffix: str) -> str | None:
+def file_description(suffix: str) -> str | None:
     """What a file is whose name's suffix promises no problem, and what takes it; None where it says nothing."""
     return SUFFIXES.get(suffix)

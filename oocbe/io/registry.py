@@ -22,7 +22,7 @@ from oocbe.errors import (
 )
 from oocbe.io.evidence import Evidence, evidence_of
 from oocbe.io.files import check_there, read_bytes, without_compression, write_bytes
-from oocbe.io.no_problem import told_file
+from oocbe.io.no_problem import file_description
 from oocbe.io.text import Text
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.dcop import Dcop
@@ -181,8 +181,8 @@ def naming(path: str | Path, work: str = "reading") -> Iterator[None]:
     except (ResourceError, MemoryError) as error:
         if str(path) in str(error):
             raise
-        said = f"{error}; {REMEDY}" if isinstance(error, MemoryError) and str(error) else str(error) or REMEDY
-        raise ResourceError(f"{path}: {work} it takes too much memory: {said}") from without_frames(error)
+        details = f"{error}; {REMEDY}" if isinstance(error, MemoryError) and str(error) else str(error) or REMEDY
+        raise ResourceError(f"{path}: {work} it takes too much memory: {details}") from without_frames(error)
 
 
 def as_problem(model: Model) -> Problem:
@@ -218,7 +218,7 @@ def memory_limit(memory: int | str | None) -> AbstractContextManager[object]:
 def _read_model(path: str | Path, format: str | None, max_bytes: int | None) -> Model:
     check_there(path)
     suffix = without_compression(path).suffix.lower()
-    what = told_file(suffix) if format is None else None
+    what = file_description(suffix) if format is None else None
     content = None
     if what is not None and suffix == ".json":
         content = read_bytes(path, max_bytes, may_wait=True)

@@ -80,8 +80,8 @@ def parse(text: Text) -> Problem:
 def _day(photographs: _Photographs, capacity: int | None) -> ImagingDay:
     """What the file says of photographs beside costs and constraints, so that an answer can be told as a schedule."""
     parts = zip(photographs.variables, photographs.weights, photographs.groups, photographs.consumptions, strict=True)
-    told = tuple(Photograph(v.name, w, group, v.labels or (), tuple(memory)) for v, w, group, memory in parts)
-    return ImagingDay(told, capacity)
+    listed = tuple(Photograph(v.name, w, group, v.labels or (), tuple(memory)) for v, w, group, memory in parts)
+    return ImagingDay(listed, capacity)
 
 
 def _lonely_count(text: Text, rows: list[tuple[int, int]], row: int, what: str) -> int:

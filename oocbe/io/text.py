@@ -2,8 +2,8 @@
 
 The formats read here are streams of numbers separated by white space, up to gigabytes. Splitting into Python objects
 would dominate the reading, and offsets of all tokens take several times the file's size. So tokens are found in one
-window of the bytes at a time, and its integers parsed at once, digit place by digit place. Only a token that is asked
-for and is not what it should be becomes a string: in the error message.
+window of the bytes at a time, and its integers parsed at once, digit place by digit place. Only a token that is
+needed and is not what it should be becomes a string: in the error message.
 """
 
 from __future__ import annotations

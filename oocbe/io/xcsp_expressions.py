@@ -265,7 +265,7 @@ def _product_bounds(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, 
 
 
 def evaluate(expression: Expression, columns: Sequence[Integers]) -> Integers:
-    """Values for arrays of the variables' values, which broadcast; :func:`bounds_of` has to be asked before.
+    """Values for arrays of the variables' values, which broadcast; :func:`bounds_of` has to be called before.
 
     Unread where a divisor is 0 for some of the values.
     """

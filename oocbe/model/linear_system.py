@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
-from oocbe.model.asked import Asked
+from oocbe.model.file_notes import FileNotes
 from oocbe.system.deadline import look
 
 INFINITE = 1e20
@@ -31,7 +31,7 @@ Numbers = NDArray[np.float64] | NDArray[np.object_]
 
 
 @dataclass(frozen=True, eq=False)
-class LinearSystem(Asked):
+class LinearSystem(FileNotes):
     """Rows ``row_lower <= A x <= row_upper`` over variables ``lower <= x <= upper``, some of them integers.
 
     All numbers are float64, or all are Python integers (``object`` arrays, for integers that doubles do not have); what
@@ -49,7 +49,7 @@ class LinearSystem(Asked):
     objective : (variables,) float64 or Python integers, of the sum that is optimised. constant : added to it.
     maximises : whether that sum is to be large.
     name : for messages and reports.
-    notes, question : what the file says beside that, see :class:`~oocbe.model.asked.Asked`.
+    notes, question : what the file says beside that, see :class:`~oocbe.model.file_notes.FileNotes`.
     """
 
     starts: NDArray[np.int64]

@@ -227,10 +227,10 @@ def assignment_of(problem: Numbered, values: Mapping[str, str | int]) -> tuple[i
 
 def _shortened(name: object) -> str:
     try:
-        told = repr(name)
+        text = repr(name)
     except ValueError:
-        told = "of thousands of digits"
-    return told if len(told) <= MOST_CHARACTERS else f"{told[:MOST_CHARACTERS]}…"
+        text = "of thousands of digits"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
-from oocbe.model.asked import Asked
 from oocbe.model.extremes import Extremes, extremes_of, lists_all, step_of
+from oocbe.model.file_notes import FileNotes
 from oocbe.model.model_checks import (
     as_number,
     check_all_tuples,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem(Shown, Asked):
+class Problem(Shown, FileNotes):
     """Variables, functions, constraints and a constant, to be combined and marginalised in a semiring.
 
     Attributes
@@ -54,7 +54,7 @@ class Problem(Shown, Asked):
     name : for messages and reports.
     lower_bound : for max-sum, only assignments with a value strictly above count (None: all).
     day : what the variables are, where the problem is a day of a photographing satellite; else None.
-    notes, question : what the file says beside that, see :class:`~oocbe.model.asked.Asked`.
+    notes, question : what the file says beside that, see :class:`~oocbe.model.file_notes.FileNotes`.
     """
 
     variables: tuple[Variable, ...]

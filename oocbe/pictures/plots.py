@@ -159,9 +159,9 @@ def course(
             known.step(times, numbers, where="post", color=colour, label=name, marker=".", markersize=5)
     known.set(xlabel="seconds since the problem was read", title="what was known")
     if curve and curve[0][0] >= (1 - MARGIN) * end:
-        told = "\n".join(f"{name} {number:,}" for name, number in zip(("bound", "value"), curve[-1][1:], strict=True)
+        summary = "\n".join(f"{name} {number:,}" for name, number in zip(("bound", "value"), curve[-1][1:], strict=True)
                          if number is not None)  # fmt: skip
-        _say_in(known, f"after {end:.2g} s, all at once:\n{told}")
+        _say_in(known, f"after {end:.2g} s, all at once:\n{summary}")
     elif known.lines:
         known.legend()
         known.set_xlim(-MARGIN * end, (1 + MARGIN) * end)  # the first and the last mark are seen whole

@@ -16,8 +16,8 @@ from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.pruning.listed_factors import starts_of
 from oocbe.pruning.fixed_point import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
+from oocbe.pruning.listed_factors import starts_of
 from oocbe.pruning.row_bounds import ValueGrid
 from oocbe.system.deadline import look, looked
 

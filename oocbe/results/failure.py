@@ -6,7 +6,7 @@ import errno
 from dataclasses import dataclass
 
 from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError, RequestedEndError, TimeLimitError
-from oocbe.system.address_space import limit, told
+from oocbe.system.address_space import limit, remedy
 from oocbe.system.memory import is_want_of_memory
 
 EXIT_INTERNAL = 1
@@ -62,7 +62,7 @@ def _description_of(error: BaseException) -> str:
         return str(error)
     if is_want_of_memory(error):
         most = limit()
-        hint = "" if most is None else f"; {told(most)}"
+        hint = "" if most is None else f"; {remedy(most)}"
         return f"out of memory; a lower --memory makes oocbe keep less in memory at a time{hint}"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

@@ -52,7 +52,7 @@ def require(nbytes: int, what: str) -> None:
     if most - used < nbytes:
         raise ResourceError(
             f"out of memory: {what} takes {nbytes >> 20} MiB of address space, and {max(0, most - used) >> 20} MiB are "
-            f"left; {told(most)}"
+            f"left; {remedy(most)}"
         )
 
 
@@ -63,6 +63,6 @@ def _share_arenas() -> None:
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 
 
-def told(most: int) -> str:
+def remedy(most: int) -> str:
     """What to do about a limit in bytes."""
     return f"the limit on address space (ulimit -v) is {most >> 20} MiB: raise it"

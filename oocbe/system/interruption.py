@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as a request to wind down: what is known is returned, and what was asked for is written.
+"""Ctrl-C, SIGTERM and SIGHUP as a request to wind down: what is known is returned, and requested files are written.
 
 Within :func:`listening` the first signal raises nothing: it sets the flag of every
 :class:`oocbe.system.deadline.Deadline` of the thread, and work ends as at a time limit. Work that goes on for

@@ -117,9 +117,9 @@ class MemoryLimit:
     ) -> None:
         _innermost.reset(self._tokens.pop())
         if _innermost.get() is None and error is not None and is_want_of_memory(error):
-            said = f" ({error})" if str(error) else ""
+            details = f" ({error})" if str(error) else ""
             raise ResourceError(
-                f"memory could not be had{said}; the limit is {self.limit:,} bytes; {REMEDY}, or lower it where the "
+                f"memory could not be had{details}; the limit is {self.limit:,} bytes; {REMEDY}, or lower it where the "
                 "system gives the process less (ulimit)"
             ) from error
 

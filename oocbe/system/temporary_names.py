@@ -115,7 +115,7 @@ def _locked(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):  # of a folder on a full disk, which the caller is told later
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):  # of a folder on a full disk, which the first file in it shows
             return -1
         raise
     try:
@@ -130,7 +130,7 @@ def _locked(path: Path) -> int | None:
 
 
 def _remove_dead(target: Path) -> None:
-    """Remove what killed processes of this user and host left of a target; what cannot be told, or removed, stays."""
+    """Remove what killed processes of this user and host left of a target; what cannot be recognised stays."""
     prefix = _prefix(target.name)
     with suppress(OSError):
         for path in list(target.parent.iterdir()):

@@ -1,4 +1,4 @@
-"""URLs of object stores where paths are given: told from paths, and refused where only files of this machine do."""
+"""URLs of object stores where paths are given: recognised, and refused where only files of this machine do."""
 
 from __future__ import annotations
 

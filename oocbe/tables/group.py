@@ -28,7 +28,7 @@ def is_table(folder: Place) -> bool:
         except FileNotFoundError:
             return next(iter(folder.below()), None) is None  # where nothing is, a table is missed
         except OSError:
-            return True  # whoever opens it is told why it cannot be
+            return True  # opening it reports why it cannot be
     return any((folder / name).exists() for name in (MANIFEST_NAME, "zarr.json"))
 
 

@@ -113,7 +113,7 @@ def refuse_existing(place: ObjectPath) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise DiskError(f"{place}: cannot be asked for: {error.strerror}") from None
+        raise DiskError(f"{place}: cannot be listed: {error.strerror}") from None
     raise UsageError(f"{place} exists already; remove it, choose another name, or overwrite it (overwrite)")
 
 

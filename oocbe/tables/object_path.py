@@ -80,7 +80,7 @@ class ObjectPath:
 
             return bytes(obstore.get(store, self.key, options={"range": (0, size)}).bytes())
 
-        return self._asked(get)
+        return self._request(get)
 
     def read_range(self, start: int, stop: int) -> bytes:
         """Bytes of the object from one on up to another, which it has; errors as for :meth:`read`."""
@@ -90,7 +90,7 @@ class ObjectPath:
 
             return bytes(obstore.get_range(store, self.key, start=start, end=stop))
 
-        return self._asked(get)
+        return self._request(get)
 
     def size(self) -> int:
         """Bytes of the object; errors as for :meth:`read`."""
@@ -100,7 +100,7 @@ class ObjectPath:
 
             return int(obstore.head(store, self.key)["size"])
 
-        return self._asked(head)
+        return self._request(head)
 
     def below(self) -> Iterator[tuple[ObjectPath, int]]:
         """Objects whose names begin with this one's and a slash, and their bytes; OSError as for :meth:`read`."""
@@ -110,8 +110,8 @@ class ObjectPath:
 
             return iter(obstore.list(store, prefix=f"{self.key}/"))
 
-        listed = self._asked(pages)
-        while page := self._asked(lambda _: next(listed, None)):
+        listed = self._request(pages)
+        while page := self._request(lambda _: next(listed, None)):
             for entry in page:
                 yield ObjectPath(self.root, entry["path"]), int(entry["size"])
 
@@ -123,7 +123,7 @@ class ObjectPath:
 
             obstore.put(store, self.key, file, chunk_size=part_bytes, max_concurrency=parts)
 
-        self._asked(put)
+        self._request(put)
 
     def create(self, data: bytes | memoryview) -> None:
         """Write the object where there is none.
@@ -138,7 +138,7 @@ class ObjectPath:
 
             obstore.put(store, self.key, bytes(data), mode="create")
 
-        self._asked(put)
+        self._request(put)
 
     def remove(self) -> None:
         """Remove the object; OSError where the store does not."""
@@ -148,9 +148,9 @@ class ObjectPath:
 
             obstore.delete(store, self.key)
 
-        self._asked(delete)
+        self._request(delete)
 
-    def _asked(self, ask: Callable[[Any], Result]) -> Result:
+    def _request(self, ask: Callable[[Any], Result]) -> Result:
         store = _store(self.root)
         from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 

@@ -141,5 +141,5 @@ def _refuse_existing(place: ObjectPath) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise DiskError(f"{place}: cannot be asked for: {error.strerror}") from None
+        raise DiskError(f"{place}: cannot be listed: {error.strerror}") from None
     raise UsageError(f"{place} exists already; choose another name")

@@ -5,7 +5,7 @@ never in the current folder. A process is sent a task when it reads: a task may 
 system kills, for memory or otherwise, takes nothing but its own task with it. That one is done again when no other is
 at work, and given up where it ends its process once more.
 
-On Ctrl-C, and on other signals that a command listens to, every process that is at work is asked to end: its solve
+On Ctrl-C, and on other signals that a command listens to, every process that is at work is requested to end: its solve
 winds down as that of one file does, and what it knows by then is its outcome.
 """
 
@@ -89,7 +89,7 @@ class SolvingProcesses(Generic[Task, Answer]):
 
         Raises
         ------
-        KeyboardInterrupt : a signal has asked to end, and all that is known by then has been given.
+        KeyboardInterrupt : a signal has come, and all that is known by then has been given.
         """
         left, again = deque(_Attempt(task) for task in tasks), deque[_Attempt[Task]]()
         for _ in range(min(count, len(left))):
@@ -188,7 +188,7 @@ class SolvingProcesses(Generic[Task, Answer]):
 
 
 def _wait_for(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    """Wait until processes have ended that were asked to; kill those that do not."""
+    """Wait until processes have ended that were requested to; kill those that do not."""
     end = time.monotonic() + END_SECONDS
     for process in processes:
         try:

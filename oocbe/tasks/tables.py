@@ -126,12 +126,12 @@ def _computed(
     def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
         if observer is None:
             return None
-        told = observer
-        told.started(plans(next(number for number, own in enumerate(choices) if own is choice)))
+        listener = observer
+        listener.started(plans(next(number for number, own in enumerate(choices) if own is choice)))
         names = [problem.variables[v].name for v in choice.order]
 
         def bucket_done(number: int, rows: int, size: int) -> None:
-            told.bucket_done(number, len(names), names[number - 1], rows, size)
+            listener.bucket_done(number, len(names), names[number - 1], rows, size)
 
         return bucket_done
 

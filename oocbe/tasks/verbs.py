@@ -150,8 +150,8 @@ def answered(
         except BaseException as error:
             if not interruption.caused(error):
                 raise
-            asked = temperature if task in ("logz", "marginals") else None
-            result = unfinished(task, whole, interruption.reason, temperature=asked)
+            used = temperature if task in ("logz", "marginals") else None
+            result = unfinished(task, whole, interruption.reason, temperature=used)
     known = sum(result.seconds.values())
     total, compiled = watch.elapsed, watch.compiled
     seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}

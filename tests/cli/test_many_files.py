@@ -131,7 +131,7 @@ def test_a_signal_leaves_the_answers_so_far(tmp_path, interrupts_heard, number):
             time.sleep(0.05)
         children = children_of(process)
         process.send_signal(number)
-        out, said = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.communicate()
@@ -142,6 +142,6 @@ def test_a_signal_leaves_the_answers_so_far(tmp_path, interrupts_heard, number):
         assert answer["value"] is not None and len(answer["assignment"]) == 12
     assert len(answers) == 2
     assert process.returncode == 128 + number
-    assert "1 of 4 files without an answer" in said and "Traceback" not in said and "leaked" not in said
-    assert len(said.splitlines()) == 2, said
+    assert "1 of 4 files without an answer" in errors and "Traceback" not in errors and "leaked" not in errors
+    assert len(errors.splitlines()) == 2, errors
     assert not any(map(is_running, children))

@@ -39,9 +39,15 @@ def run(folder: Path, *command: str, limits: dict[int, int], **environment: str)
             resource.setrlimit(number, (most, resource.getrlimit(number)[1]))
 
     path = os.pathsep.join([str(ROOT), *sys.path])
-    told = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(folder), "OOCBE_BACKEND": "cpu", **environment}
+    variables = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(folder), "OOCBE_BACKEND": "cpu", **environment}
     return subprocess.run(
-        [sys.executable, *command], preexec_fn=limit, env=told, capture_output=True, text=True, check=False, cwd=folder
+        [sys.executable, *command],
+        preexec_fn=limit,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
     )
 
 
@@ -70,10 +76,10 @@ print(len(oocbe.JunctionTree.open("tree", memory="1MiB").marginal('x3')))
 """
 
 
-@pytest.mark.parametrize(("program", "said"), [(JOIN, "3600"), (TREE, "4\n4")])
-def test_work_on_disk_needs_few_file_descriptors(tmp_path, program, said):
+@pytest.mark.parametrize(("program", "expected"), [(JOIN, "3600"), (TREE, "4\n4")])
+def test_work_on_disk_needs_few_file_descriptors(tmp_path, program, expected):
     done = run(tmp_path, "-c", program, limits={resource.RLIMIT_NOFILE: 64})
-    assert done.stdout.strip() == said, done.stderr[-2000:]
+    assert done.stdout.strip() == expected, done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("more", [(), ("--workdir", "run"), ("--workers", "2")])

@@ -41,12 +41,12 @@ def test_a_finished_run_that_is_shown_again_has_its_width(tmp_path, monkeypatch)
     assert "had ended already" in again.notes[-1]
 
 
-@pytest.mark.parametrize(("bucket", "said"), [(0, "had published its orders, and nothing else yet"), (3, "3 messages")])
-def test_a_resumed_run_says_from_where_it_went_on(bucket, said, tmp_path):
+@pytest.mark.parametrize(("bucket", "text"), [(0, "had published its orders, and nothing else yet"), (3, "3 messages")])
+def test_a_resumed_run_says_from_where_it_went_on(bucket, text, tmp_path):
     problem, options = network(12, 0.2), {"workdir": tmp_path, "bounds": "none", "order_seconds": 0.0}
     with pytest.raises(KeyboardInterrupt):
         oocbe.solve(problem, **options, observer=EndsAt(bucket))
     result = oocbe.solve(problem, **options, resume=True)
     assert result.value == oocbe.solve(problem).value
     resumed = [note for note in result.notes if note.startswith("resumed: ")]
-    assert len(resumed) == 1 and said in resumed[0] and str(tmp_path) in resumed[0]
+    assert len(resumed) == 1 and text in resumed[0] and str(tmp_path) in resumed[0]

@@ -36,15 +36,15 @@ def test_a_plan_tells_about_how_long_elimination_takes():
     """More rows take longer, whatever their form, and a bucket takes some time however few it has."""
     small, large = (make_plan(clique(variables, 3), SolveOptions(order_seconds=0)) for variables in (4, 9))
     assert 0 < small.predicted_seconds < large.predicted_seconds
-    told = f"elimination, about {duration_of(large.predicted_seconds)} of processor time"
-    assert large.headline == told and str(large).splitlines()[1] == f"  solve: {told}"
+    headline = f"elimination, about {duration_of(large.predicted_seconds)} of processor time"
+    assert large.headline == headline and str(large).splitlines()[1] == f"  solve: {headline}"
     buckets = large.to_json()["buckets"]
     assert sum(b["predicted_seconds"] for b in buckets) == pytest.approx(large.predicted_seconds, abs=1e-4)
-    assert told in large._repr_html_()
+    assert headline in large._repr_html_()
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "headline"),
     [
         (0.0123, "0.012 s"),
         (100, "100 s"),
@@ -54,8 +54,8 @@ def test_a_plan_tells_about_how_long_elimination_takes():
         (1e12, "10^5 years"),
     ],
 )
-def test_durations_are_no_more_exact_than_they_are(seconds, told):
-    assert duration_of(seconds) == told
+def test_durations_are_no_more_exact_than_they_are(seconds, headline):
+    assert duration_of(seconds) == headline
 
 
 def test_buckets_are_those_of_the_forward_pass(random_problem):

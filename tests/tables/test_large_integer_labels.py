@@ -99,17 +99,17 @@ MIXED = (-1, (1 << 63) + 5)
 
 
 def test_labels_beyond_64_bits_are_refused_by_name_before_anything_is_read(given, tmp_path):
-    said = r"variable id: its labels are integers from -1 to 9223372036854775813"
-    with pytest.raises(ModelError, match=said):
+    message = r"variable id: its labels are integers from -1 to 9223372036854775813"
+    with pytest.raises(ModelError, match=message):
         oocbe.Table.from_arrow(given, domains={"id": MIXED})
     parquet.write_table(given, tmp_path / "t.parquet")
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         oocbe.StoredTable.from_parquet(tmp_path / "t.parquet", tmp_path / "t", domains={"id": MIXED})
     assert not (tmp_path / "t").exists()
     signed = arrow.table({"id": [-1, 3], "value": [1, 2]})
     with pytest.raises(ModelError, match="variable id: its labels are integers from -1 to 18446744073709551615"):
         oocbe.common_domains(signed, given)
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         labelled(MIXED).to_arrow()
     pandas = pytest.importorskip("pandas")
     for wrong in (MIXED, (0, 1 << 64)):

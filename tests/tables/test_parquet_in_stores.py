@@ -131,7 +131,7 @@ def test_what_is_not_there_or_is_no_parquet(place, tmp_path, monkeypatch):
     put(arrow.table({"x": [0], "value": [1]}), f"{place}/t.parquet")
     with pytest.raises(UsageError, match="are not all in one bucket"):
         oocbe.Table.from_parquet([f"{place}/t.parquet", str(tmp_path / "t.parquet")])
-    monkeypatch.setattr(ObjectPath, "_asked", refusing)
+    monkeypatch.setattr(ObjectPath, "_request", refusing)
     with pytest.raises(UsageError, match="cannot be read: the store is away"):
         oocbe.Table.from_parquet(f"{place}/t.parquet")
     with pytest.raises(DiskError, match="the store is away"):
@@ -164,18 +164,18 @@ def test_no_more_is_asked_for_than_is_read(columns, url, monkeypatch):  # noqa: 
     rng = np.random.default_rng(0)
     data = {f"c{n}": rng.integers(0, 1 << 40, 50_000) for n in range(20)}
     put(arrow.table({"x": np.arange(50_000), **data, "value": data["c0"]}), f"{url}.parquet", 25_000)
-    asked, read = [], ObjectReader.read
+    requested, read = [], ObjectReader.read
 
     def counted(self, size=-1):
         found = read(self, size)
-        asked.append(len(found))
+        requested.append(len(found))
         return found
 
     monkeypatch.setattr(object_files.ObjectReader, "read", counted)
     names = ["x", *(f"c{n}" for n in range(columns - 1))]
     oocbe.Table.from_parquet(f"{url}.parquet", scope=names)
-    assert sum(asked) < ObjectPath.of(f"{url}.parquet").size() * (columns + 3) / 22
-    assert max(asked) <= 2 << 20
+    assert sum(requested) < ObjectPath.of(f"{url}.parquet").size() * (columns + 3) / 22
+    assert max(requested) <= 2 << 20
 
 
 @pytest.mark.slow

@@ -266,12 +266,12 @@ def with_statistics(path, wrong):
     """The greatest value that a file's statistics tell, 5, replaced by another; the file's values stay."""
     data = bytearray(path.read_bytes())
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    told = (5).to_bytes(8, "little")
-    place = data.find(told, footer)
+    bound = (5).to_bytes(8, "little")
+    place = data.find(bound, footer)
     assert place > 0
     while place > 0:
         data[place : place + 8] = wrong.to_bytes(8, "little")
-        place = data.find(told, footer)
+        place = data.find(bound, footer)
     path.write_bytes(data)
 
 
@@ -279,10 +279,10 @@ def test_wrong_statistics_are_said_to_be_wrong(tmp_path):
     path = tmp_path / "t.parquet"
     parquet.write_table(arrow.table({"x": [0, 3, 5], "value": [1, 2, 3]}), path, use_dictionary=False)
     with_statistics(path, 4)
-    said = r"column x has integers from 0 to 5, and the file's statistics say 0 to 4: they are wrong"
-    with pytest.raises(ModelError, match=said):
+    message = r"column x has integers from 0 to 5, and the file's statistics say 0 to 4: they are wrong"
+    with pytest.raises(ModelError, match=message):
         oocbe.StoredTable.from_parquet(path, tmp_path / "t")
-    with pytest.raises(ModelError, match=said):
+    with pytest.raises(ModelError, match=message):
         oocbe.StoredTable.from_parquet(path, tmp_path / "t", domains=oocbe.common_domains(path))
     made = oocbe.StoredTable.from_parquet(path, tmp_path / "t", domains={"x": 6})
     assert made.to_table().to_dict() == oocbe.Table.from_parquet(path).to_dict() == {(0,): 1, (3,): 2, (5,): 3}

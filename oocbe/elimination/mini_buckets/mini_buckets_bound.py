@@ -387,12 +387,12 @@ class Bounding:
         return value if self.target is self.problem else -value
 
     def _bucket_done(self) -> Callable[[int, int, int], None] | None:
-        told = self.observer
-        if told is None:
+        listener = self.observer
+        if listener is None:
             return None
         names = [self.problem.variables[v].name for v in self.choice.order]
 
         def bucket_done(number: int, rows: int, size: int) -> None:
-            told.bucket_done(number, len(names), names[number - 1], rows, size)
+            listener.bucket_done(number, len(names), names[number - 1], rows, size)
 
         return bucket_done

@@ -109,7 +109,7 @@ class NarrowProblem:
 
     @property
     def choice(self) -> OrderChoice:
-        """The order, without what is told of single buckets."""
+        """The order, without predictions for single buckets."""
         return OrderChoice(tuple(self.order.tolist()), self.heuristic, 1, (), ())
 
     @cached_property

@@ -104,10 +104,10 @@ class _Message:
     def least_stored_bytes(self) -> int:
         """Fewest bytes that it takes on disk: what tells its rows from others of the same number, and no values; of a
         complete table what says of each block of values that they are all alike."""
-        told_apart = math.log2(self.known.cells) - math.log2(max(1, self.known.rows))
+        row_bits = math.log2(self.known.cells) - math.log2(max(1, self.known.rows))
         if self.is_complete:
             return self.known.cells * 8 * HEADER_WORDS // BLOCK
-        return math.ceil(self.known.rows * max(1.0, told_apart) / 8)
+        return math.ceil(self.known.rows * max(1.0, row_bits) / 8)
 
     def as_input(self) -> Input:
         """What a decision about the bucket that joins it is told."""

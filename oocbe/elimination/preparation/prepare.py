@@ -29,8 +29,8 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
-from oocbe.system.deadline import looked
 from oocbe.results.numerals import digits
+from oocbe.system.deadline import looked
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
 

@@ -219,13 +219,13 @@ class DurableRun(Run):
         notes = [*self.notes, *(f"{text}; it was computed again" for text in self._damaged)]
         if self._is_resumed:
             notes = [*self._went_on(), *notes]
-        told = replace(result, notes=(*result.notes, *notes))
+        shown = replace(result, notes=(*result.notes, *notes))
         if result.status in UNPROVEN:
             messages = self._directory.message_count()
             if result.status == "interrupted" and messages:
                 left = f"{amount(messages, 'message')} published in {self._directory.path}; --resume goes on from there"
-                told = replace(told, notes=(*told.notes, left))
-            return told
+                shown = replace(shown, notes=(*shown.notes, left))
+            return shown
         content = {f.name: getattr(result, f.name) for f in fields(result) if f.name not in _FROM_THE_PROBLEM}
         try:
             self._publish_result({"identity": self._identity, "result": content})
@@ -234,8 +234,8 @@ class DurableRun(Run):
             left = (
                 f"{error}. So not all is in {self._directory.path} as it should be; --resume computes what is missing"
             )
-            return replace(told, notes=(*told.notes, left))
-        return told
+            return replace(shown, notes=(*shown.notes, left))
+        return shown
 
     def _went_on(self) -> Iterator[str]:
         """From where a run that is resumed went on."""

@@ -59,7 +59,7 @@ class Smaller:
         return replace(self.reduction, variables=tuple(range(len(sizes))), steps=(), sizes=sizes)
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """What went, for plans and results."""
         return f"reduced to {self.reduction.sentence} before the search"
 
@@ -91,7 +91,7 @@ class Smaller:
             variables=self.original.variables,
             order=order,
             width=max([result.width, *(len(step.scope) for step in eliminated)]),
-            notes=(self.said, *result.notes),
+            notes=(self.summary, *result.notes),
         )
 
 

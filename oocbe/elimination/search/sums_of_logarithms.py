@@ -56,17 +56,17 @@ def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
 def by_sums(
     problem: Problem,
     options: SolveOptions,
-    told: PassingOn,
+    observer: PassingOn,
     begin: float,
     solved: Callable[[Problem, SolveOptions, PassingOn], Result],
     why: str,
 ) -> Result:
     """The result of a product problem by its logarithms.
 
-    told : about the problem. begin : of the solve. solved : solves what it is given. why : logarithms are taken.
+    observer : about the problem. begin : of the solve. solved : solves what it is given. why : logarithms are taken.
     """
     sums, given = as_sums(problem, options, time.perf_counter() - begin)
-    return as_products(problem, sums, solved(sums, given, telling_products(told, problem)), why)
+    return as_products(problem, sums, solved(sums, given, telling_products(observer, problem)), why)
 
 
 def telling_products(observer: PassingOn, problem: Problem) -> PassingOn:

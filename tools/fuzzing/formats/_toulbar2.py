@@ -70,9 +70,9 @@ class _Server:
 
     def ask(self, path: Path) -> Answer:
         os.write(self._questions, f"{path}\n".encode())
-        said = json.loads(self._answers.readline())
-        rows = tuple((tuple(row), value) for value, row in said.get("rows", ()))
-        return Answer(said["kind"], tuple(said.get("names", ())), rows, said.get("message", ""))
+        answer = json.loads(self._answers.readline())
+        rows = tuple((tuple(row), value) for value, row in answer.get("rows", ()))
+        return Answer(answer["kind"], tuple(answer.get("names", ())), rows, answer.get("message", ""))
 
 
 _running: list[_Server] = []
@@ -123,15 +123,15 @@ def compare(
     if math.prod(problem.sizes) > MOST_ASSIGNMENTS:
         return problem
     own = [v.name for v in problem.variables]
-    told = [name for name in theirs.names if not name.startswith(HIDDEN)]
-    is_named = bool(told) and set(told) <= set(own)
-    places = [theirs.names.index(name) for name in (told if is_named else theirs.names)]
+    names = [name for name in theirs.names if not name.startswith(HIDDEN)]
+    is_named = bool(names) and set(names) <= set(own)
+    places = [theirs.names.index(name) for name in (names if is_named else theirs.names)]
     choose = min if problem.sense == "min" else max
     expected: dict[Row, float] = {}
     for row, value in theirs.rows:
         known = tuple(row[k] for k in places)
         expected[known] = choose(value, expected.get(known, value))
-    found = feasible(problem, [own.index(name) for name in told] if is_named else range(len(places)), knows_all)
+    found = feasible(problem, [own.index(name) for name in names] if is_named else range(len(places)), knows_all)
     if lists_all:
         tally.same("feasible assignments", sorted(expected), sorted(found))
     for row, value in expected.items():
@@ -185,11 +185,11 @@ def _serve(questions: int, answers: int) -> None:
                 os._exit(0)
             os.close(writing)
             with os.fdopen(reading, "rb") as pipe:
-                said = pipe.read()
+                answer = pipe.read()
             _, status = os.waitpid(child, 0)
-            if not said:
-                said = json.dumps({"kind": "crash", "message": f"it ended with {status}"}).encode()
-            os.write(answers, said + b"\n")
+            if not answer:
+                answer = json.dumps({"kind": "crash", "message": f"it ended with {status}"}).encode()
+            os.write(answers, answer + b"\n")
 
 
 def _answer(pytoulbar2: Any, path: str, pipe: int) -> None:
@@ -207,10 +207,10 @@ def _answer(pytoulbar2: Any, path: str, pipe: int) -> None:
             rows = [(cost, list(values)) for cost, values, *_ in network.CFN.solutions()]
         except network.Contradiction:
             rows = []
-        said = {"kind": "read", "names": names, "rows": rows}
+        answer = {"kind": "read", "names": names, "rows": rows}
     except Exception as error:
-        said = {"kind": "refused", "message": f"{type(error).__name__}: {error}"}
-    data = json.dumps(said).encode()
+        answer = {"kind": "refused", "message": f"{type(error).__name__}: {error}"}
+    data = json.dumps(answer).encode()
     while data:
         data = data[os.write(pipe, data) :]
 

@@ -181,7 +181,7 @@ def check(case: Case, folder: Path, tally: Tally) -> None:
     problem = compare(path, tally)
     if problem is not None:
         solved(problem, tally)
-        _asked(problem, case, folder, tally)
+        _check_question(problem, case, folder, tally)
 
 
 def smaller(case: Case) -> Iterator[Case]:
@@ -210,7 +210,7 @@ def smaller(case: Case) -> Iterator[Case]:
         yield {**case, "variables": case["variables"][:-1]}
 
 
-def _asked(problem: Any, case: Case, folder: Path, tally: Tally) -> None:
+def _check_question(problem: Any, case: Case, folder: Path, tally: Tally) -> None:
     """What is written is the same problem; and of some, tasks that meet the bound in their own ways."""
     import oocbe
     from oocbe.errors import OocbeError, UnsupportedError

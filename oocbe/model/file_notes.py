@@ -5,7 +5,7 @@ from __future__ import annotations
 from oocbe.errors import UnsupportedError
 
 
-class Asked:
+class FileNotes:
     """What problems and linear systems share.
 
     Attributes
@@ -20,8 +20,8 @@ class Asked:
     @property
     def notes_of_optimum(self) -> tuple[str, ...]:
         """The notes for results about an optimum, which does not depend on what the file asks of a count."""
-        asked = [f"{self.question}; the optimum does not depend on that"] if self.question else []
-        return (*self.notes, *asked)
+        question = [f"{self.question}; the optimum does not depend on that"] if self.question else []
+        return (*self.notes, *question)
 
     def refuse_question(self, what: str) -> None:
         """Raise UnsupportedError where the file asks what ``what``, such as ``the task count``, leaves out."""
