@@ -228,7 +228,7 @@ class _Reader:
             if len(words) != relation.arity:
                 row = " ".join(words)
                 raise element.error(
-                    f"found the tuple {row[:40]!r} of {amount(len(words), 'value')}, expected {relation.arity}, a cost"
+                    f"found the tuple {row[:40]!r} with {amount(len(words), 'value')}, expected {relation.arity}, a cost"
                 )
         self._check_count(element, "nbTuples", len(relation.rows))
         return relation
