@@ -109,7 +109,7 @@ def render(problem: Problem) -> str:
             "write it as wcsp, or make factors of its values first (exp of the negative cost)"
         )
     if problem.upper_bound is not None or problem.lower_bound is not None:
-        raise UnsupportedError(f"{problem.name}: the uai format has no place for a bound of sums")
+        raise UnsupportedError(f"{problem.name}: the uai format has no place for an upper bound or a lower one")
     scopes: list[tuple[int, ...]] = []
     tables: list[NDArray[np.int64] | NDArray[np.float64]] = []
     if problem.constant != problem.semiring.one:

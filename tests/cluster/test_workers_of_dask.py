@@ -337,7 +337,7 @@ def test_a_scheduler_that_answers_no_more(own_cluster, monkeypatch):
     monkeypatch.setattr(dask_workers, "PATIENCE_SECONDS", 1.0)
     try:
         with (
-            pytest.raises(ClusterError, match="has not answered for 1 seconds; run it again"),
+            pytest.raises(ClusterError, match=r"(has not answered|no worker is left) .*run it again"),
             choice.working_with(None, address, None),
         ):
             scheduler.send_signal(signal.SIGSTOP)
