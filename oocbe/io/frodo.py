@@ -227,8 +227,8 @@ class _Reader:
         for words in relation.rows:
             if len(words) != relation.arity:
                 row = " ".join(words)
-                found = f"found the tuple {row[:40]!r} with {amount(len(words), 'value')}"
-                raise element.error(f"{found}, expected {relation.arity}, a cost")
+                found = f"found the tuple {row[:40]!r} with {amount(len(words), 'value')} behind its cost"
+                raise element.error(f"{found}, expected {relation.arity}")
         self._check_count(element, "nbTuples", len(relation.rows))
         return relation
 
