@@ -108,24 +108,29 @@ class Variables:
             raise _unsupported(element, f"{self._cells:,} variables up to here, more than {MOST_VARIABLES:,},")
 
     def _add_array(self, element: Element, name: str) -> None:
-        if "as" in element.attributes:
-            self._copy_array(element, name, element.attributes["as"])
-            return
+        origin = self._arrays.get(element.attributes.get("as", ""))
         text = element.attributes.get("size", "")
-        if not _SIZES.fullmatch(text) or len(text) > 200:
+        if origin is not None and not text:
+            sizes = origin.sizes
+        elif _SIZES.fullmatch(text) and len(text) <= 200:
+            sizes = tuple(int(size) for size in re.findall(r"[0-9]+", text))
+        else:
+            if "as" in element.attributes:
+                self._domain(element)  # raises where nothing has this name
             raise element.error(f"found the size {text[:40]!r}, expected such as [3][4]")
-        sizes = tuple(int(size) for size in re.findall(r"[0-9]+", text))
         if len(sizes) > MOST_AXES:
             raise element.error(f"found an array of {len(sizes)} dimensions; at most {MOST_AXES} are supported")
         self._count(element, math.prod(sizes))
-        start = element.attributes.get("startIndex", "0")
+        start = element.attributes.get("startIndex", "0" if origin is None or text else str(origin.first))
         if not re.fullmatch(r"[0-9]{1,9}", start):
             raise element.error(f"found the startIndex {start[:40]!r}, expected an integer of at least 0")
         array = _Array(sizes, int(start), np.full(sizes, -1, dtype=np.int64))
         self._arrays[name] = array
         owners: dict[tuple[int, ...], Domain] = {}
         cells = list(itertools.product(*(range(size) for size in sizes)))
-        if not element.children:
+        if origin is not None and origin.sizes == sizes:
+            owners = {cell: self.domains[origin.cells[cell]] for cell in cells if origin.cells[cell] >= 0}
+        elif not element.children:
             domain = self._domain(element)
             owners = dict.fromkeys(cells, domain)
         for child in element.children:
@@ -148,26 +153,25 @@ class Variables:
             if cell in owners:
                 array.cells[cell] = self.add(_cell_name(name, array, cell), owners[cell])
 
-    def _copy_array(self, element: Element, name: str, same: str) -> None:
-        """Add an array with the sizes and domains of another one."""
-        if same not in self._arrays:
-            raise element.error(f"found as={same[:40]!r}, expected the name of an array before this one")
-        origin = self._arrays[same]
-        self._count(element, origin.cells.size)
-        array = self._arrays[name] = _Array(origin.sizes, origin.first, np.full(origin.sizes, -1, dtype=np.int64))
-        for cell in map(tuple, np.argwhere(origin.cells >= 0).tolist()):
-            array.cells[cell] = self.add(_cell_name(name, array, cell), self.domains[origin.cells[cell]])
-
     def _domain(self, element: Element) -> Domain:
-        same = element.attributes.get("as")
-        if same is not None:
-            if same not in self._named:
-                raise element.error(f"found as={same[:40]!r}, expected the name of a variable before this one")
-            return self.domains[self._named[same]]
+        if "as" in element.attributes:
+            return self._domain_of(element, element.attributes["as"])
         text = element.text.strip()
         if text not in self._known:
             self._known[text] = self._read_domain(element, text)
         return self._known[text]
+
+    def _domain_of(self, element: Element, same: str) -> Domain:
+        """The domain of a variable, or of all cells of an array."""
+        if same in self._named:
+            return self.domains[self._named[same]]
+        cells = self._arrays[same].cells.ravel().tolist() if same in self._arrays else [-1]
+        found = {self.domains[v] for v in cells if v >= 0}
+        if len(found) != 1 or min(cells) < 0:
+            raise element.error(
+                f"found as={same[:40]!r}, expected the name of a variable, or of an array with one domain, before it"
+            )
+        return found.pop()
 
     def _read_domain(self, element: Element, text: bytes) -> Domain:
         ranges = [read_range(element, word.decode("utf-8", "replace")) for word in text.split()]

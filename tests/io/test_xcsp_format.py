@@ -128,6 +128,24 @@ def test_arrays_like_others(tmp_path):
         read(path_of(tmp_path, instance("", '<array id="y" as="z"/>')))
 
 
+def test_domains_of_variables_and_arrays_are_those_of_each_other(tmp_path):
+    declared = (
+        '<array id="x" size="[2]"> 1 2 </array> <var id="y" as="x"/> <var id="z"> 3..4 </var>'
+        ' <array id="u" size="[2]" as="z" startIndex="1"/> <array id="w" size="[1][2]" as="x"/>'
+    )
+    problem = read(path_of(tmp_path, instance("", declared)))
+    assert [(v.name, v.labels) for v in problem.variables[2:]] == [
+        ("y", ("1", "2")),
+        *((name, ("3", "4")) for name in ("z", "u[1]", "u[2]")),
+        *((name, ("1", "2")) for name in ("w[0][0]", "w[0][1]")),
+    ]
+    mixed = '<array id="x" size="[2]"> <domain for="x[0]"> 0 </domain> </array> <var id="y" as="x"/>'
+    with pytest.raises(FormatError, match="line 2: found as='x', expected .* an array with one domain"):
+        read(path_of(tmp_path, instance("", mixed)))
+    with pytest.raises(FormatError, match="line 2: found the size ''"):
+        read(path_of(tmp_path, instance("", '<var id="z"> 0 </var> <array id="x" as="z"/>')))
+
+
 def test_constants_in_a_sum_count_with_their_coefficients(tmp_path):
     text = instance(
         "<sum> <list> x[0] 3 x[1] -1 </list> <coeffs> 2 1 1 2 </coeffs> <condition> (eq,5) </condition> </sum>",
