@@ -2,8 +2,9 @@
 
 An objective, if any, comes first (``min:`` or ``max:``); each constraint is terms, a relation (``>=``, ``<=`` or
 ``=``) and an integer, and both end with ``;``. A term is an integer and one or more literals: ``~x`` is 1 - x, and
-several are a *product*, which gets a variable of its own here that is 1 where all of them are. Lines that begin with
-``*`` are comments; the first may say how many variables there are, ``x1`` to the last, also such as occur nowhere.
+several are a *product*, which gets a variable of its own here that is 1 where all of them are. What follows ``*`` at
+the beginning of a line, or behind ``;``, is a comment; one before all else may say how many variables there are, ``x1``
+to the last, also such as occur nowhere.
 Integers have up to 255 bits. As in toulbar2, a sign alone is a coefficient of 1 or -1, and 1 may be left out.
 
 WBO files begin with ``soft:`` in place of an objective; a constraint after a weight, as in ``[3] +1 x1 >= 1``, may then
@@ -35,16 +36,18 @@ MOST_VARIABLES = 2**24
 """Variables that a comment may promise; more are damage."""
 
 _TOKENS = re.compile(
-    r"\s+|^[ \t]*\*[^\n]*|(?P<mark>[;:]|>=|<=|=)|(?P<word>[+-](?=[A-Za-z_~])|[^\s;:<>=]+)", re.MULTILINE
+    r"(?:^|(?<=;))[ \t]*\*[^\n]*|\n|[^\S\n]+|(?P<mark>[;:]|>=|<=|=)"
+    r"|(?P<word>[+-](?=[A-Za-z_~])|\[\s*[0-9]+\s*\]|[^\s;:<>=]+)",
+    re.MULTILINE,
 )
 """Tokens, and what lies between them."""
 
-_HEADER = re.compile(rb"\s*\*[^\n]*#variable=\s*([0-9]+)")
-"""The comment that says how many variables there are."""
+_HEADER = re.compile(rb"(?:\s*\*[^\n]*\n)*?\s*\*[^\n]*#variable=\s*([0-9]+)")
+"""The comments up to that which says how many variables there are."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _COEFFICIENT = re.compile(r"[+-]|[+-]?[0-9]+")
-_WEIGHT = re.compile(r"\[([0-9]+)\]")
+_WEIGHT = re.compile(r"\[\s*([0-9]+)\s*\]")
 _LITERAL = re.compile(r"~?[A-Za-z_][^~*]*")
 _NUMBERED = re.compile(r"x([1-9][0-9]*)")
 
@@ -111,13 +114,13 @@ class _Reader:
         )
 
     def _promised(self) -> int:
-        """How many variables the comment at the beginning promises."""
+        """How many variables a comment at the beginning promises."""
         header = _HEADER.match(self._text.data)
         digits = header[1] if header else b"0"
-        if len(digits) > MOST_DIGITS or int(digits) > MOST_VARIABLES:
+        if header and (len(digits) > MOST_DIGITS or int(digits) > MOST_VARIABLES):
+            where = f"{self._text.path}, line {self._text.line_of(header.end())}"
             raise UnsupportedError(
-                f"{self._text.path}, line 1: {digits[:MOST_DIGITS].decode()} variables; at most {MOST_VARIABLES:,} are "
-                "supported"
+                f"{where}: {digits[:MOST_DIGITS].decode()} variables; at most {MOST_VARIABLES:,} are supported"
             )
         return int(digits)
 

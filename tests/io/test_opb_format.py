@@ -57,6 +57,28 @@ def test_maximisation_and_variables_that_occur_nowhere(tmp_path):
     assert oocbe.count(other).value == 3
 
 
+@pytest.mark.parametrize("weight", ["[3] ", "[ 3 ] ", "[3 ]\n", "[ 3]", "[3]"])
+def test_blanks_within_a_weight(tmp_path, weight):
+    problem = read(path_of(tmp_path, f"* #variable= 2 #soft= 1\nsoft: 6 ;\n{weight}+1 x1 +1 x2 >= 1 ;\n"))
+    assert problem.evaluate((0, 0, 1)) == 3
+    assert problem.evaluate((0, 1, 0)) == 0
+
+
+def test_the_number_of_variables_is_in_any_comment_before_all_else(tmp_path):
+    head = "* a comment\n\n* another one #constraint= 1\n * #variable= 3 #constraint= 1\n"
+    problem = read(path_of(tmp_path, f"{head}min: +1 x1 ;\n+1 x1 +1 x2 >= 1 ;\n* #variable= 9\n"))
+    assert [v.name for v in problem.variables] == ["x1", "x2", "x3"]
+    with pytest.raises(UnsupportedError, match="line 4: 99999999 variables"):
+        read(path_of(tmp_path, f"{head.replace('= 3', '= 99999999')}+1 x1 >= 1 ;\n"))
+
+
+def test_comments_behind_a_semicolon(tmp_path):
+    problem = read(path_of(tmp_path, "min: +1 x1 ; * x1 is\n+1 x1 +1 x2 >= 1 ;* +1 x3 >= 1 ;\n+1 x2 <= 0 ; *\n"))
+    assert [problem.evaluate(x) for x in itertools.product((0, 1), repeat=2)] == [None, None, 1, None]
+    with pytest.raises(FormatError, match=r"line 1: found '\*'"):  # perhaps a product
+        read(path_of(tmp_path, "min: +1 x1 * x2 ;\n+1 x1 >= 1 ;\n"))
+
+
 def test_large_numbers_of_soft_constraints_with_a_common_factor(tmp_path):
     path = tmp_path / "large.wbo"
     path.write_text(

@@ -140,7 +140,7 @@ def test_domains_of_variables_and_arrays_are_those_of_each_other(tmp_path):
         *((name, ("1", "2")) for name in ("w[0][0]", "w[0][1]")),
     ]
     mixed = '<array id="x" size="[2]"> <domain for="x[0]"> 0 </domain> </array> <var id="y" as="x"/>'
-    with pytest.raises(FormatError, match="line 2: found as='x', expected .* an array with one domain"):
+    with pytest.raises(FormatError, match=r"line 2: found as='x', expected .* an array with one domain"):
         read(path_of(tmp_path, instance("", mixed)))
     with pytest.raises(FormatError, match="line 2: found the size ''"):
         read(path_of(tmp_path, instance("", '<var id="z"> 0 </var> <array id="x" as="z"/>')))

@@ -49,7 +49,7 @@ def draw(random: Random) -> Case:
 def text_of(case: Case) -> str:
     """The file."""
     random = Random(case["style"])
-    lines = []
+    lines = random.choice(([], [], ["* a comment"], ["", "*"]))
     if case["announced"] is not None:
         soft = sum(own[0] is not None for own in case["constraints"])
         more = f" #soft= {soft}" if soft else ""
@@ -66,22 +66,26 @@ def text_of(case: Case) -> str:
         return random.choice((" ", " ", "\n ")).join(shown(term, k == 0) for k, term in enumerate(terms))
 
     if case["kind"] == "soft":
-        lines.append(f"soft: {case['most']} ;")
+        lines.append(f"soft:{random.choice(('', ' '))}{case['most']} ;")
     elif case["kind"]:
         lines.append(f"{case['kind']}: {total(case['objective'])} ;")
     for weight, relation, right, *terms in case["constraints"]:
         if random.random() < 0.1:
-            lines.append("* a comment")
-        before = "" if weight is None else f"[{weight}] "
+            lines.append(random.choice(("* a comment", " \t* a comment", "*")))
+        blank = random.choice(("", "", " "))
+        before = "" if weight is None else f"[{blank}{weight}{random.choice(('', blank))}] "
         number = f"+{right}" if right >= 0 and random.random() < 0.1 else str(right)
-        lines.append(f"{before}{total(terms)} {relation} {number} ;")
-    return "\n".join(lines) + "\n"
+        behind = random.choice(("", "", "", " * a comment +1 x1 >= 1 ;", " ", "\n"))
+        lines.append(f"{before}{total(terms)} {relation} {number} ;{behind}")
+    if not any("*" in line for line in lines) and random.random() < 0.3:
+        return " ".join(lines)
+    return random.choice(("\n", "\n", "\n", "\r\n")).join(lines) + random.choice(("\n", "\n", ""))
 
 
 def check(case: Case, folder: Path, tally: Tally) -> None:
     """Both programs read the file as the same problem, and a solve finds its optimum."""
     path = folder / "random.opb"
-    path.write_text(text_of(case))
+    path.write_bytes(text_of(case).encode())
     problem = compare(path, tally)
     if problem is not None and case["style"] % 5 == 0:
         solved(problem, tally)
