@@ -203,7 +203,10 @@ class _Reader:
         return (-math.inf if relation == "<=" else side), (math.inf if relation == ">=" else side)
 
     def _relation(self) -> str:
-        return _RELATIONS[self._lexer.take(_MARKS, "a sign or a relation: <=, >= or =")]
+        mark = self._lexer.take(_MARKS, "a sign or a relation: <=, >= or =")
+        if mark in "<>":
+            self._lexer.accept("=")  # behind a blank
+        return _RELATIONS[mark]
 
     def _sum(self) -> tuple[dict[int, Number], Number]:
         """Coefficients of variables and the constant, up to what can be neither."""

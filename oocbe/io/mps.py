@@ -12,7 +12,7 @@ the objective, or that which ``OBJNAME`` names; others are left out. Where conve
 * of a coefficient, side or range that is there twice the first one counts, and a bound is left out that sets a side
   which another one has set; so is a range of a row of kind ``N``. The system's notes say so.
 
-Semicontinuous variables, special ordered sets, quadratic and indicator parts raise
+Semicontinuous variables, and special ordered sets, quadratic and indicator parts where there are any, raise
 :class:`~oocbe.errors.UnsupportedError`. Numbers are doubles.
 """
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -42,16 +43,14 @@ _HEADERS = (b"NAME", b"OBJSENSE", b"OBJNAME")
 
 _UNSUPPORTED = {
     **dict.fromkeys((b"SOS", b"SETS"), "special ordered sets"),
-    **dict.fromkeys((b"QUADOBJ", b"QMATRIX"), "a quadratic objective"),
-    **dict.fromkeys((b"QSECTION", b"QCMATRIX"), "quadratic parts"),
+    **dict.fromkeys((b"QUADOBJ", b"QMATRIX", b"QSECTION", b"QCMATRIX"), "quadratic parts"),
     b"CSECTION": "cone constraints",
     b"INDICATORS": "indicator constraints",
     b"GENCONS": "general constraints",
     b"PWLOBJ": "a piecewise linear objective",
-    b"LAZYCONS": "lazy constraints",
-    b"USERCUTS": "user cuts",
+    **dict.fromkeys((b"LAZYCONS", b"USERCUTS"), "lazy constraints or cuts"),
 }
-"""Sections that are refused, and what they hold."""
+"""Sections that are refused unless they are empty, and what they hold."""
 
 _WITHOUT_VALUE = (b"FR", b"MI", b"PL", b"BV")
 """Types of bounds that need no number."""
@@ -142,7 +141,7 @@ class _Reader:
             b"OBJSENSE": self._sense,
             b"OBJNAME": self._objective_name,
         }
-        read_line = None
+        read_line: Callable[[list[bytes]], None] | None = None
         begun: set[bytes] = set()
         for number, line in _lines(self._text):
             self.number = number
@@ -163,7 +162,9 @@ class _Reader:
                 continue
             if keyword in _UNSUPPORTED or keyword[:3] == b"SOS":
                 what = _UNSUPPORTED.get(keyword, "special ordered sets")
-                raise self._unsupported(f"the section {keyword.decode()} holds {what}, which are not supported")
+                refusal = self._unsupported(f"the section {keyword.decode()} holds {what}, which are not supported")
+                read_line = partial(_refuse, refusal)  # where there is anything in it
+                continue
             if keyword not in sections:
                 raise self._error(f"found {_shown(line.strip())}, expected a section such as ROWS or COLUMNS")
             if keyword in begun:
@@ -228,13 +229,11 @@ class _Reader:
                 self._leave_out(f"a second coefficient of {_shown(name)} in {_shown(row)}")
                 continue
             self._seen.add(row)
-            if value == 0:
-                continue
-            if row in self._rows:
+            if value and row in self._rows:
                 self._entries[0].append(self._rows[row])
                 self._entries[1].append(place)
                 self._entries[2].append(value)
-            elif row == self._objective:
+            elif value and row == self._objective:
                 self._costs[place] = value
 
     def _marker(self, kind: bytes) -> None:
@@ -277,7 +276,7 @@ class _Reader:
         first = self._vectors.setdefault(what, name)
         if first != name:
             raise self._unsupported(
-                f"a second vector of {what}s, {_shown(name)} beside {_shown(first)}, is not supported; keep one"
+                f"a second vector of {what}s ({_shown(name)}, {_shown(first)}); only one is supported"
             )
 
     def _bound(self, fields: list[bytes]) -> None:
@@ -332,8 +331,7 @@ class _Reader:
         """All that was read, rows by rows."""
         rows, columns = np.array(self._entries[0], dtype=np.int64), np.array(self._entries[1], dtype=np.int64)
         order = np.argsort(rows, kind="stable")
-        row_lower = np.full(len(self._rows), -np.inf)
-        row_upper = np.full(len(self._rows), np.inf)
+        row_lower, row_upper = (np.full(len(self._rows), side) for side in (-np.inf, np.inf))
         for name, row in self._rows.items():
             kind, right = self._kinds[name], self._right.get(name, 0.0)
             width = self._ranges.get(name)
@@ -361,9 +359,7 @@ class _Reader:
         if more := len(self._left_out) - len(notes):
             notes.append(f"{self._text.path}: {amount(more, 'more line')} like that")
         if not self._maximises and self._text.data.upper().startswith(b"*SENSE:MAX"):
-            notes.append(
-                f"{self._text.path}, line 1: PuLP's comment asks to maximise, the file does not; OBJSENSE does"
-            )
+            notes.append(f"{self._text.path}, line 1: PuLP's comment asks to maximise, the file not; OBJSENSE does")
         objective = np.zeros(len(integral))
         objective[list(self._costs)] = list(self._costs.values())
         return LinearSystem(
@@ -389,6 +385,10 @@ class _Reader:
 
     def _unsupported(self, message: str) -> UnsupportedError:
         return UnsupportedError(f"{self._text.path}, line {self.number}: {message}")
+
+
+def _refuse(refusal: UnsupportedError, _: list[bytes]) -> None:
+    raise refusal
 
 
 def _decoded(name: bytes) -> str:

@@ -158,6 +158,13 @@ def test_sections_by_their_keywords_wherever_these_stand(lines):
     assert read_text(named).names[0] == "RHS"
 
 
+@pytest.mark.parametrize("section", ["QUADOBJ", "SOS", "SOS2", "LAZYCONS", "QSECTION COST", "INDICATORS"])
+def test_sections_that_are_refused_may_be_empty(section):
+    check_meaning(read_text(PROGRAM.replace("ENDATA", f"{section}\n* nothing\n\nENDATA")))
+    with pytest.raises(UnsupportedError, match="the section"):
+        read_text(PROGRAM.replace("ENDATA", f"{section}\n X Y 1\nENDATA"))
+
+
 def test_the_objective_that_is_named():
     for section in ("OBJNAME\n    OTHER\n", "OBJNAME OTHER\n"):
         system = read_text(PROGRAM.replace("ROWS\n", f"{section}ROWS\n", 1))
@@ -242,7 +249,7 @@ def test_files_with_little_in_them(content):
         ((" UP BND       X", " SC BND       X"), 27, "semicontinuous"),
         ((" UP BND       X", " SI BND       X"), 27, "semicontinuous"),
         (("RANGES", "SOS1"), 23, "special ordered sets"),
-        (("RANGES", "QUADOBJ"), 23, "quadratic objective"),
+        (("RANGES", "QUADOBJ"), 23, "quadratic parts"),
         (("RANGES", "INDICATORS"), 23, "indicator constraints"),
         (("'INTORG'", "'SOSORG'"), 14, "special ordered set"),
         (("    RHS       LE", "    RHT       LE"), 22, "a second vector of right-hand sides"),
