@@ -384,7 +384,7 @@ def _block(random: Random) -> str:
     inner = "".join(random.choice(KINDS[:12])(random) for _ in range(random.randint(1, 2)))
     if random.random() < 0.3:
         inner = f'<block note="inner"> {inner} </block>'
-    return f'<block class="{random.choice(("redundant", "a b"))}"> {inner} </block>'
+    return f'<block class="{random.choice(("redundant", "one two"))}"> {inner} </block>'
 
 
 KINDS: tuple[Callable[[Random], str], ...] = (
