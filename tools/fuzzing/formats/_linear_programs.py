@@ -21,7 +21,26 @@ MOST_ASSIGNMENTS = 2000
 _NEEDED = ("rows", "columns", "endata", "min", "max", "minimize", "maximize", "minimum", "maximum", "end")
 """Lines without which no file is read, in small letters: another failure than the one that is to get smaller."""
 
-NUMBERS = ("1", "2", "3", "1", "-1", "-2", "4", "0.5", "-0.1", "2.5", "1e1", "-3", "0.25", "1.5e-1", "7")
+NUMBERS = (
+    "1",
+    "2",
+    "3",
+    "1",
+    "-1",
+    "-2",
+    "4",
+    "0.5",
+    "-0.1",
+    "2.5",
+    "1e1",
+    "-3",
+    "0.25",
+    "1.5e-1",
+    "7",
+    ".5",
+    "2.",
+    "1E+0",
+)
 
 
 class Program(NamedTuple):

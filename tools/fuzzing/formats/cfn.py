@@ -19,15 +19,15 @@ from ._toulbar2 import compare, solved
 
 Case = dict[str, Any]
 
-WORDS = ("x", "y", "z1", "w_", "été", "a-b", "cost", "Name", "X.1")
-VALUES = ("a", "b", "c", "red", "no", "_1", "T")
+WORDS = ("x", "y", "z1", "w_", "été", "a-b", "cost", "Name", "X.1", "(a|b)")
+VALUES = ("a", "b", "c", "red", "no", "_1", "T", "-1", "+x", "costs")
 
 
 def draw(random: Random) -> Case:
     """A file, as what its parts say and the seed of how it is written."""
     names = random.sample(WORDS, len(WORDS))
     variables = []
-    for v in range(random.randint(1, 5)):
+    for v in range(random.choice((0, *range(1, 6), *range(1, 6), *range(1, 6)))):
         size = random.choice((1, 2, 2, 2, 3, 3, 4))
         labels = random.sample(VALUES, size) if random.random() < 0.5 else None
         variables.append({"name": names[v] if random.random() < 0.7 else None, "size": size, "labels": labels})
@@ -36,7 +36,7 @@ def draw(random: Random) -> Case:
     spread = random.choice((3, 10, 100))
     low = random.choice((0, -spread))
     case: Case = {"variables": variables, "sense": sense, "decimals": decimals, "functions": []}
-    for number in range(random.randint(1, 7)):
+    for number in range(random.choice((0, *range(1, 8), *range(1, 8)))):
         case["functions"].append(_function(random, case, number, low, spread))
     large = "-1000" if sense == ">" else "1000"
     if any("costs" in f and f["tuples"] is None and len(f["scope"]) > 3 for f in case["functions"]):
@@ -58,8 +58,8 @@ def _function(random: Random, case: Case, number: int, low: int, high: int) -> C
     variables = case["variables"]
     arity = min(len(variables), random.choice((0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4, 5)))
     scope = random.sample(range(len(variables)), arity)
-    if arity == 2 and random.random() < 0.05:
-        scope = [scope[0]] * 2
+    if arity in (2, 3) and random.random() < 0.05:
+        scope[-1] = scope[0]
     sizes = [variables[v]["size"] for v in scope]
     own: Case = {"name": f"f{number}" if random.random() < 0.7 else None, "scope": scope}
     before = [f for f in case["functions"] if f.get("name") and f.get("costs") and 1 < len(f["scope"]) < 4]
@@ -119,8 +119,9 @@ def text_of(case: Case) -> str:
 
     def group(parts: list[str], wanted: tuple[str, str]) -> str:
         begin, end = pair(wanted)
-        between = random.choice((",", ", ", ",\n")) if way == "json" else random.choice((" ", "\n", ", "))
-        return begin + between.join(parts) + end
+        between = random.choice((",", ", ", ",\n")) if way == "json" else random.choice((" ", "\n", ", ", "\t"))
+        last = random.choice(("", "", "", "", ",", " ", "\n"))
+        return begin + between.join(parts) + last + end
 
     def field(name: str, value: str) -> str:
         return tag(name) + value
@@ -171,13 +172,18 @@ def text_of(case: Case) -> str:
         field("variables", group(variables, opening)) + comment(),
         field("functions", group(functions, opening)),
     ]
-    return group(whole, opening) + "\n"
+    text = (
+        random.choice(("", "", "# a comment\n", "\n\n// one\n"))
+        + group(whole, opening)
+        + random.choice(("\n", "", "\n\n"))
+    )
+    return text.replace("\n", "\r\n") if random.random() < 0.1 else text
 
 
 def check(case: Case, folder: Path, tally: Tally) -> None:
     """Both programs read the file as the same problem, and a solve finds its optimum."""
     path = folder / "random.cfn"
-    path.write_text(text_of(case))
+    path.write_bytes(text_of(case).encode())
     problem = compare(path, tally)
     if problem is not None:
         solved(problem, tally)

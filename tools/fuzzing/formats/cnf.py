@@ -67,7 +67,15 @@ def _text(random: Random, count: int, clauses: list[list[int]]) -> dict[str, Any
     if random.random() < 0.1:
         lines += ["%", "0", ""]
         is_plain = False
+    if not is_plain and random.random() < 0.1:
+        place = next(k for k, line in enumerate(lines) if line.split()[:1] == ["p"])
+        lines = [
+            *lines[: place + 1],
+            *(f" +{own}" if own[:1] in "123456789" and own else own for own in lines[place + 1 :]),
+        ]
     text = "\n".join(lines) + ("\n" if random.random() < 0.9 else "")
+    if not is_plain and random.random() < 0.05:
+        text = "\ufeff" + text
     if not is_plain and random.random() < 0.06:
         text = text.replace("\n", "\r\n")
     return {"text": text, "is_plain": is_plain, "asks": asks}

@@ -37,8 +37,8 @@ def check(case: dict[str, Any], folder: Path, tally: Tally) -> None:
     """Compare what HiGHS and oocbe make of the file."""
     text = case["text"] or written_by_highs(Random(case["highs"]), "lp", folder)
     path, twin = folder / "drawn.lp", folder / "twin.lp"
-    path.write_text(text)
-    twin.write_text(_plain(text))
+    path.write_bytes(text.encode())
+    twin.write_bytes(_plain(text).encode())
     check_file(path, twin, folder, tally, {_plain(name): name for names in _NAMES for name in names})
 
 
@@ -59,7 +59,7 @@ class _Text:
         self._random = random
         self._names = random.choice(_NAMES)[: random.randint(1, 5)]
         self._parts: list[str] = []
-        self._end = random.choice(("\n", "\n", "\n", " \n", " \\ a comment: x >= [\n"))
+        self._end = random.choice(("\n", "\n", "\n", " \n", "\r\n", "\n\n", "\t\n", " \\ a comment: x >= [\n"))
 
     def written(self) -> str:
         random = self._random
@@ -68,7 +68,9 @@ class _Text:
             parts.append(random.choice(("\\* Problem *\\", "\\ Model p\n\\ more: st", "")))
         parts.append(self._sense())
         parts.append(self._objective())
-        parts.append(random.choice(("st", "subject to", "Subject To", "such that", "s.t.", "ST")))
+        parts.append(
+            random.choice(("st", "subject to", "Subject To", "such that", "s.t.", "ST", "SUBJECT  TO", "S.T."))
+        )
         parts += [self._row(number) for number in range(random.randint(0, 4))]
         binary = [name for name in self._names if random.random() < 0.15]
         integral = [n for n in self._names if n not in binary and random.random() < 0.9]
@@ -84,7 +86,7 @@ class _Text:
                 parts.append(random.choice(keywords))
                 parts += lines if keywords[0] == "bounds" or random.random() < 0.5 else [" ".join(lines)]
         parts.append(random.choice(("end", "End", "END")))
-        return "".join(f"{random.choice(('', ' ', '  '))}{part}{self._end}" for part in parts)
+        return "".join(f"{random.choice(('', ' ', '  ', chr(9)))}{part}{self._end}" for part in parts)
 
     def _sense(self) -> str:
         return self._random.choice(("min", "minimize", "Minimize", "max", "maximize", "Maximize", "minimum", "MAX"))
@@ -119,7 +121,7 @@ class _Text:
         return f"+{number}" if not number.startswith("-") and self._random.random() < 0.3 else number
 
     def _relation(self) -> str:
-        return self._random.choice(("<=", "<=", ">=", ">=", "=", "<", ">", "=<", "=>"))
+        return self._random.choice(("<=", "<=", ">=", ">=", "=", "<", ">", "=<", "=>", "< =", "> ="))
 
     def _row(self, number: int) -> str:
         random = self._random

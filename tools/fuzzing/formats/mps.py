@@ -88,6 +88,8 @@ class _Text:
         self._section("RHS", self._right_sides(), may_miss=0.1)
         self._section("RANGES", self._ranges(), may_miss=0.0)
         self._section("BOUNDS", self._bounds(), may_miss=0.0)
+        if random.random() < 0.05:
+            self._lines.append(random.choice(("QUADOBJ", "QMATRIX", "SOS", "QSECTION COST")))  # with nothing in it
         self._lines.append("ENDATA")
         text = "\n".join(self._lines) + "\n"
         return text.replace("\n", "\r\n") if random.random() < 0.05 else text
@@ -95,7 +97,7 @@ class _Text:
     def _number(self) -> str:
         number = self._random.choice(NUMBERS)
         if self._random.random() < 0.08:
-            mantissa, _, exponent = number.partition("e")
+            mantissa, _, exponent = number.lower().partition("e")
             return f"{mantissa}{self._random.choice('dD')}{exponent or '0'}"
         return number
 
@@ -154,7 +156,9 @@ class _Text:
             pairs.append(("COST", self._number()))
         if pairs and self._twice and random.random() < 0.5:
             pairs.append((random.choice(pairs)[0], self._number()))
-        return self._paired("RHS", pairs)
+        paired = self._paired("RHS", pairs)
+        is_unnamed = not self._is_fixed and random.random() < 0.1
+        return [fields[1:] for fields in paired] if is_unnamed else paired
 
     def _ranges(self) -> list[list[str]]:
         random = self._random

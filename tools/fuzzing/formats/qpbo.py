@@ -28,7 +28,7 @@ def draw(random: Random) -> Case:
         if decimals:
             value += "." + "".join(random.choice("0123456789") for _ in range(decimals))
         if random.random() < 0.1:
-            value = random.choice(("0", "+3", "1e2", "-2.5e-1", ".5", "-.5", "4."))
+            value = random.choice(("0", "+3", "1e2", "-2.5e-1", ".5", "-.5", "4.", "1E+1", "-0", "+.25e1", "007"))
         entries.append([random.randint(1, count), random.randint(1, count), value])
     return {
         "count": random.choice((count, -count)),
@@ -43,14 +43,14 @@ def text_of(case: Case) -> str:
     random = Random(case["style"])
     text = f"{case['count']} {case['sign'] * len(case['entries'])}"
     for own in case["entries"]:
-        text += random.choice(("\n", "\n", " ", "\n\n")) + random.choice((" ", "  ", "\t")).join(map(str, own))
+        text += random.choice(("\n", "\n", " ", "\n\n", "\r\n")) + random.choice((" ", "  ", "\t")).join(map(str, own))
     return text + random.choice(("\n", "", "\n \n"))
 
 
 def check(case: Case, folder: Path, tally: Tally) -> None:
     """Both programs read the file as the same problem, and a solve finds its optimum."""
     path = folder / "random.qpbo"
-    path.write_text(text_of(case))
+    path.write_bytes(text_of(case).encode())
     is_integral = all(value.lstrip("+-").isdigit() for _, _, value in case["entries"])
     problem = compare(path, tally, lists_all=is_integral and case["count"] > 0)
     if problem is not None and case["style"] % 5 == 0:

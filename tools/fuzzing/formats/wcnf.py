@@ -43,25 +43,34 @@ def text_of(case: Case) -> str:
     """The file."""
     random = Random(case["style"])
     kind, top, clauses = case["kind"], case["top"], case["clauses"]
-    lines = [f"c comment {number}: 1 0" for number in range(random.choice((0, 0, 1, 2)))]
+    lines = random.choice(([], [], ["c comment: 1 0"], ["", "c"], ["c\t1 0", " c p wcnf 1 1 1"]))
     if kind != "new":
-        header = f"p {'cnf' if kind == 'cnf' else 'wcnf'} {case['variables']} {len(clauses)}"
+        words = ["p", "cnf" if kind == "cnf" else "wcnf", str(case["variables"]), str(len(clauses))]
+        header = random.choice((" ", " ", "  ", "\t")).join(words)
         lines.append(f"{header} {top}" if kind == "old" else header)
     for weight, *literals in clauses:
         first = {"new": "h", "cnf": ""}.get(kind, str(max(top, 1)))
         if weight is not None and kind != "cnf":
             first = str(weight)
         between = random.choice((" ", " ", "  ", "\t"))
-        lines.append(between.join([*filter(None, [first]), *(str(x) for x in literals), "0"]))
+        plus = random.choice(("", "", "", "+"))
+        shown = (f"{plus if x > 0 else ''}{x}" for x in literals)
+        lines.append(between.join([*filter(None, [first]), *shown, "0"]))
+        if kind != "new" and random.random() < 0.1:
+            lines[-1] = lines[-1].replace(between, "\n", 1)
+        if random.random() < 0.1:
+            lines.append(" ")
+        elif len(lines) > 1 and lines[-2][:1] in "h-+123456789" and lines[-2] and random.random() < 0.1:
+            lines[-2:] = [f"{lines[-2]} {lines[-1]}"]
         if kind == "new" and random.random() < 0.1 and clauses[-1] != [weight, *literals]:
             lines.append("c between")
-    return "\n".join(lines) + random.choice(("\n", "", "\n\n"))
+    return random.choice(("\n", "\n", "\n", "\r\n")).join(lines) + random.choice(("\n", "", "\n\n"))
 
 
 def check(case: Case, folder: Path, tally: Tally) -> None:
     """Both programs read the file as the same problem, and a solve finds its optimum."""
     path = folder / "random.wcnf"
-    path.write_text(text_of(case))
+    path.write_bytes(text_of(case).encode())
     problem = compare(path, tally, knows_all=False)  # toulbar2 has no variables of tautologies alone
     if problem is not None and case["style"] % 5 == 0:
         solved(problem, tally)

@@ -20,11 +20,13 @@ Case = dict[str, Any]
 
 def draw(random: Random) -> Case:
     """A file as a list of words for each function."""
-    sizes = [random.choice((1, 2, 2, 2, 3, 3, 4)) for _ in range(random.randint(1, 5))]
-    top = random.choice((0, 1, random.randint(2, 12), random.randint(2, 12), random.randint(10, 60), 10**6, -3))
-    most = random.choice((1, 3, 9, 9))
+    sizes = [random.choice((1, 2, 2, 2, 3, 3, 4)) for _ in range(random.choice((0, *range(1, 6), *range(1, 6))))]
+    top = random.choice((0, 1, random.randint(2, 12), random.randint(2, 12), random.randint(10, 60), 10**6, 10**15, -3))
+    most = random.choice((1, 3, 9, 9, 10**14 if top > 10**14 else 9))
     shared: list[list[int]] = []
-    functions = [_function(random, sizes, top, most, shared) for _ in range(random.randint(1, 8))]
+    functions = [
+        _function(random, sizes, top, most, shared) for _ in range(random.choice((0, *range(1, 9), *range(1, 9))))
+    ]
     return {"sizes": sizes, "top": top, "functions": functions, "style": random.randint(0, 2**32)}
 
 
@@ -64,7 +66,7 @@ def text_of(case: Case) -> str:
     """The file, with white space and signs as programs and people write them."""
     random = Random(case["style"])
     sizes, functions = case["sizes"], case["functions"]
-    largest = max(sizes) - random.choice((0, 0, 0, 1))
+    largest = max(sizes, default=0) - random.choice((0, 0, 0, 1))
     words = [str(len(sizes)), str(max(0, largest)), str(len(functions)), str(case["top"]), *map(str, sizes)]
     lines = [random.choice(("name", "4-queens-2", "-1", "12+3")), *words]
     text = " ".join(lines)
@@ -86,7 +88,7 @@ def check(case: Case, folder: Path, tally: Tally) -> None:
     from oocbe.certificates.check_certificate import read as read_by_checker
 
     path = folder / "random.wcsp"
-    path.write_text(text_of(case))
+    path.write_bytes(text_of(case).encode())
     problem = compare(path, tally)
     if problem is None:
         return
