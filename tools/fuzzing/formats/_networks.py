@@ -35,11 +35,16 @@ SIX_DIGITS = 1e-4
 
 NAMES = ("rain", "a", "B2", "x_1", "Node", "very_long_name", "z9", "q", "Lung_Cancer", "w")
 
+ODD_NAMES = ("_u", "node", "table", "data", "states", "probability", "default")
+"""Words of the formats, which pyAgrum takes for no names."""
+
 
 def drawn_network(random: Random, least: int = 1, most: int = 5) -> Network:
     """Variables in an order in which parents come first; ``least``: values of each."""
     count = random.randint(1, most)
     names = random.sample(NAMES, count)
+    if random.random() < 0.03:
+        names[0] = random.choice(ODD_NAMES)
     labels, parents, tables = [], [], []
     for v in range(count):
         size = least if random.random() < 0.04 else random.choice((2, 2, 2, 3, 3, 4))  # pyAgrum refuses single ones
@@ -86,10 +91,10 @@ def number_text(random: Random, value: float) -> str:
     plain = repr(value)
     choices = [plain, f"{value:.6f}" if round(value, 6) == value else plain, f"{value:e}"]
     if value == int(value):
-        choices.append(str(int(value)))
+        choices += [str(int(value)), f"{int(value)}."]
     found = random.choice(choices)
-    if plain.startswith("0.") and random.random() < 0.005:  # pyAgrum refuses the file
-        found = plain[1:]
+    if random.random() < 0.005:  # pyAgrum refuses some of these
+        found = random.choice((plain.removeprefix("0"), f"+{plain}", f"{value:E}", f"{plain}e0", f"{plain}00"))
     return found if float(found) == value else plain
 
 

@@ -1,7 +1,7 @@
 """Global cost functions of ``.wcsp`` and ``.cfn``, each with random parameters, against toulbar2.
 
-Compared are the costs of all assignments with the function alone, as one table and as walks over states, and the
-optimum with costs of single values besides.
+Compared are the costs of all assignments with one function, or two, alone, as one table and as walks over states, and
+the optimum with costs of single values besides.
 
 Left out is what toulbar2 (1.4.0) reads in another way than its manual says: ``clique`` over two or three variables of a
 ``.wcsp`` file, which it passes over; ``wtdiverse`` over one variable, which never forbids, and with the distance 0,
@@ -56,45 +56,62 @@ def draw(random: Random) -> Case:
     top = random.choice((9, 30, 60, 1000))
     own = [sizes[v] for v in scope]
     digits = 0 if keyword in PAIRS else random.choice((0, 0, 1, 3))
+    sign = -1 if suffix == "cfn" and keyword not in PAIRS and top >= 10**digits and random.random() < 0.3 else 1
+    functions = [[keyword, scope, KEYWORDS[keyword](Parameters(random, own, scope, top, suffix == "cfn"))]]
+    if random.random() < 0.25:
+        functions.append(_second(random, suffix, sizes, top, has_pairs=not digits and sign > 0))
     costs = (0, 0, 1, 2, 5) if suffix == "wcsp" else (0, 0, 1, 2, 5, -3)
     return {
         "suffix": suffix,
-        "keyword": keyword,
+        "functions": functions,
         "sizes": sizes,
-        "scope": scope,
         "top": top,
         "digits": digits,
         "style": random.choice(("json", "bare")),
         "labels": random.random() < 0.3,
-        "fields": KEYWORDS[keyword](Parameters(random, own, scope, top, suffix == "cfn")),
         "unary": [[random.choice(costs) for _ in range(size)] for size in sizes],
-        "sign": -1 if suffix == "cfn" and keyword not in PAIRS and top >= 10**digits and random.random() < 0.3 else 1,
+        "sign": sign,
         "cells": random.choice((0, 4096)),
     }
 
 
+def _second(random: Random, suffix: str, sizes: list[int], top: int, has_pairs: bool) -> list[Any]:
+    """Another function over some of the variables."""
+    count = len(sizes)
+    left_out = {"wtdiverse", "clique", "knapsackc", "MST", "smstdp"}
+    left_out |= set(() if has_pairs and count > 1 else PAIRS) | set(() if count > 1 else EVEN)
+    left_out |= set(NOT_IN_CFN if suffix == "cfn" else ())
+    keyword = random.choice([own for own in KEYWORDS if own not in left_out])
+    arity = (
+        2 if keyword in PAIRS else 2 * random.randint(1, count // 2) if keyword in EVEN else random.randint(1, count)
+    )
+    scope = random.sample(range(count), arity)
+    parameters = Parameters(random, [sizes[v] for v in scope], scope, top, suffix == "cfn")
+    return [keyword, scope, KEYWORDS[keyword](parameters)]
+
+
 def text_of(case: Case, is_priced: bool) -> str:
-    """The file: the function alone, or with costs of single values."""
+    """The file: the functions alone, or with costs of single values."""
     return (_wcsp if case["suffix"] == "wcsp" else _cfn)(case, case["unary"] if is_priced else [])
 
 
 def _wcsp(case: Case, unary: list[list[int]]) -> str:
-    sizes, scope = case["sizes"], case["scope"]
-    words = [word for _, value in _in_wcsp_order(case) for word in _flat(value)]
-    lines = [f"p {len(sizes)} {max(sizes)} {1 + len(unary)} {case['top']}", " ".join(map(str, sizes))]
-    lines.append(" ".join(map(str, [len(scope), *scope, -1, case["keyword"], *words])))
+    sizes, functions = case["sizes"], case["functions"]
+    lines = [f"p {len(sizes)} {max(sizes)} {len(functions) + len(unary)} {case['top']}", " ".join(map(str, sizes))]
+    for keyword, scope, fields in functions:
+        words = [word for _, value in _in_wcsp_order(keyword, fields) for word in _flat(value)]
+        lines.append(" ".join(map(str, [len(scope), *scope, -1, keyword, *words])))
     for v, costs in enumerate(unary):
         lines.append(f"1 {v} 0 {len(costs)} " + " ".join(f"{a} {cost}" for a, cost in enumerate(costs)))
     return "\n".join(lines) + "\n"
 
 
-def _in_wcsp_order(case: Case) -> Fields:
-    fields = case["fields"]
-    if "grammar" in case["keyword"]:
+def _in_wcsp_order(keyword: str, fields: Fields) -> Fields:
+    if "grammar" in keyword:
         added = 2 * (fields[0][1] == "weight")
         rules = [[kind + added, *rule] for kind in range(2) for rule in fields[-2 + kind][1][1]]
         return [*fields[:-2], ["", ["list", rules]]]
-    if case["keyword"] == "ssame":
+    if keyword == "ssame":
         (_, cost), (_, (_, left)), (_, (_, right)) = fields
         return [["", cost], ["", len(left)], ["", len(right)], ["", ["each", [*left, *right]]]]
     return fields
@@ -133,10 +150,12 @@ def _cfn(case: Case, unary: list[list[int]]) -> str:
         return f"[{', '.join(names)}]" if case["labels"] else str(size)
 
     variables = ", ".join(tag(f"x{v}") + domain(v, size) for v, size in enumerate(case["sizes"]))
-    scope = ", ".join(map(str, case["scope"]))
-    parameters = ", ".join(tag(name) + shown(value) for name, value in case["fields"])
-    body = f'{tag("scope")}[{scope}], {tag("type")}"{case["keyword"]}", {tag("params")}{{{parameters}}}'
-    lines = [tag("f") + "{" + body + "}"]
+    lines = []
+    for place, (keyword, own, fields) in enumerate(case["functions"]):
+        scope = ", ".join(map(str, own))
+        parameters = ", ".join(tag(name) + shown(value) for name, value in fields)
+        body = f'{tag("scope")}[{scope}], {tag("type")}"{keyword}", {tag("params")}{{{parameters}}}'
+        lines.append(tag(f"f{place}") + "{" + body + "}")
     for v, costs in enumerate(unary):
         lines.append(f"{tag(f'u{v}')}{{{tag('scope')}[{v}], {tag('costs')}[{', '.join(map(number, costs))}]}}")
     limit = ("<" if case["sign"] > 0 else ">") + number(case["top"])
@@ -153,9 +172,9 @@ def check(case: Case, folder: Path, tally: Tally) -> None:
     alone, priced = (folder / f"{name}.{case['suffix']}" for name in ("alone", "priced"))
     alone.write_text(text_of(case, False))
     priced.write_text(text_of(case, True))
-    theirs = answer(alone)
+    theirs, keywords = answer(alone), " and ".join(keyword for keyword, _, _ in case["functions"])
     if theirs.kind != "read":
-        tally.refusals[f"toulbar2: {case['keyword']}: {theirs.kind}"] += 1
+        tally.refusals[f"toulbar2: {keywords}: {theirs.kind}"] += 1
         return
 
     def minimised(value: float | None) -> float:
@@ -172,10 +191,10 @@ def check(case: Case, folder: Path, tally: Tally) -> None:
         walks = Walks(oocbe.read(alone), len(case["sizes"]))
         for row in itertools.product(*map(range, case["sizes"])):
             wanted, found = expected.get(row, math.inf), minimised(walks.value(row))
-            tally.holds(f"{case['keyword']}: value of {row}", _near(wanted, found), wanted, found)
+            tally.holds(f"{keywords}: value of {row}", _near(wanted, found), wanted, found)
         result = oocbe.solve(priced, incumbent_seconds=0.01, bound_seconds=0.1, order_seconds=0)
         found = minimised(result.value)
-        tally.holds(f"{case['keyword']}: optimum", _near(least, found), least, found)
+        tally.holds(f"{keywords}: optimum", _near(least, found), least, found)
     except (FormatError, UnsupportedError) as error:
         tally.refused(error, False)
     finally:
@@ -188,6 +207,8 @@ def _near(wanted: float, found: float) -> bool:
 
 def smaller(case: Case) -> Iterator[Case]:
     """The case as one table, without costs of single values, with plain numbers."""
+    if len(case["functions"]) > 1:
+        yield from (case | {"functions": [own]} for own in case["functions"])
     for change in ({"cells": 4096}, {"digits": 0}, {"labels": False}, {"style": "json"}):
         if case != case | change:
             yield case | change
