@@ -5,12 +5,12 @@ A network, its variables with named values, and for each variable the probabilit
     variable rain { type discrete [ 2 ] { yes, no }; }
     probability ( rain | season ) { (winter) 0.4, 0.6; default 0.2, 0.8; }
 
-Rows are listed by the parents' values, in any order and each once; ``default`` stands for the rows that are not, and
-``table`` for all rows at once, the last parent changing fastest and the variable itself slowest. Comments and
-``property`` statements are passed over. Rows need not add up to exactly 1: files print rounded numbers, and these are
-what counts. The bar and commas between variables, and commas between numbers, may be missing; probabilities may come
-before their variables. A probability of zero makes its assignments infeasible. Reading gives a max-product problem, as
-for UAI files.
+Rows are listed by the parents' values, in any order and each once, ``*`` for all values of a parent (a later row then
+counts in place of an earlier one); ``default`` stands for the rows that are not, and ``table`` for all rows at once,
+the last parent changing fastest and the variable itself slowest. Comments and ``property`` statements are passed over.
+Rows need not add up to exactly 1: files print rounded numbers, and these are what counts. The bar and commas between
+variables, and commas between numbers, may be missing; probabilities may come before their variables. A probability of
+zero makes its assignments infeasible. Reading gives a max-product problem, as for UAI files.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ LARGEST_TABLE = 2**27
 """Probabilities of one variable; a larger table would be a text of gigabytes."""
 
 MOST_BY_DEFAULT = 2**20
-"""Probabilities that defaults stand for, in a whole file, besides one for each of its bytes: listed ones take more."""
+"""Probabilities that defaults and ``*`` stand for, in a whole file, besides one for each of its bytes."""
 
 SHOWN_NAMES = 8
 """Variables that a message names at most."""
+
+ANY = "*"
+"""In the place of a parent's value: all of them."""
 
 MOST_DIMENSIONS = 64
 """Axes that an array can have."""
@@ -225,7 +228,7 @@ def _read_table(network: _Network, child: int, parents: list[int], shape: tuple[
     """Probabilities float64, an axis for each parent and the last for the variable itself."""
     lexer, name, size = network.lexer, network.variables[child].name, shape[-1]
     table = np.zeros(shape)
-    known = np.zeros(shape[:-1], dtype=np.bool_)
+    known, listed = (np.zeros(shape[:-1], dtype=np.bool_) for _ in "12")
     default: list[float] | None = None
     while not lexer.accept("}"):
         if lexer.sees_word(("property",)):
@@ -236,25 +239,29 @@ def _read_table(network: _Network, child: int, parents: list[int], shape: tuple[
                 raise lexer.error(f"found a table after rows of {name!r}, expected one or the other", lexer.place - 1)
             entries = np.array(_numbers(lexer, math.prod(shape), f"an entry of the table of {name!r}"))
             table = np.moveaxis(entries.reshape(size, *shape[:-1]), 0, -1)
-            known[...] = True
+            known[...] = listed[...] = True
         elif lexer.sees_word(("default",)):
             lexer.place += 1
             default = _numbers(lexer, size, f"a default probability of {name!r}")
         else:
             start = lexer.place
             lexer.take("(", f"a row of the probability of {name!r}: '(', table, default or '}}'")
-            row: list[int] = []
+            row: list[int | slice] = []
             for v in parents:
                 if row:
                     lexer.accept(",")
                 label = lexer.word(f"a value of {network.variables[v].name!r}")
-                if label not in network.values[v]:
+                if label not in network.values[v] and label != ANY:
                     lexer.place -= 1
                     raise lexer.expected(f"a value of variable {network.variables[v].name!r}")
-                row.append(network.values[v][label])
+                row.append(network.values[v].get(label, slice(None)))
             lexer.take(")", f"')' after the values of {len(parents)} parents")
-            if known[tuple(row)]:
+            if slice(None) in row:
+                _add_by_default(network, name, known[tuple(row)].size * size)
+            elif listed[tuple(row)]:
                 raise lexer.error(f"found a row of the probability of {name!r} a second time", start)
+            else:
+                listed[tuple(row)] = True
             known[tuple(row)] = True
             table[tuple(row)] = _numbers(lexer, size, f"a probability of {name!r}")
     unlisted = known.size - int(np.count_nonzero(known))
@@ -263,15 +270,19 @@ def _read_table(network: _Network, child: int, parents: list[int], shape: tuple[
             missing = np.unravel_index(int(np.argmin(known)), known.shape)
             shown = ", ".join(network.variables[v].label(int(x)) for v, x in zip(parents, missing, strict=True))
             raise lexer.error(f"the probability of {name!r} ends without the row ({shown})", lexer.place - 1)
-        network.by_default += unlisted * size
-        most = MOST_BY_DEFAULT + len(lexer)
-        if network.by_default > most:
-            raise UnsupportedError(
-                f"{_path(lexer)}: up to the probability of {name!r}, defaults stand for {network.by_default:,} "
-                f"entries; at most {most:,} are supported. List the rows"
-            )
+        _add_by_default(network, name, unlisted * size)
         table[~known] = default
     return table
+
+
+def _add_by_default(network: _Network, name: str, entries: int) -> None:
+    network.by_default += entries
+    most = MOST_BY_DEFAULT + len(network.lexer)
+    if network.by_default > most:
+        raise UnsupportedError(
+            f"{_path(network.lexer)}: up to the probability of {name!r}, defaults stand for {network.by_default:,} "
+            f"entries; at most {most:,} are supported. List the rows"
+        )
 
 
 def _numbers(lexer: Lexer, count: int, what: str) -> list[float]:

@@ -63,6 +63,19 @@ def test_probabilities_may_come_before_their_variables(tmp_path):
         read_text(tmp_path, first + "probability ( rain ) { table 0.5 0.5;")
 
 
+def test_a_star_stands_for_all_values_of_a_parent(tmp_path):
+    head = "".join(f"variable {v} {{ type discrete [2] {{ f, t }}; }}\n" for v in "abc")
+    head = f"network n {{ }}\n{head}probability (a) {{ table 1 1; }} probability (b) {{ table 1 1; }}\n"
+    rows = "(*, *) 0.1 0.9; (f, *) 0.2 0.8; (f, t) 0.3 0.7;"
+    problem = read_text(tmp_path, f"{head}probability (c | a, b) {{ {rows} }}\n")
+    found = {(a, b): problem.evaluate((a, b, 0)) for a in (0, 1) for b in (0, 1)}
+    assert found == {(0, 0): 0.2, (0, 1): 0.3, (1, 0): 0.1, (1, 1): 0.1}
+    with pytest.raises(FormatError, match=r"line 6: .* ends without the row \(t, f\)"):
+        read_text(tmp_path, f"{head}probability (c | a, b) {{ (f, *) 0.2 0.8; (*, t) 1 0; }}\n")
+    with pytest.raises(FormatError, match=r"line 6: .* a second time"):
+        read_text(tmp_path, f"{head}probability (c | a, b) {{ {rows} (f, t) 1 0; }}\n")
+
+
 @pytest.mark.parametrize(
     ("damage", "line", "message"),
     [

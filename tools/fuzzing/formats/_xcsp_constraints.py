@@ -183,7 +183,7 @@ def _count(random: Random) -> str:
 
 def _cardinality(random: Random) -> str:
     closed = random.choice(["", ' closed="true"', ' closed="false"'])
-    occurs = random.choice(["0..2 1..3", "1 2", "b c", "1x2", "y 0..3"])
+    occurs = random.choice(["0..2 1..3", "1 2", "b c", "1x2", "y b"])
     return (
         f"<cardinality> <list> {_list(random, 3, 5, tree=False)} </list> <values{closed}> 0 1 </values>"
         f" <occurs> {occurs} </occurs> </cardinality>"
@@ -199,7 +199,7 @@ def _element(random: Random) -> str:
         )
     )
     if random.random() < 0.3:
-        cells = random.choice(("m[][]", "(x[0],1)(y,b)", "(1,2,0)(3,-1,1)"))
+        cells = random.choice(("m[][]", "(x[0],e)(y,b)", "(1,2,0)(3,-1,1)"))
         indices = random.choice(("b c", "x[0] b", "b x[1]"))
         return f"<element> <matrix> {cells} </matrix> <index> {indices} </index> {wanted} </element>"
     cells = random.choice(["2 -1 3", "x[1] y b", "x[] c", "0x2 1x2", "m[0][] y"])
@@ -238,12 +238,11 @@ def _mdd(random: Random) -> str:
 
 
 def _cumulative(random: Random) -> str:
-    lengths = random.choice((" ".join(str(random.randint(0, 2)) for _ in range(3)), "b 1 2", "1 b c"))
-    heights = random.choice((" ".join(str(random.randint(1, 2)) for _ in range(3)), "b 1 2", "1x3"))
+    lengths = random.choice((" ".join(str(random.randint(0, 2)) for _ in range(3)), "b c e", "e b c"))
+    heights = random.choice((" ".join(str(random.randint(1, 2)) for _ in range(3)), "b e c", "1x3"))
     limit = random.choice((f"(le,{random.randint(2, 4)})", f"(lt,{random.randint(3, 4)})", "(le,x[0])"))
-    ends = "<ends> m[0][0] m[0][1] y </ends>" if random.random() < 0.2 else ""
     return (
-        f"<cumulative> <origins> x[] </origins> <lengths> {lengths} </lengths> {ends} <heights> {heights} </heights>"
+        f"<cumulative> <origins> x[] </origins> <lengths> {lengths} </lengths> <heights> {heights} </heights>"
         f" <condition> {limit} </condition> </cumulative>"
     )
 
@@ -256,7 +255,7 @@ def _no_overlap(random: Random) -> str:
             f"<noOverlap{ignored}> <origins> (x[0],x[1])(m[0][0],m[0][1]) </origins> <lengths> {lengths} </lengths>"
             " </noOverlap>"
         )
-    lengths = random.choice(("1 2 1", "1 1 1", "2 1 1", "b 1 2", "0 1 2", "b c 1"))
+    lengths = random.choice(("1 2 1", "1 1 1", "2 1 1", "b c e", "0 1 2", "e e b"))
     return f"<noOverlap{ignored}> <origins> x[] </origins> <lengths> {lengths} </lengths> </noOverlap>"
 
 
@@ -265,9 +264,9 @@ def _bin_packing(random: Random) -> str:
         (
             f"<condition> ({random.choice(('le', 'lt', 'le'))},{random.randint(2, 4)}) </condition>",
             "<limits> 3 2 3 </limits>",
-            "<loads> x[0] y 2 </loads>",
+            "<loads> x[0] y e </loads>",
             "<loads> m[0][0] m[0][1] m[1][0] </loads>",
-            "<limits> 2 x[1] 4 </limits>",
+            "<limits> e x[1] y </limits>",
         )
     )
     return f"<binPacking> <list> x[] </list> <sizes> {random.choice(('1 2 2', '1 1 2'))} </sizes> {asked} </binPacking>"
@@ -300,7 +299,7 @@ def _channel(random: Random) -> str:
 def _ordered(random: Random) -> str:
     listed = _list(random, 2, 3, tree=False)
     if random.random() < 0.3:
-        lengths = " ".join(random.choice(("0", "1", "-1", "b")) for _ in range(2))
+        lengths = random.choice(("b c", " ".join(random.choice(("0", "1", "-1")) for _ in range(2))))
         operator = random.choice(("lt", "le"))
         return (
             f"<ordered> <list> x[] </list> <lengths> {lengths} </lengths> <operator> {operator} </operator> </ordered>"
@@ -313,7 +312,7 @@ def _lex(random: Random) -> str:
     lists = random.choice(
         (
             "<list> x[0] y </list> <list> x[1] x[2] </list>",
-            "<list> x[0] b </list> <list> x[1] c </list> <list> 1 x[2] </list>",
+            "<list> x[0] b </list> <list> x[1] c </list> <list> e x[2] </list>",
             "<list> m[0][] </list> <list> m[1][] </list>",
             "<matrix> m[][] </matrix>",
             "<matrix> (x[0],b)(y,c) </matrix>",
@@ -355,12 +354,12 @@ def _group(random: Random) -> str:
             " <args> x[0..1] </args> <args> x[2] b </args> </group>",
             "<group> <extension> <list> %... </list> <conflicts> (0,1)(1,1) </conflicts> </extension>"
             " <args> x[0] b </args> <args> m[0][] </args> </group>",
-            "<group> <element> <list> %0 %1 2 </list> <index> %2 </index> <value> %3 </value> </element>"
-            " <args> x[0] y b 1 </args> <args> x[1..2] x[0] y </args> </group>",
+            "<group> <element> <list> %0 %1 e </list> <index> %2 </index> <value> %3 </value> </element>"
+            " <args> x[0] y b c </args> <args> x[1..2] x[0] y </args> </group>",
             "<group> <count> <list> x[] %0 </list> <values> %1 </values> <condition> (eq,%2) </condition> </count>"
-            " <args> y 1 b </args> <args> b 0 x[0] </args> </group>",
-            "<group> <instantiation> <list> %0 %1 </list> <values> %2 1 </values> </instantiation>"
-            " <args> x[0] b 2 </args> </group>",
+            " <args> y b c </args> <args> b c x[0] </args> </group>",
+            "<group> <instantiation> <list> %0 %1 </list> <values> 2 1 </values> </instantiation>"
+            " <args> x[0] b </args> <args> x[1] b </args> </group>",
         )
     )
 

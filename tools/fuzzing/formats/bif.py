@@ -82,13 +82,14 @@ def _probability(
         common = random.choice(rows)[1]
         kept = [item for item in rows if item[1] != common or random.random() < 0.3]
         rows = kept if len(kept) < len(rows) else rows
-        groups.append(["default", *_with_commas(random, [number_text(random, x) for x in common]), ";"])
+        head = random.choice((["default"], ["(", *_with_commas(random, ["*"] * len(parents)), ")"]))
+        groups.append([*head, *_with_commas(random, [number_text(random, x) for x in common]), ";"])
     for given, row in random.sample(rows, len(rows)):
         words = [labels[p][x] for p, x in zip(parents, given, strict=True)]
         numbers = [number_text(random, x) for x in row]
         groups.append(
             ["(", *_with_commas(random, words, always=random.random() < 0.98), ")", *_with_commas(random, numbers), ";"]
         )
-    if random.random() < 0.05:  # pyAgrum wants defaults first
+    if groups[0][0] == "default" and random.random() < 0.05:  # pyAgrum wants defaults first
         groups = random.sample(groups, len(groups))
     return [*tokens, *(token for group in groups for token in group), "}"]
