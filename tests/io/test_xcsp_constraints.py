@@ -268,6 +268,11 @@ CONSTRAINTS = [
         ),
     ),
     (
+        "<cumulative> <origins> x[0..1] </origins> <lengths> 1 b </lengths> <ends> x[2] x[3] </ends>"
+        "<heights> 1 1 </heights> <condition> (le,1) </condition> </cumulative>",
+        lambda a, b, c, d, y, z: c == a + 1 and d == b + z and (a != b or not z),
+    ),
+    (
         "<noOverlap> <origins> x[0..2] </origins> <lengths> 1 b 1 </lengths> </noOverlap>",
         lambda a, b, c, d, y, z: a != c and (not z or b not in (a, c)),
     ),

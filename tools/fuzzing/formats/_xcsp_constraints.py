@@ -414,7 +414,7 @@ KINDS: tuple[Callable[[Random], str], ...] = (
     _slide,
     _block,
     lambda r: f"<clause> b not(c) {r.choice(['', 'not(b)'])} </clause>",
-    lambda r: f"<nValues> <list> {_list(r)} </list> {_condition(r, 1, 3).replace('(ne', '(eq')} </nValues>",
+    lambda r: f"<nValues> <list> {_list(r)} </list> {_condition(r, 1, 3)} </nValues>",
     lambda r: f"<allEqual> {_list(r, 2, 3)} </allEqual>",
     lambda r: f"<maximum> <list> {_list(r)} </list> {_condition(r)} </maximum>",
     lambda r: f"<minimum> <list> {_list(r)} </list> {_condition(r)} </minimum>",
