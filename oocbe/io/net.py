@@ -7,7 +7,7 @@ A network's attributes, its nodes with their states, and for each node a potenti
     potential ( rain | season ) { data = ((0.4 0.6) (0.2 0.8)); }   % what follows a percent sign is a comment
 
 The numbers of ``data`` are listed with the node's own states fastest, then those of the last parent; brackets only help
-people, as do commas. A potential without data is uniform. Other attributes are passed over, except ``model_nodes``
+people, as do commas. As in pyAgrum, ``//`` and ``/* */`` are comments, too. A potential without data is uniform. Other attributes are passed over, except ``model_nodes``
 (data by an expression). Continuous nodes, decisions, utilities, functions and classes are refused by name. Reading
 gives a max-product problem, as for UAI files; a probability of zero makes its assignments infeasible.
 """
@@ -30,7 +30,10 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.system.deadline import look
 
-TOKENS = re.compile(r"\s+|%[^\n]*" r'|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}()\[\];,|=])|(?P<word>[^\s{}()\[\];,|=%"]+)')
+TOKENS = re.compile(
+    r"\s+|(?:%|//)[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"
+    r'|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}()\[\];,|=])|(?P<word>(?:(?!//|/\*)[^\s{}()\[\];,|=%"])+)'
+)
 """Spaces and comments, a quoted text, a mark, or a word."""
 
 REFUSED = ("continuous", "decision", "utility", "function", "class", "temporal", "instance")

@@ -59,6 +59,14 @@ def test_meaning(tmp_path):
     assert sum(answer.marginals_by_name["season"].values()) == pytest.approx(1)
 
 
+def test_comments_as_in_other_languages(tmp_path):
+    text = SAMPLE.replace("% a comment", "// a } comment\n/* and { * \n one */").replace("% season=dry", "/**///")
+    text = text.replace("potential (season)", "/**/potential/* */(season//\n)")
+    found, expected = read(path_of(tmp_path, text)), read(path_of(tmp_path, SAMPLE))
+    for row in itertools.product(*map(range, expected.sizes)):
+        assert found.evaluate(row) == expected.evaluate(row)
+
+
 def test_a_potential_without_data_is_uniform(tmp_path):
     text = "net { } node a { states = (x y z); } potential (a) { }"
     assert read(path_of(tmp_path, text)).functions[0].values.tolist() == [1 / 3] * 3

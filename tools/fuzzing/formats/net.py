@@ -12,7 +12,7 @@ from ._networks import Case, Network, joined, number_text, rows_of, smaller
 __all__ = ["check", "draw", "smaller"]
 
 MARKS = "{}()[],;|="
-COMMENTS = ("% note\n", "%\n", '% } ; "\n')
+COMMENTS = ("% note\n", "%\n", '% } ; "\n', "// note }\n", "/* note */", "/**/", "/* { * }\n*/")
 
 
 def draw(random: Random) -> Case:
