@@ -7,9 +7,10 @@ A network's attributes, its nodes with their states, and for each node a potenti
     potential ( rain | season ) { data = ((0.4 0.6) (0.2 0.8)); }   % what follows a percent sign is a comment
 
 The numbers of ``data`` are listed with the node's own states fastest, then those of the last parent; brackets only help
-people, as do commas. As in pyAgrum, ``//`` and ``/* */`` are comments, too. A potential without data is uniform. Other attributes are passed over, except ``model_nodes``
-(data by an expression). Continuous nodes, decisions, utilities, functions and classes are refused by name. Reading
-gives a max-product problem, as for UAI files; a probability of zero makes its assignments infeasible.
+people, as do commas. As in pyAgrum, ``//`` and ``/* */`` are comments, too. A potential without data is uniform. Other
+attributes are passed over, except ``model_nodes`` (data by an expression). Continuous nodes, decisions, utilities,
+functions and classes are refused by name. Reading gives a max-product problem, as for UAI files; a probability of zero
+makes its assignments infeasible.
 """
 
 from __future__ import annotations
