@@ -20,6 +20,7 @@ import csv
 import io
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -90,6 +91,8 @@ def write_zarr(tree: JunctionTree, result: BatchResult, folder: Path) -> None:
         raise UsageError(f"{folder}: exists already; remove it, or name another folder for the answers")
     import zarr
 
+    with ThreadPoolExecutor(1) as pool:  # zarr's exit handler fails where it could not start the thread that it keeps
+        pool.submit(int).result()
     variables = {v.name: v for v in tree.problem.variables}
     try:
         with temporary_beside(folder, is_folder=True) as made:

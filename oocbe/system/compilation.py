@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from oocbe.system.data_limit import data_limit
+from oocbe.system.data_limit import data_limit, mapped_data
 
 SENTENCE = "compiling, once for this machine"
 """What progress says meanwhile."""
@@ -18,6 +18,7 @@ class Compilation:
         self._lock = threading.Lock()
         self._depth = 0
         self._begin = 0.0
+        self._mapped = 0
         self._seconds = 0.0
         self.loops = 0
 
@@ -27,6 +28,7 @@ class Compilation:
             if self._depth == 0:
                 self._begin = time.perf_counter()
                 data_limit.lift()
+                self._mapped = mapped_data() if data_limit.is_set else 0
             self._depth += 1
             self.loops += 1
 
@@ -36,7 +38,7 @@ class Compilation:
             self._depth -= 1
             if self._depth == 0:
                 self._seconds += time.perf_counter() - self._begin
-                data_limit.lower()
+                data_limit.lower(max(0, mapped_data() - self._mapped) if data_limit.is_set else 0)
 
     @property
     def is_running(self) -> bool:

@@ -4,8 +4,9 @@ The system kills what passes a control group's limit, whatever would have become
 data (RLIMIT_DATA) a block that there is no room for is refused instead: an error, which work in pieces answers with
 smaller pieces, and a command with a message and an exit code.
 
-The limit counts what is mapped, whether it is in use or not: stacks of threads as a whole, for one. Compilers do not
-recover from a refused block, so the limit is lifted while loops are compiled, and what they keep is allowed on top.
+The limit counts what is mapped, whether it is in use or not: stacks of threads as a whole, for one. LLVM ends the
+process where a block is refused, so the limit is lifted while loops are compiled or loaded. What compiling maps is
+allowed on top; loops from the cache are part of the program.
 Processes that are started meanwhile would inherit a limit that nothing lifts there: they get the one from before.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,9 +35,15 @@ class DataLimit:
     """The limit of this process, set for one block at a time."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lifts = 0
         self._limit: int | None = None
-        self._before = 0
         self._original = (0, 0)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether this runs within such a block."""
+        return self._limit is not None
 
     @contextmanager
     def of(self, nbytes: int, threads: int) -> Iterator[None]:
@@ -53,8 +61,10 @@ class DataLimit:
         if self._original[0] != resource.RLIM_INFINITY and self._original[0] <= limit:
             yield
             return
-        self._limit = limit
-        self._set(limit)
+        with self._lock:
+            self._limit = limit
+            if self._lifts == 0:
+                self._set(limit)
         try:
             yield
         finally:
@@ -71,16 +81,29 @@ class DataLimit:
             resource.prlimit(process, resource.RLIMIT_DATA, self._original)
 
     def lift(self) -> None:
-        """From now on anything is allowed that the system allows."""
-        if self._limit is not None:
-            self._before = mapped_data()
-            self._set(None)
+        """From now on anything is allowed that the system allows, until :meth:`lower` was called as often."""
+        with self._lock:
+            self._lifts += 1
+            if self._lifts == 1 and self._limit is not None:
+                self._set(None)
 
-    def lower(self) -> None:
-        """The limit holds again; what was mapped since it was lifted is allowed on top."""
-        if self._limit is not None:
-            self._limit += max(0, mapped_data() - self._before)
-            self._set(self._limit)
+    def lower(self, more: int = 0) -> None:
+        """The limit holds again, where nothing else has lifted it, and allows so many bytes more than before."""
+        with self._lock:
+            self._lifts -= 1
+            if self._limit is not None:
+                self._limit += more
+                if self._lifts == 0:
+                    self._set(self._limit)
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Within the block anything is allowed that the system allows."""
+        self.lift()
+        try:
+            yield
+        finally:
+            self.lower()
 
     def _set(self, nbytes: int | None) -> None:
         import resource

@@ -32,14 +32,15 @@ REMEDY = "raise the limit (--memory, OOCBE_MEMORY, or the argument memory)"
 
 SIGNS: tuple[tuple[type[Exception], str], ...] = (
     (RuntimeError, "can't start new thread"),
+    (Exception, "failed to launch worker thread"),  # of Arrow, an error of its own kind
     (ImportError, "cannot allocate memory"),
+    (ImportError, "failed to map segment"),
     (SystemError, "without exception set"),  # of compiled loops
     (SystemError, "without setting an exception"),  # of NumPy
 )
 """Errors of a thread or a library for which there was no memory, each with a part of its text in lower case."""
 
 SIGNS_UNDER_A_LIMIT: tuple[tuple[type[Exception], str], ...] = (
-    (ImportError, "failed to map segment"),
     (OSError, "failed to map segment"),
     (OSError, "could not find/load shared object file"),  # of llvmlite
     (SystemError, "initialization"),  # of modules in C

@@ -239,8 +239,8 @@ def _parts(count: int, rows: int, rows_per_file: int | None) -> Iterator[tuple[i
 def _ahead(items: Iterator[Any]) -> Generator[Any, None, None]:
     """The items in their order, each made by another thread while the one before is at work."""
     with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, items, None)
         try:
-            waiting = pool.submit(next, items, None)
             while (item := waiting.result()) is not None:
                 waiting = pool.submit(next, items, None)
                 yield item

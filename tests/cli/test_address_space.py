@@ -69,7 +69,12 @@ def test_under_a_limit_other_errors_stay_what_they_are(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error", [SystemError("error return without exception set"), RuntimeError("can't start new thread")]
+    "error",
+    [
+        SystemError("error return without exception set"),
+        RuntimeError("can't start new thread"),
+        Exception("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),  # Arrow
+    ],
 )
 def test_signs_of_failed_allocations_are_known_without_a_limit(error):
     assert exit_code_of(error) == 30

@@ -135,3 +135,81 @@ def test_a_lower_limit_of_the_system_is_left_as_it_is():
             assert resource.getrlimit(kind) == lower
     finally:
         resource.setrlimit(kind, before)
+
+
+def test_a_limit_that_was_lifted_more_than_once_holds_after_the_last_time():
+    kind = resource.RLIMIT_DATA
+    before = resource.getrlimit(kind)
+    with data_limit.of(1 << 30, 1):
+        inside = resource.getrlimit(kind)
+        with data_limit.lifted():
+            data_limit.lift()
+            assert resource.getrlimit(kind) == before
+            data_limit.lower(more=4096)
+            assert resource.getrlimit(kind) == before  # the block around it goes on
+        assert resource.getrlimit(kind)[0] == inside[0] + 4096
+    assert resource.getrlimit(kind) == before
+    with data_limit.lifted():
+        assert resource.getrlimit(kind) == before
+
+
+LOAD = """
+import sys
+import numpy as np
+from oocbe.system import data_limit
+from tests.helpers.small_loop import total
+numbers, others = np.arange(4), np.arange(4.0)
+print(total(others))  # what comes with the first loop
+data_limit.PROGRAM_DATA_BYTES = -(64 << 20)
+with data_limit.data_limit.of(0 if sys.argv[1] else 1 << 40, 0):
+    print(total(numbers))
+"""
+
+
+def test_loops_are_loaded_where_the_limit_has_no_room_for_them(tmp_path):
+    """LLVM ends the process where it cannot have memory for a loop."""
+    for is_limited in ("", "limited"):  # first compiled and kept, then loaded
+        done = run(tmp_path, "-c", LOAD, is_limited, limits={})
+        assert (done.returncode, done.stdout) == (0, "6.0\n6\n"), done.stderr[-2000:]
+
+
+THREADLESS = """
+import threading
+import numpy as np, oocbe
+from oocbe.junction_trees.answer_files import write_zarr
+from oocbe.results.failure import exit_code_of, message_of
+rows = np.arange(60)
+problem = oocbe.Problem(
+    (oocbe.Variable("x", 2), oocbe.Variable("y", 2)),
+    (oocbe.Function.from_array((0, 1), [[0.1, 0.2], [0.3, 0.4]]),),
+    semiring=oocbe.SUM_PRODUCT,
+)
+tree = oocbe.JunctionTree(problem)
+found = tree.batch([{"x": 1}])
+table = oocbe.Table.from_rows({"a": 6, "b": 10}, np.array([rows // 10, rows % 10]).T, rows, oocbe.MIN_SUM)
+stored = oocbe.StoredTable.save("stored", table)
+stored.to_parquet("there.parquet", "cost")
+
+def start(self):
+    raise RuntimeError("can't start new thread")
+
+threading.Thread.start = start
+for work in (
+    lambda: stored.to_parquet("made.parquet", "cost"),
+    lambda: oocbe.StoredTable.from_parquet("there.parquet", "again", "cost", semiring=oocbe.MIN_SUM),
+    lambda: write_zarr(tree, found, __import__("pathlib").Path("made.zarr")),
+):
+    try:
+        work()
+        print("done")
+    except Exception as error:
+        print(exit_code_of(error))
+"""
+
+
+def test_without_threads_work_is_refused_for_want_of_memory(tmp_path):
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("zarr")
+    done = run(tmp_path, "-c", THREADLESS, limits={})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "30\n30\n30\n", "")
+    assert {path.name for path in tmp_path.iterdir()} == {"stored", "there.parquet"}

@@ -41,6 +41,7 @@ from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
 
 from oocbe.system.compilation import compilation
+from oocbe.system.data_limit import data_limit
 from oocbe.system.writable import can_be_written, private_scratch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -129,7 +130,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             with suppress(OSError):  # it cannot be read, which is as if it were not there
                 found = file.load(key)
                 if found is not None:
-                    return self._impl.rebuild(target_context, found)
+                    with data_limit.lifted():
+                        return self._impl.rebuild(target_context, found)
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
