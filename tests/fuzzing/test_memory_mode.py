@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from random import Random
 
 import pytest
 
-from tools.fuzzing import control_groups, memory_mode
+from tools.fuzzing import control_groups, memory_mode, runner
+from tools.fuzzing.fork_server import Server
 from tools.fuzzing.outcome import DisagreementError, Tally
 
 
-@pytest.mark.parametrize("way", ["solve", "plan", "operator"])
+@pytest.mark.parametrize("way", memory_mode.WAYS)
 def test_a_case_holds(way, tmp_path):
-    case = memory_mode.draw(Random(way), way)
-    case |= {"memory": 64, "size": 1 << 18} if way != "operator" else {"memory": 32, "rows": 100_000}
+    mode = memory_mode.OfCommand(way)
+    case = mode.draw(Random(way))
+    case |= {"memory": 4, "room": 16} | {name: 20_000 for name in ("size", "rows") if name in case}
+    if way == "stress":
+        case["groups"] = 32
     tally = Tally()
-    memory_mode.check(case, tmp_path, tally)
+    mode.check(case, tmp_path, tally)
     assert tally.checks > 3
+
+
+def test_a_program_of_its_own_holds_as_well(tmp_path):
+    case = memory_mode.draw(Random(3), "solve") | {"memory": 32, "room": None, "size": 1 << 16, "kind": 0}
+    tally = Tally()
+    memory_mode._check(case, tally, control_groups.run_python)
+    assert tally.checks > 3
+
+
+def test_every_mode_has_cases_of_its_own():
+    for name in runner.COMMANDS:
+        assert runner.draw_case(name, 1, 0, 0)["way"] == name.removeprefix("memory-")
 
 
 def test_what_passes_the_limit_is_killed_or_measured(tmp_path):
@@ -29,7 +46,7 @@ def test_what_passes_the_limit_is_killed_or_measured(tmp_path):
 
 def test_a_command_that_is_killed_is_a_failure():
     with pytest.raises(DisagreementError, match="signal"):
-        memory_mode._check_end(control_groups.Ended(-9, "", "", 0, True), {"memory": 64}, Tally())
+        memory_mode._check_end(control_groups.Ended(-9, "", "", 0, True), {"memory": 64, "room": None}, Tally())
 
 
 def test_without_a_control_group_the_peak_counts(monkeypatch):
@@ -38,9 +55,28 @@ def test_without_a_control_group_the_peak_counts(monkeypatch):
     assert (ended.code, ended.output, ended.is_group) == (0, "1\n", False)
     most = memory_mode.PROGRAM_BYTES + memory_mode.LIBRARY_BYTES
     with pytest.raises(DisagreementError, match="peak"):
-        memory_mode._check_end(control_groups.Ended(0, "", "", most + (65 << 20), False), {"memory": 64}, Tally())
+        memory_mode._check_end(
+            control_groups.Ended(0, "", "", most + (65 << 20), False), {"memory": 64, "room": None}, Tally()
+        )
 
 
 def test_what_hangs_is_ended(tmp_path):
     with pytest.raises(subprocess.TimeoutExpired):
         control_groups.run([sys.executable, "-c", "import time; time.sleep(60)"], 64 << 20, {}, 0.5)
+
+
+def test_a_child_of_the_server_is_killed_as_a_program_is_and_hangs_as_one_does(tmp_path):
+    """Each has a few seconds of work and 300 MiB of lists before it."""
+    clauses = "\n".join(f"{i} -{i + 1} 0" for i in range(1, 100_000))
+    (tmp_path / "p.cnf").write_text(f"p cnf 100000 99999\n{clauses}\n")
+    command = ["-m", "oocbe", "inspect", str(tmp_path / "p.cnf")]
+    environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    server = Server()
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.run(command, 2 << 30, environment, 0.2, tmp_path)
+    ended = server.run(command, 2 << 30, environment, 60.0, tmp_path)
+    assert ended.code == 0
+    assert "variables" in ended.output
+    if ended.is_group:
+        assert server.run(command, ended.peak - (32 << 20), environment, 60.0, tmp_path).code == -9
+    server.stop()

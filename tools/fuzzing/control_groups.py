@@ -38,7 +38,7 @@ def run(
     command: Sequence[str], limit: int, environment: dict[str, str], seconds: float, folder: Path | None = None
 ) -> Ended:
     """Run a program whose group may have so many bytes; TimeoutExpired where it takes longer."""
-    with _group(limit) as group:
+    with group_of(limit) as group:
         join: Callable[[], object] | None = None
         if group is not None:
             members = group / "cgroup.procs"
@@ -65,12 +65,19 @@ def run(
             # Of all children so far: no less than this one's.
             peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         else:
-            peak = _peak(group)
+            peak = peak_of(group)
     return Ended(process.returncode, output, errors, peak, group is not None)
 
 
+def run_python(
+    command: Sequence[str], limit: int, environment: dict[str, str], seconds: float, folder: Path | None = None
+) -> Ended:
+    """:func:`run` of Python with these arguments."""
+    return run([sys.executable, *command], limit, environment, seconds, folder)
+
+
 @contextmanager
-def _group(limit: int) -> Iterator[Path | None]:
+def group_of(limit: int) -> Iterator[Path | None]:
     """A new group, removed at the end; None where this process may not make one."""
     made: Path | None = None
     for parent, files in (
@@ -99,7 +106,8 @@ def _group(limit: int) -> Iterator[Path | None]:
             made.rmdir()
 
 
-def _peak(group: Path) -> int:
+def peak_of(group: Path) -> int:
+    """Most bytes that a group had."""
     for name in ("memory.peak", "memory.max_usage_in_bytes"):
         with suppress(OSError):
             return int((group / name).read_text())

@@ -7,7 +7,7 @@ import math
 import os
 from pathlib import Path
 
-from .runner import FORMATS, MODES, Counts, Failures, Plan, replay, report, run_mode
+from .runner import COMMANDS, FORMATS, MODES, Counts, Failures, Plan, replay, report, run_mode
 
 DESCRIPTION = """Attack oocbe with random problems, tables, files and kills, judged by brute force of its own.
 
@@ -24,11 +24,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default 0)")
     parser.add_argument(
         "--what",
-        choices=(*MODES, *FORMATS, "formats"),
+        choices=(*MODES, *FORMATS, "formats", *COMMANDS, "memory-each"),
         action="append",
         metavar="MODE",
         help=f"may be repeated: {', '.join(MODES)} (the default: these in turn); formats: each format against its"
-        f" reference implementation, or one of {', '.join(FORMATS)}",
+        f" reference implementation, or one of {', '.join(FORMATS)}; memory-each: each command under a memory limit, or"
+        f" one of {', '.join(COMMANDS)}",
     )
     parser.add_argument("--processes", type=int, default=1, help="processes with seeds of their own (default 1)")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="folder of the failures' files")
@@ -43,7 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _replay(given.replay, given.hang_seconds)
     if given.minutes <= 0 or given.processes < 1 or (given.cases is not None and given.cases < 1):
         parser.error("--minutes must be above 0, --processes and --cases at least 1")
-    modes = tuple(m for what in given.what or MODES for m in (FORMATS if what == "formats" else (what,)))
+    several = {"formats": FORMATS, "memory-each": COMMANDS}
+    modes = tuple(m for what in given.what or MODES for m in several.get(what, (what,)))
     length = f"{given.minutes:g} minutes" if given.cases is None else f"{given.cases:,} cases of each"
     print(f"seed {given.seed}, {given.processes} processes, {length}: {', '.join(modes)}", flush=True)
     failures = Failures(given.failures, given.enough)

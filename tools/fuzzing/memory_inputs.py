@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+
+from .memory_formats import OTHERS
 
 Numbers = np.random.Generator
 
@@ -50,7 +54,7 @@ def wide_wcsp(numbers: Numbers, size: int) -> str:
 
 def many_functions_wcsp(numbers: Numbers, size: int) -> str:
     """Many variables in small functions: about so many bytes."""
-    functions = max(2, size // 60)
+    functions = max(2, min(size, 2 << 20) // 60)
     variables = max(2, functions // int(numbers.integers(1, 4)))
     lines = [f"p {variables} 3 {functions} 1000000", " ".join(["3"] * variables)]
     span = int(numbers.integers(2, 6))
@@ -118,7 +122,7 @@ def cfn(numbers: Numbers, size: int) -> str:
     for f in range(functions):
         costs = ",".join(map(str, numbers.integers(0, 999, domain * domain).tolist()))
         texts.append(f'"f{f}": {{"scope": ["x{f}", "x{f + 1}"], "costs": [{costs}]}}')
-    head = f'{{"problem": {{"name": "p", "mustbe": "<100000"}}, "variables": {{{names}}}, "functions": {{'
+    head = f'{{"problem": {{"name": "p", "mustbe": "<100000000000"}}, "variables": {{{names}}}, "functions": {{'
     return head + ", ".join(texts) + "}}\n"
 
 
@@ -135,13 +139,14 @@ def mps(numbers: Numbers, size: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-PROBLEMS = {
+PROBLEMS: dict[str, tuple[Callable[[Any, int], str], ...]] = {
     "wcsp": (large_wcsp, wide_wcsp, wide_wcsp, many_functions_wcsp, blanks_wcsp),
     "uai": (uai,),
     "bif": (bif,),
     "cnf": (cnf,),
     "cfn": (cfn,),
     "mps": (mps,),
+    **OTHERS,
 }
 """Who writes problems of a format."""
 
@@ -149,10 +154,52 @@ PROBLEMS = {
 def write_problem(folder: Path, suffix: str, kind: int, seed: int, size: int, is_compressed: bool) -> Path:
     """A file with a problem of a format."""
     makers = PROBLEMS[suffix]
-    text = makers[kind % len(makers)](np.random.default_rng(seed), size)
-    path = folder / f"problem.{suffix}{'.gz' if is_compressed else ''}"
-    data = text.encode()
-    path.write_bytes(gzip.compress(data, 1) if is_compressed else data)
+    data = makers[kind % len(makers)](np.random.default_rng(seed), size).encode()
+    if is_compressed:
+        data = gzip.compress(data, 1) if seed % 3 else lzma.compress(data, preset=0)
+    path = folder / f"problem.{suffix}{('.gz' if seed % 3 else '.xz') if is_compressed else ''}"
+    path.write_bytes(data)
+    return path
+
+
+def write_solution(folder: Path, problem: Path) -> Path:
+    """An assignment of a .wcsp or .uai file: every variable has its first value."""
+    opened = {".gz": gzip.open, ".xz": lzma.open}.get(problem.suffix, open)
+    with opened(problem, "rt") as file:
+        words = file.readline().split() + file.readline().split()
+    path = folder / "answer.sol"
+    path.write_text("# oocbe solution, version 1\n" + "".join(f"{i} 0\n" for i in range(int(words[1]))))
+    return path
+
+
+def write_cases(folder: Path, suffix: str, count: int) -> Path:
+    """So many cases of a network's first two variables."""
+    names, values = (("v0", "v1"), ("s0", "s1")) if suffix in ("bif", "net") else (("0", "1"), ("0", "1"))
+    values = ("a", "b") if suffix == "net" else values
+    path = folder / "cases.csv"
+    path.write_text("\n".join([",".join(names), *(f"{values[i % 2]}," for i in range(count))]) + "\n")
+    return path
+
+
+def write_trace(folder: Path, seed: int, size: int) -> Path:
+    """A trace of about so many bytes, as ``--trace`` writes them."""
+    numbers = np.random.default_rng(seed)
+    lines = ['{"name": "oocbe", "ph": "M", "pid": 0, "args": {"version": 1, "about": "oocbe solve p.wcsp"}}']
+    for number, lane in ((1, "elimination"), (7, "kernels")):
+        lines.append(f'{{"name": "process_name", "ph": "M", "pid": {number}, "args": {{"name": "{lane}"}}}}')
+        told = f'"ph": "M", "pid": {number}, "tid": 0, "args": {{"name": "{lane} 0"}}'
+        lines.append(f'{{"name": "thread_name", {told}}}')
+    begin = 0.0
+    for number, spent in enumerate(numbers.integers(10, 1000, max(1, size // 260)).tolist()):
+        span = f'"cat": "work", "ph": "X", "ts": {begin}, "dur": {spent}'
+        bucket = f'"args": {{"variable": "{number}", "rows": {spent}, "bytes": {8 * spent}, "values_removed": 0}}'
+        lines.append(f'{{"name": "eliminate_complete", {span}, "pid": 7, "tid": 0}}')
+        lines.append(f'{{"name": "bucket {number}", {span}, "pid": 1, "tid": 0, {bucket}}}')
+        begin += spent
+    ended = f'"seconds": {begin / 1e6}, "cpu_seconds": 1.0, "cores": 2, "error": null, "dropped": 0'
+    lines.append(f'{{"name": "oocbe end", "ph": "M", "pid": 0, "args": {{{ended}, "dropped_from": null}}}}')
+    path = folder / "run.json"
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
     return path
 
 
@@ -170,7 +217,9 @@ def write_parquet(folder: Path, seed: int, rows: int) -> Path:
         "cost": numbers.integers(0, 1000, rows),
     }
     path = folder / "table.parquet"
-    parquet.write_table(arrow.table(columns), path, row_group_size=max(1, rows // Random(seed).choice((1, 3, 10))))
+    packed = Random(seed).choice(("none", "snappy", "gzip", "zstd"))
+    group = max(1, rows // Random(seed).choice((1, 3, 10)))
+    parquet.write_table(arrow.table(columns), path, compression=packed, row_group_size=group)
     return path
 
 

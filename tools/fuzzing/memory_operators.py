@@ -16,7 +16,7 @@ def main(case: dict[str, Any], folder: Path) -> int:
     from oocbe.errors import OocbeError
     from oocbe.results.failure import exit_code_of, message_of
 
-    operator, output = case["operator"], folder / "out"
+    operator, output = case["way"], folder / "out"
     settings: dict[str, Any] = {}
     if case["output"]:
         settings = {"output": output}

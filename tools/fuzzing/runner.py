@@ -21,12 +21,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from .memory_commands import WAYS
 from .outcome import DisagreementError, NotAvailableError, Tally
 
 MODES = ("solve", "tasks", "bounds", "operators", "files", "runs", "certificates", "memory")
 
 FORMATS = tuple(sorted(path.stem for path in Path(__file__).with_name("formats").glob("[a-z]*.py")))
 """Formats with a differential test against their reference implementation, a module each."""
+
+COMMANDS = tuple(f"memory-{way}" for way in WAYS)
+"""Modes of the commands under a memory limit, one each."""
 
 SCHEMA_VERSION = 1
 
@@ -85,6 +89,8 @@ def mode_named(name: str) -> Any:
     """The module of a mode: ``draw``, ``check`` and ``smaller``."""
     if name in FORMATS:
         return importlib.import_module(f".formats.{name}", __package__)
+    if name in COMMANDS:
+        return importlib.import_module(".memory_mode", __package__).OfCommand(name.removeprefix("memory-"))
     return importlib.import_module(f".{name}_mode", __package__)
 
 
@@ -339,9 +345,9 @@ def _resident(process: int | None) -> int:
 
 def report(counts: dict[str, Counts]) -> Iterator[str]:
     """Lines of a table of what was done."""
-    yield f"{'mode':<13}{'cases':>8}{'checks':>10}{'refused':>9}{'failures':>10}{'seconds':>9}"
+    yield f"{'mode':<21}{'cases':>8}{'checks':>10}{'refused':>9}{'failures':>10}{'seconds':>9}"
     for mode, c in counts.items():
         refused = sum(c.refusals.values())
         kinds = ", ".join(f"{kind} {number}" for kind, number in c.refusals.most_common())
         note = c.note or (f"refused: {kinds}" if kinds else "")
-        yield f"{mode:<13}{c.cases:>8}{c.checks:>10}{refused:>9}{c.failures:>10}{c.seconds:>9.0f}  {note}".rstrip()
+        yield f"{mode:<21}{c.cases:>8}{c.checks:>10}{refused:>9}{c.failures:>10}{c.seconds:>9.0f}  {note}".rstrip()
