@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import oocbe
@@ -93,6 +94,32 @@ def test_a_solve_needs_few_file_descriptors(tmp_path, more):
         assert "files" in done.stderr, done.stderr
     else:
         assert done.stdout.startswith("optimal")
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ["solve grid.wcsp again.wcsp third.wcsp --jobs 2 -q"],
+        ["convert rows.parquet table --values cost --semiring min-sum", "convert table back.parquet --values cost"],
+        ["compile net.uai tree --memory 1MiB", "query tree --cases cases.csv -o answers.csv --memory 1MiB"],
+    ],
+    ids=["many", "tables", "trees"],
+)
+def test_other_commands_need_few_file_descriptors(tmp_path, commands):
+    for name in ("grid.wcsp", "again.wcsp", "third.wcsp"):
+        write(grid(3, 3), tmp_path / name)
+    pairs = "\n".join(f"2 {i} {i + 1}" for i in range(11))
+    tables = "4\n0.1 0.2 0.3 0.4\n" * 11
+    (tmp_path / "net.uai").write_text(f"MARKOV\n12\n{' 2' * 12}\n11\n{pairs}\n{tables}")
+    (tmp_path / "cases.csv").write_text("0,1\n" + "1,\n" * 500)
+    rows = np.arange(60)
+    table = oocbe.Table.from_rows({"a": 6, "b": 10}, np.array([rows // 10, rows % 10]).T, rows, oocbe.MIN_SUM)
+    if "parquet" in commands[0]:
+        pytest.importorskip("pyarrow")
+        oocbe.StoredTable.save(tmp_path / "first", table).to_parquet(tmp_path / "rows.parquet", "cost")
+    for command in commands:
+        done = run(tmp_path, "-m", "oocbe", *command.split(), limits={resource.RLIMIT_NOFILE: 64})
+        assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_a_run_whose_folder_fills_up_is_resumed_when_there_is_room(tmp_path):
