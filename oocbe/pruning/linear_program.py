@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.pruning.rows import Row
+from oocbe.system.data_limit import data_limit
 from oocbe.system.deadline import look
 from oocbe.system.interruption import current
+
+with data_limit.lifted():
+    import highspy
 
 LEAST_OBJECTIVE, LARGEST_OBJECTIVE = 0.1, 1e4
 """Costs are scaled so that the largest lies between these: the solver's tolerances are absolute, some 1e-7, and costs

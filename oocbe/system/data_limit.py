@@ -4,10 +4,12 @@ The system kills what passes a control group's limit, whatever would have become
 data (RLIMIT_DATA) a block that there is no room for is refused instead: an error, which work in pieces answers with
 smaller pieces, and a command with a message and an exit code.
 
-The limit counts what is mapped, whether it is in use or not: stacks of threads as a whole, for one. LLVM ends the
-process where a block is refused, so the limit is lifted while loops are compiled or loaded. What compiling maps is
-allowed on top; loops from the cache are part of the program.
-Processes that are started meanwhile would inherit a limit that nothing lifts there: they get the one from before.
+The limit counts what is mapped, whether it is in use or not: stacks of threads as a whole, for one.
+
+Where a block is refused, LLVM and Arrow's threads end the process, HiGHS may hang while it is loaded, and Python waits
+for ever for a thread that could not begin. So the limit is lifted while loops are compiled or loaded, while Arrow is at
+work, and while such libraries are loaded and threads started. What compiling maps is allowed on top, the rest is part
+of the program. Processes that are started would inherit a limit that nothing lifts there: they get the one from before.
 """
 
 from __future__ import annotations
@@ -66,10 +68,29 @@ class DataLimit:
             if self._lifts == 0:
                 self._set(limit)
         try:
-            yield
+            with self._lifted_for_threads():
+                yield
         finally:
             self._limit = None
             resource.setrlimit(resource.RLIMIT_DATA, self._original)
+
+    @contextmanager
+    def _lifted_for_threads(self) -> Iterator[None]:
+        """Within the block the limit is lifted while a thread starts, whoever starts it.
+
+        Python waits for ever for a thread that had no memory to begin with.
+        """
+        start = threading.Thread.start
+
+        def lifted_start(thread: threading.Thread) -> None:
+            with self.lifted():
+                start(thread)
+
+        threading.Thread.start = lifted_start  # type: ignore[assignment,method-assign]
+        try:
+            yield
+        finally:
+            threading.Thread.start = start  # type: ignore[method-assign]
 
     def spare(self, process: int) -> None:
         """Give a process that was started within the block the limit from before."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, UsageError, install_hint
+from oocbe.system.data_limit import data_limit
 from oocbe.tables.column_form import column_dtype, columns_of
 from oocbe.tables.columns import Column, Domain, Rows, row_of
 from oocbe.tables.decimals import arrow_decimals, decimal_dtype
@@ -24,7 +25,8 @@ def pyarrow() -> Any:
     """The module pyarrow; UsageError where it is missing."""
     if find_spec("pyarrow") is None:
         raise UsageError(f"Arrow and Parquet need pyarrow, which is missing; {install_hint('parquet')}")
-    import pyarrow
+    with data_limit.lifted():
+        import pyarrow
 
     return pyarrow
 

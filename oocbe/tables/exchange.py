@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import UsageError
 from oocbe.model.semiring import MAX_SUM, Semiring
+from oocbe.system.deadline import look
 from oocbe.tables.chunk_files import PACKED
 
 if TYPE_CHECKING:
@@ -356,6 +357,7 @@ class OnDisk(Exchanged):
                 ) as writer,
             ):
                 for keys, numbers in found.pieces:
+                    look()
                     writer.append(keys, numbers)
         opened: Self = cls.open(path)
         return opened

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from oocbe.errors import FormatError, ModelError, UsageError
+from oocbe.system.data_limit import data_limit
 from oocbe.system.deadline import look
 from oocbe.system.plain_files import kind_of, no_file
 from oocbe.tables.arrow import arrow_table, pyarrow, refuse_nulls
@@ -44,10 +45,12 @@ def batch_rows(memory: int, row_bytes: int) -> int:
 def sparing() -> Iterator[None]:
     """Work with Parquet that leaves nothing in Arrow's pool, which keeps what it has had for later: 100 MiB and more.
 
-    The C library is not told to keep less, as that makes joins take half as much processor time again.
+    The C library is not told to keep less, as that makes joins take half as much processor time again. Arrow's threads
+    end the process where a block is refused, so batches are counted, and the process's memory is looked at, instead.
     """
     try:
-        yield
+        with data_limit.lifted():
+            yield
     finally:
         pyarrow().default_memory_pool().release_unused()
 

@@ -240,3 +240,43 @@ def test_without_threads_work_is_refused_for_want_of_memory(tmp_path):
     done = run(tmp_path, "-c", THREADLESS, limits={})
     assert (done.returncode, done.stdout, done.stderr) == (0, "30\n30\n30\n", "")
     assert {path.name for path in tmp_path.iterdir()} == {"stored", "there.parquet"}
+
+
+ARROW = """
+import numpy as np, oocbe
+from oocbe.system import data_limit
+rows = np.arange(200_000)
+table = oocbe.Table.from_rows({"a": 500, "b": 400}, np.array([rows // 400, rows % 400]).T, rows, oocbe.MIN_SUM)
+stored = oocbe.StoredTable.save("stored", table, chunk_rows=50_000)
+stored.to_parquet("first.parquet", "cost")
+data_limit.PROGRAM_DATA_BYTES = -(64 << 20)
+with data_limit.data_limit.of(0, 0):
+    stored.to_parquet("made.parquet", "cost")
+    again = oocbe.StoredTable.from_parquet("made.parquet", "again", "cost", semiring=oocbe.MIN_SUM)
+print(again.rows)
+"""
+
+
+def test_parquet_is_written_and_read_where_the_limit_has_no_room_for_arrow(tmp_path):
+    """Arrow's threads end the process where a block is refused."""
+    pytest.importorskip("pyarrow")
+    done = run(tmp_path, "-c", ARROW, limits={}, ARROW_DEFAULT_MEMORY_POOL="system")
+    assert (done.returncode, done.stdout) == (0, "200000\n"), done.stderr[-2000:]
+
+
+THREAD = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from oocbe.system import data_limit
+data_limit.PROGRAM_DATA_BYTES = -(16 << 20)
+with data_limit.data_limit.of(0, 0):
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(threading.current_thread) for _ in range(4)]
+print(len(found), all(future.result().name for future in found))
+"""
+
+
+def test_threads_start_where_the_limit_has_no_room_for_them(tmp_path):
+    """Python waits for ever for a thread that had no memory to begin with."""
+    done = run(tmp_path, "-c", THREAD, limits={})
+    assert (done.returncode, done.stdout) == (0, "4 True\n"), done.stderr[-2000:]

@@ -36,8 +36,8 @@ WAYS: dict[str, tuple[str, ...]] = {
     "marginals": NETWORKS,
     "logz": NETWORKS,
     "min-marginals": ("wcsp", "wcnf"),
-    "mpe": NETWORKS,
-    "certificate": ("wcsp", "cfn", "spot"),
+    "mpe": NETWORKS[:-1],
+    "certificate": ("wcsp", "spot"),
     "bound": ("wcsp", "cfn", "spot", "uai"),
     "plan": ("wcsp", "uai", "cfn", "opb", "spot"),
     "propagate": ("mps", "wcsp", "lp", "opb", "xml"),
@@ -59,7 +59,16 @@ WAYS: dict[str, tuple[str, ...]] = {
 TASKS = ("count", "count-optimal", "kbest", "marginals", "logz", "min-marginals", "mpe")
 """Kinds that are tasks of ``solve``."""
 
-TARGETS = {"uai": "uai", "cfn": "wcsp", "wcnf": "cfn", "lp": "mps", "mps": "lp", "bif": "uai", "yaml": "cfn"}
+TARGETS = {
+    "uai": "uai",
+    "cfn": "wcsp",
+    "wcnf": "cfn",
+    "lp": "mps",
+    "mps": "lp",
+    "bif": "uai",
+    "net": "uai",
+    "yaml": "cfn",
+}
 """Formats that problems are written in; cfn where nothing else is named."""
 
 XML_KINDS = {"propagate": 1, "dcop": 2}

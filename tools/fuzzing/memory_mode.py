@@ -40,10 +40,10 @@ SECONDS = 150.0
 LIMITS = (16, 16, 24, 32, 32, 48, 64, 64, 96, 128, 256)
 """Memory limits in MiB: large inputs take long to make."""
 
-NARROW_LIMITS = (1, 1, 2, 4, 8, 16)
+NARROW_LIMITS = (1, 1, 1, 2, 4, 8)
 """The same, of cases whose program has less room."""
 
-ROOMS = (2, 4, 8, 12, 16, 24, 32, 40, 48, 64)
+ROOMS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48)
 """MiB that loops and further libraries may take in a child of the server, in place of what the program's share leaves
 for tables: some 100 MiB. A limit is so reached where a case takes a tenth of a second, wherever the program is then."""
 

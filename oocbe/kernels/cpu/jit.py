@@ -30,18 +30,19 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from oocbe.system.address_space import LOOPS_BYTES, require
+from oocbe.system.data_limit import data_limit
 
 require(LOOPS_BYTES, "loading and running compiled loops")
 
 # ruff: noqa: E402  (Numba's library ends the process where there is no room for it)
-import numba
+with data_limit.lifted():
+    import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.environment import Environment, _rebuild_env, lookup_environment
 from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
 
 from oocbe.system.compilation import compilation
-from oocbe.system.data_limit import data_limit
 from oocbe.system.writable import can_be_written, private_scratch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
