@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
+from oocbe.model.rounding import relative_rounding
 from oocbe.system.deadline import look
 
 MOST_SCALE_BITS = 20
@@ -38,17 +39,6 @@ LARGEST_FLOAT_TOTAL = 2.0**1000
 
 LARGEST_TOTAL = 2**62
 """Sums of integer costs stay below this: a problem of larger ones has no dtype of values, either."""
-
-LEAST_ROUNDING = 2.0**-36
-"""Relative rounding error of sums is taken to be as large at least."""
-
-
-def relative_rounding(problem: Problem) -> float:
-    """Rounding error of a sum of a problem's floats in any order, relative to the sum of magnitudes.
-
-    2**-53 for each addition, of which there are as many as functions, and messages or entries of bounds; twice that.
-    """
-    return max(LEAST_ROUNDING, 2.0**-52 * (len(problem.functions) + len(problem.variables)))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,16 @@
+"""How far sums of a problem's floats may be off, in whatever order they are added up."""
+
+from __future__ import annotations
+
+from oocbe.model.problem import Problem
+
+LEAST_ROUNDING = 2.0**-36
+"""Relative rounding error of sums is taken to be as large at least."""
+
+
+def relative_rounding(problem: Problem) -> float:
+    """Rounding error of a sum of a problem's floats in any order, relative to the sum of magnitudes.
+
+    2**-53 for each addition, of which there are as many as functions, and messages or entries of bounds; twice that.
+    """
+    return max(LEAST_ROUNDING, 2.0**-52 * (len(problem.functions) + len(problem.variables)))
