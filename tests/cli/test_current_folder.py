@@ -64,7 +64,7 @@ def test_many_files_and_agents(ran, tmp_path):
     problem = tmp_path / "small.wcsp"
     write(clique(4, 3), problem)
     fast = ("--order-seconds", "0", "--backend", "cpu")
-    for arguments in (("solve", problem, problem, "--jobs", "2", *fast), ("dcop", problem, "--workers", "2")):
+    for arguments in (("solve", problem, problem, "--jobs", "2", *fast), ("dcop", problem, "--workers", "1")):
         done = called("-P", "-m", "oocbe", *arguments)
         assert not ran.exists(), ran.read_text()
         assert done.returncode == 0, done.stderr
@@ -74,7 +74,7 @@ def test_many_files_and_agents(ran, tmp_path):
 
 def test_workers(ran):
     pytest.importorskip("distributed")
-    done = called("-P", "-m", "oocbe", "stress", "--rows", "2e6", "--memory", "256MiB", "--workers", "cpus:2")
+    done = called("-P", "-m", "oocbe", "stress", "--rows", "2e5", "--memory", "256MiB", "--workers", "cpus:1")
     assert not ran.exists(), ran.read_text()
     assert done.returncode == 0 and "workers" in done.stdout, done.stdout + done.stderr
 

@@ -297,8 +297,7 @@ def own_cluster(tmp_path):
             process.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("segment", [1, 4])
+@pytest.mark.parametrize(("number", "segment"), [(signal.SIGTERM, 1), (signal.SIGKILL, 4)])
 def test_a_scheduler_that_is_killed(own_cluster, number, segment, monkeypatch, capfd):
     """In the middle of the work: one clear error in the end, and nothing that a thread has to say."""
     scheduler, address = own_cluster

@@ -25,7 +25,7 @@ PROBLEM = b"p 2 2 1 10\n2 2\n2 0 1 0 1\n0 0 5\n"
 @pytest.mark.parametrize("filling", [b" ", b"0", b"1 "])
 def test_what_decompresses_to_more_than_the_limit_is_refused(tmp_path, suffix, compress, filling):
     path = tmp_path / f"bomb.wcsp.{suffix}"
-    path.write_bytes(compress(PROBLEM + filling * (40 * MIB)))
+    path.write_bytes(compress(PROBLEM + filling * (30 * MIB)))
     tracemalloc.start()
     try:
         with pytest.raises(ResourceError, match="OOCBE_MAX_INPUT_BYTES") as caught:
@@ -85,12 +85,12 @@ def test_tokens_take_no_memory_of_their_own():
 def test_a_token_with_punctuation_takes_a_few_bytes():
     import re
 
-    text = Text("p", b"[1, 2.5] " * 100_000)
+    text = Text("p", b"[1, 2.5] " * 40_000)
     pattern = re.compile(r'[\s,]+|"(?P<quoted>[^"]*)"|(?P<mark>[\[\]])|(?P<word>[^\s,\[\]"]+)')
     tracemalloc.start()
     try:
         lexer = Lexer(text, pattern)
-        assert tracemalloc.get_traced_memory()[0] < len(lexer) + 400_000 * 12
+        assert tracemalloc.get_traced_memory()[0] < len(lexer) + 160_000 * 12
     finally:
         tracemalloc.stop()
 
