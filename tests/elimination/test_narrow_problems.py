@@ -152,6 +152,8 @@ def test_more_variables_than_any_bit_set_holds(kind):
     result = oocbe.solve(problem)
     assert (result.status, result.value, result.width) == ("optimal", 0, narrow_problem(problem, SolveOptions()).width)
     assert len(set(result.assignment)) == 1
+    if kind != "path":  # what the other verbs do does not turn on the kind
+        return
     plan = oocbe.plan(problem)
     assert plan.headline.startswith("elimination of all buckets in one loop, about ")
     assert (plan.width, len(plan.buckets)) == (result.width, count) and len(str(plan).splitlines()) < 25

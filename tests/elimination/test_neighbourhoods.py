@@ -139,7 +139,7 @@ def test_a_value_that_reduction_has_removed_is_free():
 
 
 def test_what_is_found_elsewhere_is_where_they_go_on():
-    problem = random_network(12, 4, 0.5, tightness=0.0, seed=4)
+    problem = random_network(10, 4, 0.5, tightness=0.0, seed=4)
     known, made = with_an_assignment(problem)
     other, found = search(problem)
     assert found.is_over

@@ -199,8 +199,8 @@ def raise_(error):
 @pytest.mark.parametrize("damaged", ["first", "last"])
 def test_a_damaged_chunk_is_named_by_the_piece_that_reads_it(monkeypatch, tmp_path, damaged):
     """One byte of a message on disk changes between the bucket that makes it and the bucket that joins it."""
-    problem = complete_problem(7, 5)
-    prepared = prepare(problem, MIN_SUM, range(7))
+    problem = complete_problem(6, 5)
+    prepared = prepare(problem, MIN_SUM, range(6))
     publish = MessageStore.publish_written
 
     def damage(store, *arguments):
@@ -262,7 +262,7 @@ def test_little_device_memory_sends_a_bucket_through_the_device_in_pieces(monkey
     assert run(problem, order, engine, dominance=False)[0] == whole
 
 
-@pytest.mark.parametrize(("sparse", "piece_rows"), [(True, 300), (True, 100), (False, 1), (False, 20), (False, 300)])
+@pytest.mark.parametrize(("sparse", "piece_rows"), [(True, 300), (False, 1), (False, 20), (False, 300)])
 def test_pieces_are_shares_of_the_bucket_that_add_up_to_it(piece_rows, sparse, monkeypatch):
     streams = []
 

@@ -45,13 +45,13 @@ def check_all(problem: Problem, seed: int) -> dict[str, tuple[float, float]]:
     return found
 
 
-@pytest.mark.parametrize("first", range(0, 100, 50))
+@pytest.mark.parametrize("first", range(0, 50, 25))
 def test_bounds_of_photographs_hold(first):
     tight = 0
-    for seed in range(first, first + 50):
+    for seed in range(first, first + 25):
         found = check_all(photographs(seed), seed)
         tight += max(root for root, _ in found.values()) == found["constant"][1]
-    assert tight >= 40  # local cuts over everything close problems as small as these; a broken source would not
+    assert tight >= 20  # local cuts over everything close problems as small as these; a broken source would not
 
 
 def test_a_time_limit_leaves_what_the_linear_program_has_given(monkeypatch):
@@ -74,25 +74,25 @@ def test_a_time_limit_leaves_what_the_linear_program_has_given(monkeypatch):
 @pytest.mark.parametrize("first", range(0, 50, 25))
 def test_bounds_of_photographs_with_costly_conflicts_hold(first):
     better = 0
-    for seed in range(first, first + 25):
+    for seed in range(first, first + 12):
         found = check_all(costly_photographs(seed), seed)
         better += found.get("lp", (-math.inf, 0))[0] > found["constant"][0]
-    assert better >= 12
+    assert better >= 6
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
 def test_bounds_of_anything_hold(first):
     better = 0
-    for seed in range(first, first + 50):
+    for seed in range(first, first + 20):
         found = check_all(anything(seed), seed)
         better += max(root for root, _ in found.values()) > found["constant"][0]
-    assert better >= 5
+    assert better >= 2
 
 
 @pytest.mark.parametrize("make", [photographs, anything])
 def test_bounds_hold_below_an_assignment_found_on_the_way(make):
     found = closed = 0
-    for seed in range(7000, 7060):
+    for seed in range(7000, 7030):
         problem = make(seed)
         for source in bound_sources(problem, 1.0, seed, improve=True):
             if source.assignment is None:
@@ -105,7 +105,7 @@ def test_bounds_hold_below_an_assignment_found_on_the_way(make):
             assert source.root <= optimum(better)
             for number in range(MESSAGES):
                 check_message(better, source, *random_message(problem, 100 * seed + number))
-    assert found >= 10
+    assert found >= 5
     assert closed >= found // 4
 
 

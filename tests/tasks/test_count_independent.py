@@ -42,7 +42,7 @@ def test_the_counter_itself_against_every_assignment(seed):
     assert count_assignments(day, find_order(day, 0.01, seed))[0] == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_days(seed):
     day = random_day(seed, 60)
     problem = Problem(
