@@ -8,10 +8,12 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.testing
 from hypothesis import settings
 
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -19,6 +21,9 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
 from oocbe.settings.tuning import tuned
 from tests.helpers.memory_disk import memory_folder
+
+# What a command line may consist of is the same each time that a test gives one.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 # The first example may compile code, and how long one takes on a busy machine says nothing about the code.
 settings.register_profile("oocbe", deadline=None)
@@ -98,11 +103,12 @@ def _with_room_for_frames(function: Callable[..., object]) -> Callable[..., obje
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector leave alone what there is when all tests are known.
+    """Have the garbage collector leave alone what there is when all tests are known, and begin less often.
 
     That stays until the end: some 270,000 objects of modules and tests, which each full collection would look at.
     """
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.hookimpl(tryfirst=True)
