@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import os
 import sys
+import time
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from oocbe.settings.option_values import parse_bytes
@@ -93,8 +94,18 @@ def available_processors() -> int:
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
 
+_SECONDS_KEPT = 1.0
+"""How long limits of control groups are taken for unchanged: to read them takes as long as to make a small table."""
+
+
 def available_memory() -> int:
     """Bytes that this process may use at most: the machine's memory, or the control group's limit where it is less."""
+    return _memory_at(time.monotonic() // _SECONDS_KEPT)
+
+
+@lru_cache(maxsize=1)
+def _memory_at(moment: float) -> int:
+    """What is available in a stretch of time."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = control_group_limit()
     return machine if limit is None else min(machine, limit)
