@@ -13,6 +13,8 @@ import pytest
 import oocbe
 from oocbe.settings.option_types import OptionValues
 
+ROOT = Path(__file__).parents[1]
+
 PROGRAM = """
 from pathlib import Path
 from typing import assert_type
@@ -143,16 +145,10 @@ def test_the_program_uses_every_public_name():
     assert [name for name in oocbe.__all__ if f"oocbe.{name}" not in PROGRAM] == []
 
 
-def test_mypy_accepts_the_program_and_no_wrong_call(programs, pytestconfig):
-    """What it says about programs of somebody who has oocbe installed; it keeps what it knows for the next time."""
+def test_mypy_accepts_the_program_and_no_wrong_call(programs):
+    """With the settings that the package is checked with, what mypy has kept of that is used here."""
     pytest.importorskip("mypy")
-    (programs / "mypy.ini").write_text(
-        "[mypy]\nstrict = true\n[mypy-numba.*,llvmlite.*,zarr.*,numcodecs.*,dask.*,distributed.*]\n"
-        "ignore_missing_imports = true\nfollow_imports = skip\n[mypy-oocbe.*]\nfollow_imports = silent\n"
-    )
-    options = ["--config-file", "mypy.ini", "--python-version", "3.11"]
-    if (cache := getattr(pytestconfig, "cache", None)) is not None:  # its plugin may be left out
-        options += ["--cache-dir", str(cache.mkdir("mypy"))]
+    options = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "program.py", "wrong.py"],
         cwd=programs,
