@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.elimination import solve as solving
 from oocbe.elimination.runs.run_description import describe_run
-from oocbe.elimination.search import bounded, incumbent_search, small_tables
+from oocbe.elimination.search import bounded, depth_search, incumbent_search, small_tables
 from oocbe.elimination.search.race import Race
 from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
@@ -116,7 +116,7 @@ def test_no_time_at_all_still_gives_a_bound(monkeypatch):
 def out_of_time_after(searches, monkeypatch) -> list[Incumbent | None]:
     """Elimination whose time ends once so many searches for assignments have ended; what all of them find."""
     found = []
-    original = incumbent.find_incumbent
+    original = depth_search.find_incumbent  # which stays, as its module has been imported before
     monkeypatch.setattr(incumbent, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
 
     class LateRace(Race):
