@@ -120,7 +120,7 @@ def test_no_thread_is_at_work_between_slices_and_bounds_hold_then(monkeypatch):
 
     monkeypatch.setattr(Worker, "work", noted)
     held = slices = 0
-    for seed in range(examples(5)):
+    for seed in range(examples(8)):
         problem = costs(8, 4, seed)
         best = optimum(problem)
         known, made = begun(problem)

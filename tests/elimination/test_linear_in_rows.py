@@ -326,11 +326,11 @@ def check_prices(problem: Problem, source, random) -> bool:
     return priced
 
 
-@pytest.mark.parametrize("first", range(0, 120, 40))
+@pytest.mark.parametrize("first", range(0, 60, 20))
 def test_prices_hold_for_every_assignment(first):
     """Of the sources of a problem, and of what they say about the problem with some of its values."""
     priced = restricted = 0
-    for seed in range(first, first + 40):
+    for seed in range(first, first + 20):
         random = np.random.default_rng(seed)
         for problem in (knapsack(seed), photographs(seed), anything(seed)):
             values = [(v, int(random.integers(n))) for v, n in enumerate(problem.sizes) if n > 1 and random.integers(2)]
@@ -339,8 +339,8 @@ def test_prices_hold_for_every_assignment(first):
                 priced += check_prices(problem, source, random)
                 if made.problem is not None:
                     restricted += check_prices(made.problem, made.source(source), random)
-    assert priced >= 10
-    assert restricted >= 10
+    assert priced >= 5
+    assert restricted >= 5
 
 
 def test_parts_without_common_variables_share_a_capacity():

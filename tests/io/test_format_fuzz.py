@@ -15,6 +15,7 @@ from oocbe.io import read
 from oocbe.io import text as text_module
 from oocbe.io.text import Text
 from oocbe.model.problem import Problem
+from tests.helpers.effort import examples
 
 VALID = {
     "spot": b"3\n0 10 3 1 0 2 902.5 3 0 9 1\n7 20 1 13 0\n2 5 2 1 0 2 0\n3\n2 0 7 1 13 3 13\n3 0 7 2 1 13 2\n90000\n",
@@ -126,7 +127,7 @@ def test_any_damage_reads_or_is_refused(tmp_path, suffix):
     path.write_bytes(VALID[suffix])
     assert isinstance(read_it(), Problem)
 
-    @settings(max_examples=125, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=examples(125), database=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(mutations(VALID[suffix]))
     def check(content: bytes) -> None:
         Path(path).write_bytes(content)
@@ -152,7 +153,7 @@ def test_no_truncation_loses_a_line_unnoticed(tmp_path, suffix):
 
 
 @given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-99, 99)), min_size=1), st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_integers_are_parsed_exactly_wherever_windows_end(numbers, data):
     with patch.object(text_module, "WINDOW_BYTES", data.draw(st.sampled_from([1, 2, 3, 7, 16, 2**20]))):
         check_integers(numbers, data)

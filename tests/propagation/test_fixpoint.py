@@ -24,6 +24,7 @@ from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.propagate import BIT_SET_BYTES
 from oocbe.propagation.tables import ForbiddenPatterns
 from oocbe.system.deadline import Deadline
+from tests.helpers.effort import examples
 
 
 @st.composite
@@ -95,7 +96,7 @@ def left(found, model):
     return [set(found.domains.values(v).tolist()) for v in range(len(model.problem.variables))]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(models(), st.sampled_from([0, 200, BIT_SET_BYTES]))
 def test_fixpoints_are_what_their_definition_says(model, bit_set_bytes):
     found = Network(model, bit_set_bytes, 0).propagate()

@@ -22,6 +22,7 @@ from oocbe.io.text import Text
 from oocbe.model.linear_system import LinearSystem
 from oocbe.propagation.bounds import propagate_bounds
 from oocbe.system.deadline import Deadline
+from tests.helpers.effort import examples
 
 INF = math.inf
 
@@ -92,7 +93,7 @@ def as_lists(bounds):
     return [float(x) for x in bounds.lower], [float(x) for x in bounds.upper]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(integer_systems(), st.booleans())
 def test_integers_reach_the_exact_fixpoint_and_lose_no_solution(system, simultaneous):
     found = propagate_bounds(system, simultaneous=simultaneous)
@@ -190,7 +191,7 @@ def real_systems(draw):
     return LinearSystem.from_rows(rows, lower, upper, kinds)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(real_systems(), st.booleans())
 def test_reals_keep_every_feasible_point_and_little_more(system, simultaneous):
     found = propagate_bounds(system, rounds=6, progress=0.0, simultaneous=simultaneous)

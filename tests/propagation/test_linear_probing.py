@@ -19,6 +19,7 @@ from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.linear_probing import outcomes_of, probe_bounds, two_valued
 from oocbe.propagation.probing import probe
 from oocbe.system.deadline import Deadline
+from tests.helpers.effort import examples
 from tests.kernels.conftest import skip_without_gpu
 
 INF = float("inf")
@@ -62,7 +63,7 @@ def assert_same(there, here):
         assert np.array_equal(getattr(there, name), getattr(here, name)), name
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(systems())
 def test_a_probe_is_propagation_of_the_assignment(system):
     bounds = propagate_bounds(system, backend="cpu")
@@ -98,7 +99,7 @@ def test_many_probes_by_threads(monkeypatch):
     assert_as_propagated(system, bounds, outcomes)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(systems(is_binary=True), st.sampled_from([2, 4, 4096]))
 def test_probed_bounds_are_the_domains_that_probing_of_values_leaves(system, block):
     before, linear_probing.BLOCK = linear_probing.BLOCK, block

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.errors import ModelError, UsageError
+from tests.helpers.effort import examples
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -29,7 +30,7 @@ MEANINGS = {oocbe.MAX_SUM: (max, sum), oocbe.MIN_SUM: (min, sum), oocbe.SUM_PROD
 """How values of one key are combined, and those of rows that meet."""
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SALES, RENTS, st.sampled_from(list(MEANINGS)), st.sampled_from([1, 3, None]))
 def test_a_join_is_that_of_sql_with_other_names_nulls_and_repeated_keys(sales, rents, semiring, piece_rows):
     """Every row meets every other one with its key; rows with nulls meet none; what has one key is combined."""

@@ -24,6 +24,7 @@ from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuned
 from oocbe.system.deadline import Deadline, current
 from oocbe.tasks.verbs import TASKS, run_task
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, structures, without_bound
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
@@ -45,7 +46,7 @@ def close(found: float | None, expected: float | None) -> bool:
 
 
 @pytest.mark.parametrize("task", TASKS)
-@settings(max_examples=30)
+@settings(max_examples=examples(50))
 @given(structures())
 def test_tasks_have_the_same_answers(task, structure):
     problem = make_problem(structure)
@@ -69,7 +70,7 @@ def test_tasks_have_the_same_answers(task, structure):
         assert all(close(a, b) or abs(a - b) < 1e-9 for a, b in zip(own.tolist(), other.tolist(), strict=True))
 
 
-@settings(max_examples=75)
+@settings(max_examples=examples(120))
 @given(structures(), st.sampled_from(["auto", "none"]))
 def test_solve_has_the_same_value(structure, bounds):
     problem = make_problem(structure)
