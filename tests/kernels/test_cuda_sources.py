@@ -109,7 +109,7 @@ def test_source_compiles(compiler, name, place, all_machine_code):
 def test_structs_are_as_wide_as_the_host_makes_them(compiler, source, names):
     asserted = [f'static_assert(sizeof({name}) == {8 * words(source, name)}, "{name}");' for name in names]
     definitions = {name: values[0] for name, values in choices(source).items()}
-    options = (*compiler_options(definitions), "--gpu-architecture=sm_80")
+    options = (*compiler_options(definitions), "--gpu-architecture=compute_80")
     code, log = compiler.log_of("\n".join([source_text(source), *asserted]), options)
     assert code == 0, log
 
