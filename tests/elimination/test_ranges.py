@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin, value_dtype
+from oocbe.elimination.preparation.ranges import (
+    are_fractions,
+    check_product,
+    largest_magnitude,
+    rounding_margin,
+    value_dtype,
+)
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -156,7 +162,7 @@ def test_margin_is_zero_only_where_sums_are_exact():
     assert rounding_margin(problem_of([1.5, 2.25], constant=0.125)) == 0
     assert 0 < rounding_margin(problem_of([0.1, 2.25])) < 1e-9
     assert rounding_margin(problem_of([2.0**40, 2.0])) > 0
-    assert rounding_margin(problem_of([1e-320, 2e-320])) > 0  # no whole numbers of what is exact
+    assert not are_fractions(problem_of([1e-320, 2e-320]))  # though their sums are exact, too
 
 
 def test_margins_grow_with_the_number_of_additions():

@@ -30,9 +30,6 @@ FRACTION = 2.0**-20
 EXACT_SUM = 2.0**31
 """Two such sums and their difference need 20 + 32 bits, within the 53 of a float64."""
 
-SMALLEST = math.ulp(0.0)
-"""The smallest float: what a margin is at least that is not 0, however small values are."""
-
 
 def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
     """Dtype of message values: int32 or int64 where everything is an integer, float64 otherwise.
@@ -86,19 +83,31 @@ def float_sum_bounds(problem: Problem) -> tuple[float, float]:
 def rounding_margin(problem: Problem) -> float:
     """A difference between two sums of the problem's values that rounding cannot make; 0 where sums are exact.
 
-    It is 0 only where every value is an integer, or a multiple of :data:`FRACTION`, and sums stay small.
+    That is where every value is an integer, of sums of :func:`are_fractions`, and of numbers near the smallest float.
     """
     if problem.is_integral:
         return 0
+    magnitude = _float_magnitude(problem)
+    return 0 if _are_fractions(problem, magnitude) else magnitude * relative_rounding(problem)
+
+
+def are_fractions(problem: Problem) -> bool:
+    """Whether values are floats that are multiples of :data:`FRACTION`, and stay so small that sums are exact."""
+    return not problem.is_integral and _are_fractions(problem, _float_magnitude(problem))
+
+
+def _are_fractions(problem: Problem, magnitude: float) -> bool:
+    if magnitude >= EXACT_SUM or not _is_exact(problem.constant):
+        return False
+    defaults = np.array([f.default or 0 for f in problem.functions], dtype=np.float64)
+    return _is_exact(np.concatenate([defaults, *(f.values for f in problem.functions)]))
+
+
+def _float_magnitude(problem: Problem) -> float:
+    """The sum of the largest sizes of values, of the constant and of each function; infinite beyond float64."""
     lows, highs = extremes(problem)
     with np.errstate(over="ignore"):
-        bound = abs(problem.constant) + float(np.maximum(-lows.astype(np.float64), highs).sum())
-    if bound < EXACT_SUM and _is_exact(problem.constant):
-        parts = [f.values for f in problem.functions]
-        defaults = np.array([f.default or 0 for f in problem.functions], dtype=np.float64)
-        if _is_exact(np.concatenate([defaults, *parts])):
-            return 0
-    return max(float(bound) * relative_rounding(problem), SMALLEST)
+        return float(abs(problem.constant) + np.maximum(-lows.astype(np.float64), highs).sum())
 
 
 def _is_exact(values: object) -> bool:

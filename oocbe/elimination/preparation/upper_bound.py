@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.negate import negated
-from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, rounding_margin
+from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions, rounding_margin
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -56,8 +56,11 @@ def without_upper_bound(problem: Problem) -> Problem:
         nothing = Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True)
         return replace(problem, constraints=(*problem.constraints, nothing), upper_bound=None)
     margin = rounding_margin(problem)
-    if not margin:  # the bound as a number of the kind that sums are, which are exact, and below EXACT_SUM as floats
-        bound = math.ceil(bound) if problem.is_integral else math.ceil(min(bound, EXACT_SUM) / FRACTION) * FRACTION
+    # The bound as a number of the kind that sums are.
+    if problem.is_integral:
+        bound = math.ceil(bound)
+    elif are_fractions(problem):
+        bound = math.ceil(min(bound, EXACT_SUM) / FRACTION) * FRACTION
     slack = bound - problem.constant - sum(least)
     # Floats of which one function alone has several values are added up as the problem itself does.
     varying = int((problem.extremes.greatest > problem.extremes.least).sum())

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.observer import PassingOn
-from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, rounding_margin
+from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
@@ -43,7 +43,7 @@ class WholeSteps:
     @classmethod
     def of(cls, problem: Problem, options: SolveOptions) -> WholeSteps | None:
         """None for products, integers, floats without such a step or whose sums are rounded, and where time is up."""
-        if problem.is_integral or not applies_to(problem.semiring) or rounding_margin(problem) != 0:
+        if not applies_to(problem.semiring) or not are_fractions(problem):
             return None
         common = abs(int(problem.constant / FRACTION))
         for f in problem.functions:
