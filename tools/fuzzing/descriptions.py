@@ -46,6 +46,7 @@ ADDED = {
     "floats": lambda r: r.uniform(-10, 10),
     "wide floats": lambda r: r.choice((0.0, 1.0, -1.0)) * 10.0 ** r.randint(-12, 12) * r.random(),
     "tiny floats": lambda r: r.choice((0.0, 1.0, -1.0)) * r.choice((1e-7, 1e-300)) * r.random(),
+    "smallest floats": lambda r: r.randint(-9, 20) * 2.0**-1074,
     "mixed": lambda r: r.randint(0, 9) if r.random() < 0.5 else r.random(),
 }
 """Kinds of numbers in problems that add."""
