@@ -179,6 +179,8 @@ def _lost_interruptions_come_again(interruption: Interruption) -> Iterator[None]
     timers: list[threading.Timer] = []
 
     def again(unraisable: sys.UnraisableHookArgs) -> None:
+        if issubclass(unraisable.exc_type, MemoryError):
+            return  # whoever wanted memory says so; a destructor had none to say more
         if not issubclass(unraisable.exc_type, KeyboardInterrupt | Terminated):
             before(unraisable)
             return

@@ -33,6 +33,7 @@ from oocbe.junction_trees.tree import JunctionTree
 from oocbe.solutions.uai_results import line_of_logarithm, line_of_marginals, line_of_values, uai_text
 from oocbe.system.temporary_names import temporary_beside
 from oocbe.tables import disk
+from oocbe.tables.parquet_source import sparing
 
 CASE_COLUMNS = ("case", "status", "log_evidence")
 """Columns before those of posteriors."""
@@ -67,16 +68,17 @@ def parquet_of(tree: JunctionTree, result: BatchResult) -> bytes:
     UsageError : pyarrow is missing.
     """
     check_parquet()
-    import pyarrow
-    import pyarrow.parquet
-
     columns, rows = _posteriors(tree, result)
     cases = [np.arange(len(rows)), result.status.tolist(), result.log_evidence]
-    table = pyarrow.Table.from_arrays(
-        [pyarrow.array(own) for own in (*cases, *np.ascontiguousarray(rows.T))], names=[*CASE_COLUMNS, *columns]
-    )
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(table, out)
+    with sparing():
+        import pyarrow
+        import pyarrow.parquet
+
+        table = pyarrow.Table.from_arrays(
+            [pyarrow.array(own) for own in (*cases, *np.ascontiguousarray(rows.T))], names=[*CASE_COLUMNS, *columns]
+        )
+        out = io.BytesIO()
+        pyarrow.parquet.write_table(table, out)
     return out.getvalue()
 
 

@@ -35,6 +35,7 @@ SIGNS: tuple[tuple[type[Exception], str], ...] = (
     (Exception, "failed to launch worker thread"),  # of Arrow, an error of its own kind
     (ImportError, "cannot allocate memory"),
     (ImportError, "failed to map segment"),
+    (ImportError, "cannot map"),  # of Arrow's loader
     (SystemError, "without exception set"),  # of compiled loops
     (SystemError, "without setting an exception"),  # of NumPy
 )

@@ -73,6 +73,7 @@ def test_under_a_limit_other_errors_stay_what_they_are(monkeypatch):
     [
         SystemError("error return without exception set"),
         ImportError("mmap.so: failed to map segment from shared object"),
+        ImportError("libarrow.so: cannot map zero-fill pages"),
         RuntimeError("can't start new thread"),
         Exception("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),  # Arrow
     ],
