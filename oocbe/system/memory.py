@@ -32,6 +32,7 @@ REMEDY = "raise the limit (--memory, OOCBE_MEMORY, or the argument memory)"
 
 SIGNS: tuple[tuple[type[Exception], str], ...] = (
     (RuntimeError, "can't start new thread"),
+    (RuntimeError, "not enough memory"),  # of a codec
     (Exception, "failed to launch worker thread"),  # of Arrow, an error of its own kind
     (ImportError, "cannot allocate memory"),
     (ImportError, "failed to map segment"),

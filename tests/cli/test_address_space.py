@@ -75,6 +75,7 @@ def test_under_a_limit_other_errors_stay_what_they_are(monkeypatch):
         ImportError("mmap.so: failed to map segment from shared object"),
         ImportError("libarrow.so: cannot map zero-fill pages"),
         RuntimeError("can't start new thread"),
+        RuntimeError("Zstd compression error: b'Allocation error : not enough memory'"),
         Exception("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),  # Arrow
     ],
 )

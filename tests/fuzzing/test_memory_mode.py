@@ -66,9 +66,9 @@ def test_what_hangs_is_ended(tmp_path):
 
 
 def test_a_child_of_the_server_is_killed_as_a_program_is_and_hangs_as_one_does(tmp_path):
-    """Each has a few seconds of work and 300 MiB of lists before it."""
-    clauses = "\n".join(f"{i} -{i + 1} 0" for i in range(1, 100_000))
-    (tmp_path / "p.cnf").write_text(f"p cnf 100000 99999\n{clauses}\n")
+    """It reads for a second, and takes some 30 MiB."""
+    clauses = "\n".join(f"{i} -{i + 1} 0" for i in range(1, 30_000))
+    (tmp_path / "p.cnf").write_text(f"p cnf 30000 29999\n{clauses}\n")
     command = ["-m", "oocbe", "inspect", str(tmp_path / "p.cnf")]
     environment = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(sys.path)}
     server = Server()
@@ -78,5 +78,5 @@ def test_a_child_of_the_server_is_killed_as_a_program_is_and_hangs_as_one_does(t
     assert ended.code == 0
     assert "variables" in ended.output
     if ended.is_group:
-        assert server.run(command, ended.peak - (32 << 20), environment, 60.0, tmp_path).code == -9
+        assert server.run(command, ended.peak - (8 << 20), environment, 60.0, tmp_path).code == -9
     server.stop()
