@@ -50,7 +50,7 @@ def test_under_a_limit_what_fails_to_load_is_out_of_memory(error, monkeypatch):
     assert exit_code_of(error) == 30
     assert message_of(error).startswith("out of memory")
     monkeypatch.setattr(address_space, "limit", lambda: None)
-    is_plain = isinstance(error, MemoryError) or getattr(error, "errno", None) == 12
+    is_plain = isinstance(error, MemoryError | ImportError) or getattr(error, "errno", None) == 12
     assert (exit_code_of(error) == 30) == is_plain
     assert exit_code_of(ModuleNotFoundError("no module")) == 1
 
