@@ -31,6 +31,7 @@ from oocbe.results import failure as failures
 from oocbe.results.failure import Failure, failure_of
 from oocbe.system.address_space import ARRAYS_BYTES, require
 from oocbe.system.interruption import END_SIGNALS, Interruption, heard
+from oocbe.system.memory import is_want_of_memory
 from oocbe.system.urls import refuse_url
 
 EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
@@ -179,7 +180,7 @@ def _lost_interruptions_come_again(interruption: Interruption) -> Iterator[None]
     timers: list[threading.Timer] = []
 
     def again(unraisable: sys.UnraisableHookArgs) -> None:
-        if issubclass(unraisable.exc_type, MemoryError):
+        if unraisable.exc_value is not None and is_want_of_memory(unraisable.exc_value):
             return  # whoever wanted memory says so; a destructor had none to say more
         if not issubclass(unraisable.exc_type, KeyboardInterrupt | Terminated):
             before(unraisable)

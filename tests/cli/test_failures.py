@@ -127,7 +127,14 @@ def test_an_interruption_that_python_drops_comes_again(number, code, interrupts_
     assert sys.unraisablehook is before
 
 
-@pytest.mark.parametrize(("error", "is_shown"), [(KeyError("lost"), True), (MemoryError(), False)])
+@pytest.mark.parametrize(
+    ("error", "is_shown"),
+    [
+        (KeyError("lost"), True),
+        (MemoryError(), False),
+        (SystemError("finalize.__call__ returned NULL without setting an exception"), False),
+    ],
+)
 def test_other_errors_in_destructors_are_shown_as_ever(error, is_shown, monkeypatch):
     """But for want of memory: whoever wanted it says so, in one line."""
 
