@@ -87,6 +87,7 @@ INTENSIONS = [
     ("not(or(eq(x[0],x[1]),eq(x[2],x[3])))", lambda a, b, c, d, y, z: a != b and c != d),
     ("imp(b,ne(x[0],x[1]))", lambda a, b, c, d, y, z: not z or a != b),
     ("iff(b,eq(x[0],x[1]))", lambda a, b, c, d, y, z: bool(z) == (a == b)),
+    ("iff(b,eq(x[0],x[1]),lt(x[2],x[3]))", lambda a, b, c, d, y, z: bool(z) == (a == b) == (c < d)),
     ("xor(b,lt(x[0],x[1]),eq(x[2],y))", lambda a, b, c, d, y, z: (z + (a < b) + (c == y)) % 2),
     ("in(add(x[0],y),set(1,3))", lambda a, b, c, d, y, z: a + y in (1, 3)),
     ("notin(x[0],set(0,2))", lambda a, b, c, d, y, z: a not in (0, 2)),

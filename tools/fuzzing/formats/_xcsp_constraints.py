@@ -113,7 +113,7 @@ def truth(random: Random, depth: int) -> str:
     return random.choice(
         [f"{comparison}({left},{right})"] * 5
         + [f"in({left},set(1,3,-1))", f"notin({left},set(0,2))", f"in({left},set(2))"]
-        + [f"not({one})", f"imp({one},{other})", f"iff({one},{other})", f"iff({one},{other},b)"]
+        + [f"not({one})", f"imp({one},{other})", f"iff({one},{other})"]
         + [f"and({one},{other})", f"or({one},{other},c)", f"xor({one},{other})", f"eq({left},{right},x[0])"]
     )
 
