@@ -39,6 +39,14 @@ LEAST_MEMORY = 1 << 20
 """Below one mebibyte not even the buffers of a single chunk fit, and a forgotten unit (``--memory 2``) is likelier."""
 
 
+def _shown(value: object) -> str:
+    """A value for a message; Python makes no text of integers of thousands of digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "an integer of thousands of digits"
+
+
 def parse_order(name: str, value: object) -> str:
     """A heuristic's name, or the path of a file that exists; a path object is turned into text."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -46,7 +54,7 @@ def parse_order(name: str, value: object) -> str:
         refuse_url(text, name)
     if isinstance(text, str) and (text in ORDER_NAMES or Path(text).is_file()):
         return text
-    raise UsageError(f"{name}: {value!r} is neither one of {', '.join(ORDER_NAMES)} nor a file that exists")
+    raise UsageError(f"{name}: {_shown(value)} is neither one of {', '.join(ORDER_NAMES)} nor a file that exists")
 
 
 def parse_seconds(name: str, value: object) -> float:
@@ -57,7 +65,7 @@ def parse_seconds(name: str, value: object) -> float:
         seconds = math.nan
     if math.isfinite(seconds) and seconds >= 0:
         return seconds
-    raise UsageError(f"{name}: {value!r} is not a number of seconds; give 0 or more, such as 0.5")
+    raise UsageError(f"{name}: {_shown(value)} is not a number of seconds; give 0 or more, such as 0.5")
 
 
 def parse_time_limit(name: str, value: object) -> float | None:
@@ -77,7 +85,7 @@ def parse_number(name: str, value: object) -> int | float | None:
             number = int(value) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", value) else float(value)
         if number is not None and math.isfinite(number):
             return number
-    raise UsageError(f"{name}: {value!r} is not a finite number")
+    raise UsageError(f"{name}: {_shown(value)} is not a finite number")
 
 
 TABLES = ("auto", "incomplete", "complete")
@@ -87,7 +95,7 @@ TABLES = ("auto", "incomplete", "complete")
 def _one_of(known: Sequence[str], name: str, value: object) -> str:
     if isinstance(value, str) and value.strip() in known:
         return value.strip()
-    raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
+    raise UsageError(f"{name}: {_shown(value)} is not one of {', '.join(known)}")
 
 
 def parse_tables(name: str, value: object) -> str:
@@ -135,7 +143,9 @@ def parse_gap(name: str, value: object) -> Gap:
     except UsageError:
         number = None
     if number is None or number < 0:
-        raise UsageError(f"{name}: {value!r} is no gap; give a difference of values such as 5, or a part such as 1%")
+        raise UsageError(
+            f"{name}: {_shown(value)} is no gap; give a difference of values such as 5, or a part such as 1%"
+        )
     return Gap(relative=number / 100) if is_relative else Gap(absolute=number)
 
 
@@ -149,7 +159,7 @@ def parse_integer(name: str, value: object, least: int = 0) -> int:
             number = int(value)
     if number is not None and number >= least:
         return number
-    raise UsageError(f"{name}: {value!r} is not an integer of at least {least}")
+    raise UsageError(f"{name}: {_shown(value)} is not an integer of at least {least}")
 
 
 def parse_count(name: str, value: object) -> int | None:
@@ -168,7 +178,7 @@ def parse_workers(name: str, value: object) -> str | None:
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if WORKERS.fullmatch(text):
         return text
-    raise UsageError(f"{name}: {value!r} is none of 2, cpus:4, gpus and gpus:2")
+    raise UsageError(f"{name}: {_shown(value)} is none of 2, cpus:4, gpus and gpus:2")
 
 
 SLURM = "slurm:"
@@ -193,7 +203,9 @@ def parse_cluster(name: str, value: object) -> str | None:
         scheme = "tcp" if text.rpartition(":")[0] in LOOPBACK else "tls"
         raise UsageError(f"{name}: {text}: tls:// or tcp:// is missing; give {scheme}://{text}, as its scheduler does")
     if found is None:
-        raise UsageError(f"{name}: {value!r} is neither tls://HOST:PORT, the address of a scheduler, nor slurm:FILE")
+        raise UsageError(
+            f"{name}: {_shown(value)} is neither tls://HOST:PORT, the address of a scheduler, nor slurm:FILE"
+        )
     if found[1] == "tcp" and found[2] not in LOOPBACK:
         raise UsageError(
             f"{name}: {text}: whoever reaches a scheduler's port runs code there; use tls:// (docs/cluster.md says "
@@ -211,7 +223,7 @@ def parse_boolean(name: str, value: object) -> bool:
         return True
     if text in ("0", "false", "no", "off"):
         return False
-    raise UsageError(f"{name}: {value!r} is not a truth value; give 1, true, yes, on or 0, false, no, off")
+    raise UsageError(f"{name}: {_shown(value)} is not a truth value; give 1, true, yes, on or 0, false, no, off")
 
 
 def parse_bytes(name: str, value: object) -> int | None:
@@ -228,9 +240,11 @@ def parse_bytes(name: str, value: object) -> int | None:
             with suppress(ValueError, OverflowError):  # of hundreds or thousands of digits
                 count = int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
     if count is None:
-        raise UsageError(f"{name}: {value!r} is not a number of bytes; give one such as 2GiB, 512MiB or 2000000000")
+        raise UsageError(
+            f"{name}: {_shown(value)} is not a number of bytes; give one such as 2GiB, 512MiB or 2000000000"
+        )
     if count < LEAST_MEMORY:
-        raise UsageError(f"{name}: {value!r} is {count} bytes, less than the least of 1 MiB; is a unit missing?")
+        raise UsageError(f"{name}: {_shown(value)} is {count} bytes, less than the least of 1 MiB; is a unit missing?")
     return count
 
 
@@ -241,7 +255,7 @@ def parse_path(name: str, value: object) -> Path | None:
     if isinstance(value, str | os.PathLike) and str(value).strip():
         refuse_url(os.fspath(value), name)
         return Path(value)
-    raise UsageError(f"{name}: {value!r} is not a path")
+    raise UsageError(f"{name}: {_shown(value)} is not a path")
 
 
 def parse_backend(name: str, value: object) -> str:
@@ -255,4 +269,4 @@ def parse_semiring(name: str, value: object) -> Semiring | None:
         return value
     if isinstance(value, str):
         return semiring_by_name(value.strip())
-    raise UsageError(f"{name}: {value!r} is not a semiring")
+    raise UsageError(f"{name}: {_shown(value)} is not a semiring")
