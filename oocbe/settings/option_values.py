@@ -244,7 +244,7 @@ def parse_bytes(name: str, value: object) -> int | None:
             f"{name}: {_shown(value)} is not a number of bytes; give one such as 2GiB, 512MiB or 2000000000"
         )
     if count < LEAST_MEMORY:
-        raise UsageError(f"{name}: {_shown(value)} is {count} bytes, less than the least of 1 MiB; is a unit missing?")
+        raise UsageError(f"{name}: {_shown(value)} is {count} bytes, less than 1 MiB; is a unit missing?")
     return count
 
 
