@@ -33,7 +33,7 @@ from published import TABLES, Setting
 import oocbe
 from oocbe.dcop import Dcop, DcopResult, adpop, dpop, pseudo_tree, read_dcop
 from oocbe.model.problem import Problem
-from oocbe.synth import grid_network, random_network, scale_free_network
+from oocbe.stress import grid_network, random_network, scale_free_network
 
 FAMILIES = {"random": 1, "scale-free": 2, "grid": 3}
 """The paper's table of each family."""

@@ -32,19 +32,19 @@ from unittest import mock
 import numpy as np
 from measuring import data_folder, describe_run, print_table
 
-from oocbe.bucket_engine.bucket_join import TooManyRowsError, join_and_eliminate
-from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
+from oocbe.algebra import join_maximise
+from oocbe.algebra.arrange import arrange
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.preparation.prepare import Prepared, prepare
-from oocbe.io import read
+from oocbe.formats import read
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.problem import Problem
-from oocbe.synth import Spot5Settings, grid_network, random_network, spot5_day
-from oocbe.table_algebra import join_maximise
-from oocbe.table_algebra.arrange import arrange
+from oocbe.stress import Spot5Settings, grid_network, random_network, spot5_day
 from oocbe.tables.table import Table
 
 SYNTHETIC: dict[str, Callable[[], Problem]] = {

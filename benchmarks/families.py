@@ -34,7 +34,7 @@ from general import contradictions, run
 from measuring import EXAMPLE, describe_run, print_table, run_child
 
 import oocbe
-from oocbe.io import write
+from oocbe.formats import write
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 

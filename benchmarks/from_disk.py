@@ -29,11 +29,11 @@ from pathlib import Path
 from measuring import describe_run, print_table
 
 import oocbe
+from oocbe.algebra import join_maximise
+from oocbe.execution.pipeline import run_in_order
+from oocbe.execution.sources import Buffers, StoredRows
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.streaming.pipeline import run_in_order
-from oocbe.streaming.sources import Buffers, StoredRows
-from oocbe.synth.tables import SyntheticTable
-from oocbe.table_algebra import join_maximise
+from oocbe.stress.tables import SyntheticTable
 from oocbe.tables import disk
 from oocbe.tables.stored import StoredTable
 

@@ -38,8 +38,8 @@ from oocbe.elimination.observer import Observer
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.errors import OocbeError, UnsupportedError
 from oocbe.model.problem import Problem
+from oocbe.model.results.result import Result
 from oocbe.model.semiring import MAX_PRODUCT, Combination
-from oocbe.results.result import Result
 
 MOMENTS = (1.0, 10.0, 60.0)
 """Seconds after which bound and incumbent are looked at."""

@@ -3,7 +3,7 @@
 For each instance the order is chosen once; then the forward and backward pass run with each backend, compiled code
 warm, and the best of the repeats counts. All backends must give the same value and the same number of rows. A second
 table splits the buckets by the rows of their largest input and compares the join alone on both sides: where the device
-becomes the faster one is what ``auto`` goes by (``device_work`` in oocbe/settings/tuning.py).
+becomes the faster one is what ``auto`` goes by (``device_work`` in oocbe/model/settings/tuning.py).
 
     python benchmarks/gpu_buckets.py [--instances FILE ...] [--order HEURISTIC] [--repeat 3] [--markdown]
 """
@@ -18,14 +18,14 @@ from pathlib import Path
 
 from measuring import EXAMPLE, data_folder, describe_run, print_table
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine, is_on_device
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine, is_on_device
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.io import read
+from oocbe.formats import read
 from oocbe.kernels.cuda.device import cupy
 from oocbe.model.problem import Problem
 from oocbe.tables.table import Table

@@ -14,8 +14,8 @@ from statistics import median
 
 import numpy as np
 
+from oocbe.algebra import join_maximise, maximise
 from oocbe.model.semiring import MIN_SUM
-from oocbe.table_algebra import join_maximise, maximise
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 

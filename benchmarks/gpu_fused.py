@@ -12,10 +12,10 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from oocbe.algebra import join_maximise, join_sum, maximise
+from oocbe.algebra.arrange import arrange, match
 from oocbe.kernels import backend_named
 from oocbe.model.semiring import MAX_SUM
-from oocbe.table_algebra import join_maximise, join_sum, maximise
-from oocbe.table_algebra.arrange import arrange, match
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 

@@ -18,7 +18,8 @@ from collections.abc import Callable
 import numpy as np
 from measuring import describe_run, print_table
 
-from oocbe.kernels.cpu.propagation.linear_rows import (
+from oocbe.kernels.cuda.device import cupy
+from oocbe.propagation.kernels.cpu.linear_rows import (
     INTEGER_ROW,
     Found,
     LinearRows,
@@ -26,9 +27,8 @@ from oocbe.kernels.cpu.propagation.linear_rows import (
     propagate_round,
     room_for_changes,
 )
-from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.propagation.linear_rows import DeviceRows
-from oocbe.kernels.cuda.propagation.table_rows import Scanner, ballot_words, slot_starts
+from oocbe.propagation.kernels.cuda.linear_rows import DeviceRows
+from oocbe.propagation.kernels.cuda.table_rows import Scanner, ballot_words, slot_starts
 from oocbe.propagation.scans import scan
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table

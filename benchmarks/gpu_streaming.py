@@ -25,10 +25,10 @@ import cupyx
 import numpy as np
 
 import oocbe
+from oocbe.algebra import join_maximise
 from oocbe.kernels.cuda.transfer.columns import is_pinned
 from oocbe.model.semiring import MAX_SUM
-from oocbe.settings.machine import DEVICE_MEMORY_VARIABLE
-from oocbe.table_algebra import join_maximise
+from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table

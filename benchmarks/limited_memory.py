@@ -38,7 +38,7 @@ INTERVAL = 0.02
 
 def clique(variables: int, values: int, folder: Path) -> Path:
     """Write the problem of the module."""
-    from oocbe.io import write
+    from oocbe.formats import write
     from oocbe.model.parts import Constraint, Function, Variable
     from oocbe.model.problem import Problem
 

@@ -31,7 +31,7 @@ from typing import Any
 from families import FAMILIES, made
 from measuring import EXAMPLE, data_folder, describe_run, print_table, run_child
 
-from oocbe.io import write
+from oocbe.formats import write
 
 FOLDERS = ("wcsp", "uai", "spot5", "bif")
 """Of the instances."""
@@ -156,7 +156,7 @@ def main() -> int:
         kind, *arguments = given.child
         print("\n" + json.dumps(CHILDREN[kind](*arguments)))
         return 0
-    from oocbe.settings.option_values import parse_bytes
+    from oocbe.model.settings.option_values import parse_bytes
 
     most = parse_bytes("--memory", given.memory)
     assert most is not None

@@ -43,9 +43,9 @@ from oocbe.elimination.orders.order import longest_search, search_orders
 from oocbe.errors import LimitError, OocbeError, ResourceError
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
-from oocbe.results.bound_result import BoundResult
-from oocbe.results.result import Result
-from oocbe.synth import grid_network, random_network, scale_free_network
+from oocbe.model.results.bound_result import BoundResult
+from oocbe.model.results.result import Result
+from oocbe.stress import grid_network, random_network, scale_free_network
 
 OUT_OF_MEMORY = "out of memory"
 QUICK_SETTINGS = {

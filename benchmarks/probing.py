@@ -21,14 +21,14 @@ import numpy as np
 from measuring import data_folder, describe_run, print_table
 
 from oocbe.errors import TimeLimitError
-from oocbe.io import as_problem, read_model
-from oocbe.kernels.cpu.propagation.linear_rows import Rounding
+from oocbe.formats import as_problem, read_model
 from oocbe.model.linear_system import LinearSystem
 from oocbe.propagation.bounds import PROGRESS, linear_rows_of, propagate_bounds
 from oocbe.propagation.fixpoint import Network
+from oocbe.propagation.kernels.cpu.linear_rows import Rounding
 from oocbe.propagation.linear_probing import HostProbes, outcomes_of, probe_bounds, two_valued
 from oocbe.propagation.probing import probe
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 
 SYSTEMS = ("enigma", "harp2", "p0201", "p0548", "p2756", "reblock166", "seymour")
 """Of integers, which have two values each after propagation, or are fixed."""
@@ -113,7 +113,7 @@ def made_up_lines(family: str, variables: int, probes: int, has_device: bool, re
     rows, lines, found = linear_rows_of(system), [], []
     probers = [HostProbes(rows)]
     if has_device:
-        from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+        from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
 
         probers.append(DeviceProbes(rows))
     for prober in probers:

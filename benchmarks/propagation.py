@@ -30,8 +30,7 @@ from measuring import ROOT, data_folder, describe_run, run_child, run_timed
 from peers.xcsp_extension import read_extension
 
 from oocbe.errors import TimeLimitError
-from oocbe.io import read_model
-from oocbe.kernels.cpu.propagation.linear_rows import Rounding
+from oocbe.formats import read_model
 from oocbe.model.compact_problem import CompactProblem, ShortTable
 from oocbe.model.linear_system import INFINITE, LinearSystem
 from oocbe.model.parts import Constraint, Variable
@@ -39,6 +38,7 @@ from oocbe.model.problem import Problem
 from oocbe.propagation.bounds import PROGRESS, ROUNDS, Bounds, linear_rows_of, propagate_bounds, rounded_bounds
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
+from oocbe.propagation.kernels.cpu.linear_rows import Rounding
 from oocbe.propagation.large_tables import SharedRows, allowed_rows
 
 Answer = TypeVar("Answer")
@@ -65,7 +65,7 @@ def best_of(repeat: int, work: Callable[[], Answer]) -> tuple[Answer, float]:
 
 def on_device(system: LinearSystem, repeat: int) -> tuple[Bounds, list[float]]:
     """Bounds by the device, and the least wall time with the loop over rounds on the host, and on the device."""
-    from oocbe.kernels.cuda.propagation.linear_rows import DeviceRows
+    from oocbe.propagation.kernels.cuda.linear_rows import DeviceRows
 
     device, rounding = DeviceRows(linear_rows_of(system)), Rounding(True, 0.0, PROGRESS)
     lower, upper = rounded_bounds(system, 0.0)
@@ -277,7 +277,7 @@ def peers_of_tables(folder: Path, most_rows: int = 1 << 20) -> list[list[str]]:
 def engine_answer(path: str, task: str, propagates: str, limit: float) -> dict[str, Any]:
     """Rows and processor time of a solve or a count; the loops have been loaded by a small one before."""
     import oocbe
-    from oocbe.settings.tuning import tuned
+    from oocbe.model.settings.tuning import tuned
 
     work = {"solve": oocbe.solve, "count": oocbe.count}[task]
     options: dict[str, Any] = {

@@ -97,7 +97,7 @@ def solve_warm(path: str, repeat: str) -> Run:
 
 def solve_peer(name: str, path: str, seconds: str) -> Run:
     """In a child: one solve by a peer."""
-    from oocbe.io import read
+    from oocbe.formats import read
 
     peer = PEERS[name]
     return asdict(import_module(f"peers.{peer.module}").solve(read(Path(path)), float(seconds), **peer.options))

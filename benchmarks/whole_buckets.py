@@ -29,17 +29,17 @@ from elimination_layout import (
 )
 from measuring import describe_run, print_table
 
-from oocbe.bucket_engine.bucket_join import TooManyRowsError, join_and_eliminate
-from oocbe.bucket_engine.factors import FactorPool, PackedFactor
-from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
+from oocbe.algebra import join_sum, maximise
+from oocbe.algebra.drop_forbidden import drop_forbidden
 from oocbe.elimination.buckets.buckets import Bucket, members_of
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor
+from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.model.problem import Problem
-from oocbe.table_algebra import join_sum, maximise
-from oocbe.table_algebra.drop_forbidden import drop_forbidden
 from oocbe.tables.table import Table
 
 

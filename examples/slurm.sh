@@ -26,7 +26,7 @@ export DASK_LOGGING__DISTRIBUTED=warning OOCBE_THREADS=${SLURM_CPUS_PER_TASK:-1}
 DASK_TEMPORARY_DIRECTORY=$own DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES='[]' dask scheduler --protocol tls \
   --host "$(hostname)" --port "$port" --no-dashboard --dashboard-address 127.0.0.1:0 &
 scheduler=$!
-srun python -P -m oocbe.cluster.worker "$address" &
+srun python -P -m oocbe.execution.cluster.worker "$address" &
 workers=$!
 
 # What the command finds the workers by: oocbe's commands and functions themselves, distributed.Client() in Python.

@@ -18,6 +18,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from oocbe.algebra.convert import to_complete, to_rows
+    from oocbe.algebra.join_maximise import join_maximise
+    from oocbe.algebra.join_sum import join_sum
+    from oocbe.algebra.maximise import maximise
+    from oocbe.algebra.result_memory import result_memory
+    from oocbe.algebra.semi_join import semi_join
+    from oocbe.api.facade import bound, plan, propagate, solve, verify
+    from oocbe.api.tasks.many import Outcome, solve_many
+    from oocbe.api.tasks.verbs import (
+        count,
+        count_optimal,
+        k_best,
+        log_partition,
+        marginals,
+        min_marginals,
+        most_probable_explanation,
+    )
     from oocbe.elimination.observer import Observer
     from oocbe.errors import (
         ClusterError,
@@ -31,14 +48,19 @@ if TYPE_CHECKING:
         UsageError,
         ValueRangeError,
     )
-    from oocbe.facade import bound, plan, propagate, solve, verify
-    from oocbe.io import read, read_model, write
-    from oocbe.io.networks import from_pgmpy, from_pyagrum
+    from oocbe.formats import read, read_model, write
+    from oocbe.formats.networks import from_pgmpy, from_pyagrum
+    from oocbe.formats.solutions.verification import Verdict
     from oocbe.junction_trees.tree import JunctionTree
     from oocbe.model.compact_problem import CompactProblem, ShortTable
     from oocbe.model.linear_system import LinearSystem
     from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
     from oocbe.model.problem import Problem
+    from oocbe.model.results.bound_result import BoundResult
+    from oocbe.model.results.interrupted import Interrupted
+    from oocbe.model.results.propagation_result import PropagationResult
+    from oocbe.model.results.result import Result
+    from oocbe.model.results.task_result import TaskResult
     from oocbe.model.semiring import (
         COUNTING,
         LOG_SUM_EXP,
@@ -49,19 +71,8 @@ if TYPE_CHECKING:
         SUM_PRODUCT,
         Semiring,
     )
-    from oocbe.results.bound_result import BoundResult
-    from oocbe.results.interrupted import Interrupted
-    from oocbe.results.propagation_result import PropagationResult
-    from oocbe.results.result import Result
-    from oocbe.results.task_result import TaskResult
-    from oocbe.settings.options import SolveOptions
-    from oocbe.solutions.verification import Verdict
-    from oocbe.table_algebra.convert import to_complete, to_rows
-    from oocbe.table_algebra.join_maximise import join_maximise
-    from oocbe.table_algebra.join_sum import join_sum
-    from oocbe.table_algebra.maximise import maximise
-    from oocbe.table_algebra.result_memory import result_memory
-    from oocbe.table_algebra.semi_join import semi_join
+    from oocbe.model.settings.options import SolveOptions
+    from oocbe.runtime.tracing.session import trace
     from oocbe.tables.common_domains import common_domains
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.layout import Layout
@@ -69,17 +80,6 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
     from oocbe.tables.table import Table
-    from oocbe.tasks.many import Outcome, solve_many
-    from oocbe.tasks.verbs import (
-        count,
-        count_optimal,
-        k_best,
-        log_partition,
-        marginals,
-        min_marginals,
-        most_probable_explanation,
-    )
-    from oocbe.tracing.session import trace
 
 __version__ = "0.1.0"
 
@@ -161,21 +161,21 @@ _HOMES = {
         "ClusterError CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError "
         "UsageError ValueRangeError"
     ),
-    "oocbe.results.bound_result": "BoundResult",
-    "oocbe.facade": "bound plan propagate solve verify",
-    "oocbe.results.interrupted": "Interrupted",
-    "oocbe.io": "read read_model write",
-    "oocbe.io.networks": "from_pgmpy from_pyagrum",
+    "oocbe.model.results.bound_result": "BoundResult",
+    "oocbe.api.facade": "bound plan propagate solve verify",
+    "oocbe.model.results.interrupted": "Interrupted",
+    "oocbe.formats": "read read_model write",
+    "oocbe.formats.networks": "from_pgmpy from_pyagrum",
     "oocbe.junction_trees.tree": "JunctionTree",
     "oocbe.elimination.observer": "Observer",
-    "oocbe.table_algebra": "join_maximise join_sum maximise semi_join to_complete to_rows",
-    "oocbe.table_algebra.result_memory": "result_memory",
-    "oocbe.settings.options": "SolveOptions",
+    "oocbe.algebra": "join_maximise join_sum maximise semi_join to_complete to_rows",
+    "oocbe.algebra.result_memory": "result_memory",
+    "oocbe.model.settings.options": "SolveOptions",
     "oocbe.model.compact_problem": "CompactProblem ShortTable",
     "oocbe.model.linear_system": "LinearSystem",
     "oocbe.model.problem": "Constraint Function LinearConstraint Problem Variable",
-    "oocbe.results.propagation_result": "PropagationResult",
-    "oocbe.results.result": "Result",
+    "oocbe.model.results.propagation_result": "PropagationResult",
+    "oocbe.model.results.result": "Result",
     "oocbe.model.semiring": "COUNTING LOG_SUM_EXP MAX_PRODUCT MAX_SUM MIN_SUM SEMIRINGS SUM_PRODUCT Semiring",
     "oocbe.tables.complete": "CompleteTable",
     "oocbe.tables.layout": "Layout",
@@ -184,11 +184,12 @@ _HOMES = {
     "oocbe.tables.stored": "StoredTable",
     "oocbe.tables.stored_complete": "StoredCompleteTable",
     "oocbe.tables.table": "Table",
-    "oocbe.tasks.result": "TaskResult",
-    "oocbe.tasks.many": "Outcome solve_many",
-    "oocbe.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals most_probable_explanation",
-    "oocbe.tracing.session": "trace",
-    "oocbe.solutions.verification": "Verdict",
+    "oocbe.api.tasks.result": "TaskResult",
+    "oocbe.api.tasks.many": "Outcome solve_many",
+    "oocbe.api.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals "
+    "most_probable_explanation",
+    "oocbe.runtime.tracing.session": "trace",
+    "oocbe.formats.solutions.verification": "Verdict",
 }
 """Public names by the module that has them, each imported when it is first asked for."""
 

@@ -19,7 +19,7 @@ from hypothesis import settings
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
-from oocbe.settings.tuning import tuned
+from oocbe.model.settings.tuning import tuned
 from tests.helpers.memory_disk import memory_folder
 
 # What a command line may consist of is the same each time that a test gives one.

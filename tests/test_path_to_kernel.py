@@ -17,14 +17,14 @@ from types import FrameType
 import pytest
 
 import oocbe
-from oocbe.bucket_engine import bucket_join, bucket_stream
+from oocbe.elimination.engine import bucket_join, bucket_stream
 from oocbe.kernels.cuda import modules
 from oocbe.kernels.cuda.buckets import bucket_join as device_join
 from oocbe.kernels.cuda.device import why_unavailable
 from tests.helpers.pretended_cupy import pretended_cupy
 
 ROOT = Path(__file__).parents[1]
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+CODE_MAP = ROOT / "docs" / "code-map.md"
 
 CEILINGS = {"on the CPU": 6, "out of core": 9, "on the GPU": 8}
 """Modules on the longest path; lower them with every layer that goes."""
@@ -86,7 +86,7 @@ def check(where: str, found: set[tuple[str, ...]]) -> None:
 
 def documented_paths() -> dict[str, list[str]]:
     """The lists of the page, by where the bucket is joined: modules, without the package's name in the text."""
-    text = ARCHITECTURE.read_text().partition("## From `oocbe.solve` to the joining loop")[2].partition("\n## ")[0]
+    text = CODE_MAP.read_text().partition("## From `oocbe.solve` to the joining loop")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([\w ]+) \| \d+ \| (.*) \|$", text, flags=re.MULTILINE)
     return {
         where: [name.removesuffix(".py").replace("/", ".") for name in re.findall(r"`(oocbe/[\w/]+\.py)`", listed)]
@@ -99,7 +99,7 @@ def test_the_page_names_modules_that_there_are_and_their_ceilings():
     assert paths.keys() == CEILINGS.keys()
     for path in paths.values():
         assert [name for name in path if not (ROOT / f"{name.replace('.', '/')}.py").is_file()] == []
-    numbers = re.findall(r"^\| ([\w ]+) \| (\d+) \| `oocbe", ARCHITECTURE.read_text(), flags=re.MULTILINE)
+    numbers = re.findall(r"^\| ([\w ]+) \| (\d+) \| `oocbe", CODE_MAP.read_text(), flags=re.MULTILINE)
     assert {where: int(number) for where, number in numbers} == CEILINGS
 
 
@@ -117,7 +117,7 @@ def test_out_of_core(monkeypatch):
     monkeypatch.setattr(bucket_stream, "run_in_order", paths.asked_by(bucket_stream.run_in_order))
     monkeypatch.setenv("OOCBE_THREADS", "1")
     oocbe.solve(ROOT / "examples" / "daily.spot", backend="cpu", piece_rows=300, **PLAIN)
-    check("out of core", {path for path in paths.found if "oocbe.bucket_engine.bucket_stream" in path})
+    check("out of core", {path for path in paths.found if "oocbe.elimination.engine.bucket_stream" in path})
 
 
 class Reached(BaseException):

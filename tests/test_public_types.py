@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import oocbe
-from oocbe.settings.option_types import OptionValues
+from oocbe.model.settings.option_types import OptionValues
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,8 +9,8 @@ import pytest
 import oocbe
 import oocbe.dcop
 from oocbe.cli.main import app
-from oocbe.io import formats
-from oocbe.settings.options import ENVIRONMENT_PREFIX, OTHER_VARIABLES, SolveOptions
+from oocbe.formats import formats
+from oocbe.model.settings.options import ENVIRONMENT_PREFIX, OTHER_VARIABLES, SolveOptions
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -42,7 +42,7 @@ def test_snippets(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ELSEWHERE = ('Client("tls:', "with Client() as workers", "solve_many(paths", '"s3://bucket')
-"""Of blocks that start processes, or ask an object store: tests/cluster, tests/tasks/test_many.py and
+"""Of blocks that start processes, or ask an object store: tests/cluster, tests/api/test_many.py and
 tests/tables/test_object_stores.py do what they do."""
 
 

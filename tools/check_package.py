@@ -41,9 +41,9 @@ IN_WHEEL = ("oocbe/py.typed", "oocbe/schema/solve.json", "oocbe/kernels/cuda/buc
 
 TESTS = (
     "tests/test_public_interface.py",
-    "tests/test_names.py",
-    "tests/io/test_bif_format.py",
-    "tests/io/test_lp_format.py",
+    "tests/model/test_names.py",
+    "tests/formats/test_bif_format.py",
+    "tests/formats/test_lp_format.py",
 )
 """Tests that compile next to nothing: this is about what is in the package, not about what it computes."""
 

@@ -15,33 +15,25 @@ from imports import PACKAGE, ROOT, circles, imports, modules
 LAYERS = (
     ("__main__",),
     ("cli",),
-    ("synth",),
-    ("tasks", "certificates"),
-    ("facade",),
-    ("junction_trees", "dcop"),
+    ("api", "certificates", "dcop", "stress"),
+    ("junction_trees", "search"),
+    ("bounds", "propagation"),
+    ("formats",),
     ("elimination",),
-    ("pruning",),
-    ("bucket_engine", "table_algebra"),
-    ("complete_tables", "propagation"),
-    ("streaming", "cluster"),
+    ("algebra",),
+    ("execution",),
     ("tables",),
-    ("io", "solutions"),
-    ("results",),
     ("kernels",),
-    ("schedule",),
-    ("tracing",),
-    ("settings",),
     ("model",),
-    ("system", "pictures"),
+    ("runtime",),
     ("errors",),
 )
 """Rooms of the package, the highest first; those of one layer do not import one another."""
 
-APART = (
-    ("elimination.plan", "elimination.search"),
-    ("elimination.plan", "elimination.mini_buckets"),
-    ("elimination.plan", "elimination.runs"),
-)
+FAMILIES = ("bounds", "search", "propagation", "junction_trees", "dcop", "certificates", "stress")
+"""Rooms with kernels of their own, which no other room imports. The core is below them and imports none."""
+
+APART = (("elimination.plan", "elimination.runs"),)
 """The first may not import the second: a plan runs nothing."""
 
 LONGEST = 400
@@ -68,6 +60,8 @@ def complaints() -> Iterator[str]:
             here, there = room_of(name), room_of(other)
             if other != PACKAGE.name and here != there and layer.get(there, -1) <= layer[here]:
                 yield f"{name}: imports {other}, of a layer that is not below its own"
+            if there in FAMILIES and here != there and other.startswith(f"{PACKAGE.name}.{there}.kernels"):
+                yield f"{name}: imports {other}, a kernel of another family"
         for above, below in APART:
             prefix = f"{PACKAGE.name}.{above}"
             if name == prefix or name.startswith(f"{prefix}."):

@@ -12,7 +12,7 @@ import typer
 
 from oocbe import __version__
 from oocbe.cli.main import COMMANDS, program
-from oocbe.settings.options import ENVIRONMENT_PREFIX, OTHER_VARIABLES, SolveOptions
+from oocbe.model.settings.options import ENVIRONMENT_PREFIX, OTHER_VARIABLES, SolveOptions
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "oocbe.1"

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from oocbe.io import write
+from oocbe.formats import write
 from oocbe.model.problem import Problem
 
 from .result import PeerResult, check_supported, make_result

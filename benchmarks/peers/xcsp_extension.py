@@ -6,9 +6,9 @@ import gzip
 from pathlib import Path
 from xml.etree import ElementTree
 
-from oocbe.io.text import Text
-from oocbe.io.xcsp import parse
-from oocbe.io.xml import parse_xml
+from oocbe.formats.text import Text
+from oocbe.formats.xcsp import parse
+from oocbe.formats.xml import parse_xml
 from oocbe.model.compact_problem import CompactProblem
 
 

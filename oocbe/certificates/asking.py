@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe.errors import UnsupportedError
-from oocbe.io.files import read_bytes, without_compression, write_bytes
-from oocbe.system.interruption import listening
+from oocbe.formats.files import read_bytes, without_compression, write_bytes
+from oocbe.runtime.interruption import listening
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
-    from oocbe.results.result import Result
-    from oocbe.settings.options import SolveOptions
+    from oocbe.model.results.result import Result
+    from oocbe.model.settings.options import SolveOptions
 
 FORMATS = (".spot", ".wcsp")
 """Suffixes of the files that the checker reads by itself."""
@@ -35,7 +35,7 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
     ------
     UnsupportedError : says what it is, and what to do.
     """
-    from oocbe.pruning.forbidden import MOST_LITERALS
+    from oocbe.bounds.forbidden import MOST_LITERALS
 
     suffix = without_compression(path).suffix
     semiring = (options.semiring or problem.semiring).name

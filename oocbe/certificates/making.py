@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.bounds.bounds import Conflicts, conflicts_of
+from oocbe.bounds.constant_bound import minimum_terms
+from oocbe.bounds.costly_tuples import COSTLY, CostlyTuples, largest_saving
+from oocbe.bounds.estimators import first_values
+from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members
 from oocbe.certificates.tables import nothing_better
 from oocbe.elimination.orders.order import search_orders
-from oocbe.elimination.preparation.restrict import Restriction, restrict
+from oocbe.elimination.row_pruning.rows import Row
 from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
-from oocbe.pruning.bounds import Conflicts, conflicts_of
-from oocbe.pruning.constant_bound import minimum_terms
-from oocbe.pruning.costly_tuples import COSTLY, CostlyTuples, largest_saving
-from oocbe.pruning.estimators import first_values
-from oocbe.pruning.fixed_point import FixedPoint
-from oocbe.pruning.rows import Row
-from oocbe.system.deadline import Deadline
+from oocbe.propagation.restrict import Restriction, restrict
+from oocbe.runtime.deadline import Deadline
 
 ROW_WORK = 4_000
 """Nodes that checking a row may take (some 0.05 s); rows that need more are left out."""
@@ -308,7 +308,7 @@ def relax(
     found: list[tuple[Conflicts, list[Row], NDArray[np.float64], bool]],
 ) -> None:
     """Tighten the linear program of a problem up to a limit; ``found`` gets what it draws conclusions from."""
-    from oocbe.pruning.relaxation import Relaxation  # loading the solver of linear programs takes a while
+    from oocbe.bounds.relaxation import Relaxation  # loading the solver of linear programs takes a while
 
     def record(rows: list[Row], multipliers: NDArray[np.float64], is_contradiction: bool) -> None:
         found.append((conflicts, list(rows), multipliers[: len(rows)].copy(), is_contradiction))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from oocbe.results.numerals import all_digits
+from oocbe.model.results.numerals import all_digits
 
 if TYPE_CHECKING:
     from oocbe.model.photographs import ImagingDay
-    from oocbe.results.task_result import TaskResult
+    from oocbe.model.results.task_result import TaskResult
 
 
 def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:

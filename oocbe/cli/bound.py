@@ -34,7 +34,7 @@ from oocbe.cli.output import defer_signals, note, print_json, print_rows, second
 from oocbe.cli.progress import observer_for
 
 if TYPE_CHECKING:
-    from oocbe.results.bound_result import BoundOfZ, BoundResult
+    from oocbe.model.results.bound_result import BoundOfZ, BoundResult
 
 
 @guarded
@@ -83,9 +83,9 @@ def bound(
     is infeasible.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
-    from oocbe.facade import with_reading
-    from oocbe.solutions.solution_file import write_assignment
-    from oocbe.system.deadline import Deadline
+    from oocbe.api.facade import with_reading
+    from oocbe.formats.solutions.solution_file import write_assignment
+    from oocbe.runtime.deadline import Deadline
 
     options = options_from(given)
     check_targets(file, solution=solution)
@@ -94,7 +94,7 @@ def bound(
     with observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
         problem = load(file, format, evidence)
         reading = time.perf_counter() - begin
-        from oocbe.elimination.mini_buckets.mini_buckets_bound import bound as run
+        from oocbe.bounds.mini_buckets.mini_buckets_bound import bound as run
 
         defer_signals()
         result = with_reading(run(problem, options, limits, partition, cost_shifting, observer), reading)

@@ -13,7 +13,7 @@ from oocbe.cli.flags import DebugFlag, EvidenceFlag, FormatFlag, load_model
 from oocbe.cli.output import note
 
 if TYPE_CHECKING:
-    from oocbe.io import Model
+    from oocbe.formats import Model
 
 
 @guarded
@@ -68,9 +68,9 @@ def convert(
         convert_table(file, out, to, Settings(values, semiring, memory, overwrite, columns))
         return
     columns.refuse(file)
+    from oocbe.api.facade import finite_problem
     from oocbe.errors import UsageError
-    from oocbe.facade import finite_problem
-    from oocbe.io import writes_systems
+    from oocbe.formats import writes_systems
     from oocbe.model.dcop import Dcop
     from oocbe.model.linear_system import LinearSystem
 
@@ -95,7 +95,7 @@ def convert(
 
 def save(problem: Model, out: Path, format_name: str | None) -> None:
     """Write a problem for a command, and say so on standard error."""
-    from oocbe.io import write
+    from oocbe.formats import write
 
     write(problem, out, format_name)
     note(f"wrote {out}: {problem!r}")

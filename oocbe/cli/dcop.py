@@ -29,7 +29,7 @@ from oocbe.cli.output import defer_signals, note, print_json, print_rows, second
 from oocbe.cli.progress import observer_for
 
 if TYPE_CHECKING:
-    from oocbe.results.dcop_result import DcopResult, UtilMessage
+    from oocbe.model.results.dcop_result import DcopResult, UtilMessage
 
 
 @guarded
@@ -73,8 +73,8 @@ def dcop(
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
     from oocbe.errors import UsageError
-    from oocbe.solutions.solution_file import write_assignment
-    from oocbe.system.deadline import Deadline
+    from oocbe.formats.solutions.solution_file import write_assignment
+    from oocbe.runtime.deadline import Deadline
 
     options = options_from(given | {"workers": None})  # those of agents are no workers of buckets
     if z is not None and z < 1:
@@ -93,7 +93,7 @@ def dcop(
     if solution is not None and labels is not None:  # before anything is printed, which may fail
         write_assignment(labels, result.problem, result.semiring, result.value, solution, result.assignment)
     if metrics is not None:
-        from oocbe.io.files import write_bytes
+        from oocbe.formats.files import write_bytes
 
         text = json_format.dumps(result.to_json(with_messages=True), indent=2, allow_nan=False)
         write_bytes(metrics, f"{text}\n".encode())

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from oocbe import __version__
-from oocbe.results.schema import schema_version_of
+from oocbe.model.results.schema import schema_version_of
 
 _COMMANDS = {"compile_tree": "compile", "warm_up": "warm-up"}
 """Commands that are not called like their function."""

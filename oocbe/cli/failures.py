@@ -4,7 +4,7 @@ Every command is wrapped by :func:`guarded`. Errors are printed on standard erro
 unless ``--debug`` asks for it. Besides the codes in :mod:`oocbe.errors` there are those of the shell: 130 after Ctrl-C,
 143 after SIGTERM, 129 after SIGHUP, 141 when the reader of our output went away.
 
-A first signal is a request where work can wind down (:mod:`oocbe.system.interruption`): the command then prints and
+A first signal is a request where work can wind down (:mod:`oocbe.runtime.interruption`): the command then prints and
 writes what is known by itself. Anywhere else it raises, and what ``--json`` promised is printed here.
 """
 
@@ -27,12 +27,12 @@ from oocbe.cli.envelope import begin, failure
 from oocbe.cli.memory import limited
 from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
-from oocbe.results import failure as failures
-from oocbe.results.failure import Failure, failure_of
-from oocbe.system.address_space import ARRAYS_BYTES, require
-from oocbe.system.interruption import END_SIGNALS, Interruption, heard
-from oocbe.system.memory import is_want_of_memory
-from oocbe.system.urls import refuse_url
+from oocbe.model.results import failure as failures
+from oocbe.model.results.failure import Failure, failure_of
+from oocbe.runtime.address_space import ARRAYS_BYTES, require
+from oocbe.runtime.interruption import END_SIGNALS, Interruption, heard
+from oocbe.runtime.memory import is_want_of_memory
+from oocbe.runtime.urls import refuse_url
 
 EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
 """Exit codes after a signal, as a shell tells them."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from oocbe.io import Model
+    from oocbe.formats import Model
     from oocbe.model.problem import Problem
-    from oocbe.settings.options import SolveOptions
+    from oocbe.model.settings.options import SolveOptions
 
 ProblemFile = Annotated[Path, typer.Argument(metavar="FILE", help="The problem, or -; .gz and .xz are decompressed.")]
 FormatFlag = Annotated[str | None, typer.Option("--format", help="Format of FILE, where its suffix does not tell.")]
@@ -174,7 +174,7 @@ def options_from(parameters: Mapping[str, object]) -> SolveOptions:
     ----------
     parameters : a command's own, by name. Those called as an option are flags, None where they were not given.
     """
-    from oocbe.settings.options import SolveOptions
+    from oocbe.model.settings.options import SolveOptions
 
     flags = {
         name: SolveOptions.parsed(name, parameters[name], f"--{name.replace('_', '-')}")
@@ -186,14 +186,14 @@ def options_from(parameters: Mapping[str, object]) -> SolveOptions:
 
 def load(path: Path, format_name: str | None, evidence: list[str] | None = None) -> Problem:
     """Read a problem for a command."""
-    from oocbe.facade import read_finite
+    from oocbe.api.facade import read_finite
 
     return read_finite(path, format_name, evidence or None)
 
 
 def load_model(path: Path, format_name: str | None) -> Model:
     """Read what a file holds, as it is written, for a command."""
-    from oocbe.io import read_model
+    from oocbe.formats import read_model
 
     return read_model(path, format_name)
 

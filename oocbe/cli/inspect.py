@@ -34,7 +34,7 @@ def inspect(
     debug: DebugFlag = False,
 ) -> None:
     """Describe a problem file, a stored table, a junction tree, or what a run directory holds."""
-    from oocbe.system.urls import url_of
+    from oocbe.runtime.urls import url_of
 
     path = Path(target)
     if (url := url_of(target)) is not None:

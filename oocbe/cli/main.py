@@ -21,7 +21,7 @@ import typer
 from oocbe import __version__
 from oocbe.cli import COMPLETION_VARIABLE, failures, streams
 from oocbe.cli.failures import EXITS_BY_SIGNAL
-from oocbe.system.interruption import END_SIGNALS
+from oocbe.runtime.interruption import END_SIGNALS
 
 YOUNG_CONTAINERS = 50_000
 """New containers after which Python looks for cycles that nothing refers to; by itself it does so after 700, or 2,000.

@@ -14,11 +14,11 @@ from oocbe.cli import envelope
 from oocbe.cli.flags import options_from
 from oocbe.cli.output import defer_signals, note, seconds
 from oocbe.errors import EXIT_INTERRUPTED, amount
-from oocbe.results.numerals import all_digits
-from oocbe.system.interruption import current
+from oocbe.model.results.numerals import all_digits
+from oocbe.runtime.interruption import current
 
 if TYPE_CHECKING:
-    from oocbe.tasks.many import Outcome
+    from oocbe.api.tasks.many import Outcome
 
 OF_ONE_FILE = ("solution", "output", "certificate", "trace", "report", "evidence", "k", "temperature", "verbose")
 """Flags that are about one file."""
@@ -48,7 +48,7 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
     jobs, json, format = parameters["jobs"], parameters["json"], parameters["format"]
     assert isinstance(jobs, int | None) and isinstance(format, str | None)
     options = options_from(parameters)
-    from oocbe.tasks.many import solve_many
+    from oocbe.api.tasks.many import solve_many
 
     outcomes = solve_many(files, options, jobs=jobs, format=format)
     interruption = current()

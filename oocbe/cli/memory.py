@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from oocbe.system.memory import MemoryLimit
+from oocbe.runtime.memory import MemoryLimit
 
 VARIABLE = "OOCBE_MEMORY"
 """Environment variable of the limit, for commands without the flag, too."""
@@ -26,9 +26,9 @@ def limited(flag: object) -> Iterator[None]:
     if not given:
         yield
         return
-    from oocbe.settings.machine import available_processors  # with NumPy, which other commands do without
-    from oocbe.settings.option_values import parse_bytes
-    from oocbe.system.data_limit import data_limit
+    from oocbe.model.settings.machine import available_processors  # with NumPy, which other commands do without
+    from oocbe.model.settings.option_values import parse_bytes
+    from oocbe.runtime.data_limit import data_limit
 
     limit = parse_bytes("--memory" if isinstance(flag, str) else VARIABLE, given)
     assert limit is not None

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 import typer
 
 from oocbe.cli.envelope import wrapped
-from oocbe.results.numerals import all_digits
-from oocbe.system.interruption import current
+from oocbe.model.results.numerals import all_digits
+from oocbe.runtime.interruption import current
 
 
 def print_json(content: Mapping[str, object]) -> None:

@@ -59,9 +59,9 @@ def plan(
     with 30.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
-    from oocbe.elimination.outlook import plan_solve
+    from oocbe.api.solving.outlook import plan_solve
     from oocbe.errors import DiskError
-    from oocbe.system.deadline import Deadline
+    from oocbe.runtime.deadline import Deadline
 
     options = options_from(given)
     with Deadline(options.time_limit):

@@ -14,15 +14,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from oocbe.cli.output import note, seconds
-from oocbe.system.advance import advance
-from oocbe.system.compilation import SENTENCE, compilation
+from oocbe.runtime.advance import advance
+from oocbe.runtime.compilation import SENTENCE, compilation
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
     from oocbe.elimination.plan.plan import Plan
-    from oocbe.results.result import Result
+    from oocbe.model.results.result import Result
 
 LOG_INTERVAL_SECONDS = 60.0
 """Time between two lines of a log, where standard error is no terminal."""

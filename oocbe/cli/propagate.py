@@ -23,7 +23,7 @@ from oocbe.cli.flags import (
 from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
 
 if TYPE_CHECKING:
-    from oocbe.results.propagation_result import PropagationResult
+    from oocbe.model.results.propagation_result import PropagationResult
 
 SHOWN_NAMES = 5
 """Parts that were left out that are named to people; JSON names all."""
@@ -59,7 +59,7 @@ def propagate(
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
     from oocbe.propagation.propagate import propagate as run
-    from oocbe.system.deadline import Deadline
+    from oocbe.runtime.deadline import Deadline
 
     options = options_from(given)
     check_targets(file, solution=output)
@@ -73,7 +73,7 @@ def propagate(
     result = replace(result, seconds=result.seconds + reading)
     defer_signals()
     if output is not None and result.reduced is not None:
-        from oocbe.io import write
+        from oocbe.formats import write
 
         write(result.reduced, output)
         note(f"wrote {output}: {result.reduced!r}")

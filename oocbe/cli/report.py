@@ -15,10 +15,10 @@ from oocbe.cli.output import note, seconds
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
-    from oocbe.results.result import Result
-    from oocbe.results.task_result import TaskResult
-    from oocbe.settings.options import SolveOptions
-    from oocbe.tracing.summary import TraceSummary
+    from oocbe.model.results.result import Result
+    from oocbe.model.results.task_result import TaskResult
+    from oocbe.model.settings.options import SolveOptions
+    from oocbe.runtime.tracing.summary import TraceSummary
 
 LIBRARIES = ("numpy", "numba", "zarr", "highspy", "matplotlib")
 """Of which the report tells the version."""
@@ -68,7 +68,7 @@ def check_report(report: Path | None) -> None:
                 f"--report {report}: a report is a page in HTML; name a file that ends in {' or '.join(SUFFIXES)} (a "
                 "browser prints it as PDF)"
             )
-        import oocbe.pictures.plots  # noqa: F401  # which needs matplotlib
+        import oocbe.runtime.pictures.plots  # noqa: F401  # which needs matplotlib
 
 
 def write_report(
@@ -86,8 +86,8 @@ def write_report(
     """
     from html import escape
 
-    from oocbe.io.files import write_bytes
-    from oocbe.pictures.html import card, grid, paragraph
+    from oocbe.formats.files import write_bytes
+    from oocbe.runtime.pictures.html import card, grid, paragraph
 
     parts = [result._repr_html_(), *_pictures(problem, result)]
     buckets = getattr(result, "buckets", ())
@@ -126,7 +126,7 @@ def _pictures(problem: Problem, result: Result | TaskResult) -> Iterator[str]:
 
 
 def _answer(problem: Problem, result: Result | TaskResult, labels: dict[str, str]) -> str:
-    from oocbe.pictures.html import grid, paragraph
+    from oocbe.runtime.pictures.html import grid, paragraph
 
     schedule = getattr(result, "schedule", None)
     if schedule is not None:
@@ -145,9 +145,9 @@ def _answer(problem: Problem, result: Result | TaskResult, labels: dict[str, str
 
 def _trace(path: Path) -> list[str]:
     from oocbe.errors import OocbeError
-    from oocbe.pictures.html import card, grid, paragraph
-    from oocbe.tracing.summary import summarise
-    from oocbe.tracing.trace_file import read_trace
+    from oocbe.runtime.pictures.html import card, grid, paragraph
+    from oocbe.runtime.tracing.summary import summarise
+    from oocbe.runtime.tracing.trace_file import read_trace
 
     try:
         summary: TraceSummary = summarise(read_trace(path))

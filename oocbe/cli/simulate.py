@@ -13,8 +13,8 @@ from oocbe.cli.flags import DebugFlag, JsonFlag
 from oocbe.cli.output import print_json, print_rows, seconds
 
 if TYPE_CHECKING:
-    from oocbe.schedule.simulation import Simulated
-    from oocbe.schedule.stages import Stage
+    from oocbe.execution.schedule.simulation import Simulated
+    from oocbe.execution.schedule.stages import Stage
 
 PIECES_A_SEGMENT = 8
 """Pieces that a segment of invented work has at the median, so that shorter ones can be cut, too."""
@@ -50,8 +50,8 @@ def simulate(
 ) -> None:
     """Simulate a run on many workers, with stragglers and failures, and print its efficiency."""
     from oocbe.errors import UsageError
-    from oocbe.schedule.simulation import Conditions
-    from oocbe.schedule.simulation import simulate as run
+    from oocbe.execution.schedule.simulation import Conditions
+    from oocbe.execution.schedule.simulation import simulate as run
 
     conditions = Conditions(segment_seconds, min(0.5, segment_seconds), straggling=straggling, lost=lost, seed=seed)
     if (pieces is None) == (segments is None):
@@ -68,8 +68,8 @@ def simulate(
 
 
 def _stages(path: Path, times: int) -> list[Stage]:
-    from oocbe.schedule.stages import repeated, stages_of
-    from oocbe.tracing.trace_file import read_trace
+    from oocbe.execution.schedule.stages import repeated, stages_of
+    from oocbe.runtime.tracing.trace_file import read_trace
 
     return repeated(stages_of(read_trace(path)), times)
 
@@ -79,7 +79,7 @@ def _invented(workers: int, segments: float, segment_seconds: float) -> list[Sta
     import numpy as np
 
     from oocbe.errors import UsageError
-    from oocbe.schedule.stages import Stage
+    from oocbe.execution.schedule.stages import Stage
 
     count = round(segments * workers * PIECES_A_SEGMENT)
     if count < 1:

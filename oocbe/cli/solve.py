@@ -50,13 +50,13 @@ from oocbe.cli.output import defer_signals, note, print_json, print_rows, times
 from oocbe.cli.progress import observer_for
 from oocbe.cli.report import check_report, traced_for, write_report
 from oocbe.cli.trace import written_to
-from oocbe.results.numerals import all_digits
+from oocbe.model.results.numerals import all_digits
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
-    from oocbe.results.result import Result
-    from oocbe.results.task_result import TaskResult
-    from oocbe.settings.options import SolveOptions
+    from oocbe.model.results.result import Result
+    from oocbe.model.results.task_result import TaskResult
+    from oocbe.model.settings.options import SolveOptions
 
 
 @guarded
@@ -139,10 +139,10 @@ def solve(
         from oocbe.cli.many import solve_files
 
         return solve_files(files, given)
+    from oocbe.api.facade import with_reading, working
+    from oocbe.api.tasks.verbs import RESUMED, why_from_the_start
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
-    from oocbe.facade import with_reading, working
-    from oocbe.system.deadline import Deadline
-    from oocbe.tasks.verbs import RESUMED, why_from_the_start
+    from oocbe.runtime.deadline import Deadline
 
     options = options_from(given)
     # Other tasks keep no run: theirs is a place of scratch folders.
@@ -154,7 +154,7 @@ def solve(
     if why := why_from_the_start(task, options):
         note(f"oocbe: {why}")  # before hours have gone by
     if output is not None:
-        from oocbe.solutions.uai_results import check_output
+        from oocbe.formats.solutions.uai_results import check_output
 
         check_output(output, task)
     if task != "optimum":
@@ -177,7 +177,7 @@ def solve(
 
                 check_certifiable(file, problem, options, bool(evidence), format is not None)
             reading = time.perf_counter() - begin
-            from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+            from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
             defer_signals()
             with working(options):
@@ -185,7 +185,7 @@ def solve(
         if report is not None:
             write_report(report, problem, result, options, traced)
     if solution is not None and result.assignment is not None:
-        from oocbe.solutions.solution_file import write_solution
+        from oocbe.formats.solutions.solution_file import write_solution
 
         write_solution(result, solution)  # before anything is printed, which may fail
     missing = ""
@@ -215,7 +215,7 @@ def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[st
     from oocbe.errors import UsageError
 
     if task != "optimum":
-        from oocbe.tasks.verbs import TASKS
+        from oocbe.api.tasks.verbs import TASKS
 
         if task not in TASKS:
             raise UsageError(f"--task {task}: no such task; known: optimum, {', '.join(TASKS)}")
@@ -240,13 +240,13 @@ def _run_task(
     solution: Path | None,
     output_file: Path | None,
 ) -> tuple[Problem, TaskResult]:
+    from oocbe.api.facade import with_reading, working
+    from oocbe.api.tasks.verbs import answered, load_engine
     from oocbe.cli.task import print_task
     from oocbe.errors import UsageError
-    from oocbe.facade import with_reading, working
+    from oocbe.formats.solutions.solution_file import write_assignment
     from oocbe.model.semiring import semiring_by_name
-    from oocbe.solutions.solution_file import write_assignment
-    from oocbe.system.deadline import Deadline
-    from oocbe.tasks.verbs import answered, load_engine
+    from oocbe.runtime.deadline import Deadline
 
     if solution is not None and task != "mpe":
         raise UsageError(
@@ -267,7 +267,7 @@ def _run_task(
         write_assignment(result.labels or {}, problem.name, result.semiring, value, solution, chosen)
     is_written = True
     if output_file is not None:
-        from oocbe.solutions.uai_results import write_task
+        from oocbe.formats.solutions.uai_results import write_task
 
         is_written = write_task(result, output_file)
     print_task(result, json, quiet, problem.day)

@@ -17,9 +17,9 @@ from oocbe.cli.output import note, print_json, print_rows, seconds
 from oocbe.cli.trace import written_to
 
 if TYPE_CHECKING:
-    from oocbe.synth.answers import ResultCheck
-    from oocbe.synth.generated_operations import Forecast, GeneratedOperation
-    from oocbe.synth.tables import SyntheticTable
+    from oocbe.stress.answers import ResultCheck
+    from oocbe.stress.generated_operations import Forecast, GeneratedOperation
+    from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.stored import StoredTable
 
 OPERATORS = ("join-maximise", "join-sum", "maximise")
@@ -87,10 +87,10 @@ def stress(
 ) -> int:
     """Make synthetic tables, apply an operator out of core, and check every row of the result."""
     from oocbe.cli.synth import whole_number
-    from oocbe.cluster.choice import working_with
     from oocbe.errors import UsageError
-    from oocbe.settings.option_values import parse_bytes, parse_cluster, parse_workers
-    from oocbe.synth.tables import SyntheticTable
+    from oocbe.execution.cluster.choice import working_with
+    from oocbe.model.settings.option_values import parse_bytes, parse_cluster, parse_workers
+    from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
     check_targets(trace=trace)
@@ -149,9 +149,9 @@ class _Run:
 
     def stored(self, trace: Path | None, about: str) -> tuple[dict[str, object], ResultCheck]:
         """From tables on disk to a table on disk, which is checked."""
-        from oocbe.cluster.workers import read_by_workers, read_since
-        from oocbe.settings.machine import resident_memory
-        from oocbe.synth.segments import write_table
+        from oocbe.execution.cluster.workers import read_by_workers, read_since
+        from oocbe.model.settings.machine import resident_memory
+        from oocbe.stress.segments import write_table
 
         operator, specs, folder, used = self.operator, self.specs, self.folder, len(self.used)
         tables = [spec.write(folder / f"first-{spec.own}") for spec in self.first_specs[:used]]
@@ -188,9 +188,9 @@ class _Run:
 
     def generated(self, trace: Path | None, about: str) -> tuple[dict[str, object], ResultCheck]:
         """Rows made where they are read, and those of the result checked as they come."""
-        from oocbe.cluster.workers import current
-        from oocbe.settings.machine import resident_memory
-        from oocbe.synth.generated_operations import digest_by, digest_here
+        from oocbe.execution.cluster.workers import current
+        from oocbe.model.settings.machine import resident_memory
+        from oocbe.stress.generated_operations import digest_by, digest_here
 
         operation = self._operation(self.used)
         begin = time.perf_counter()
@@ -216,8 +216,8 @@ class _Run:
     def tell_forecast(self, workers: str | None, json: bool) -> int:
         """Say how long the operator would take."""
         from oocbe.errors import UsageError
-        from oocbe.settings.option_values import WORKERS
-        from oocbe.synth.generated_operations import forecast_digest
+        from oocbe.model.settings.option_values import WORKERS
+        from oocbe.stress.generated_operations import forecast_digest
 
         found = WORKERS.fullmatch(workers or "1")
         if found is None or found[2] is None:
@@ -233,15 +233,15 @@ class _Run:
         return 0
 
     def _operation(self, specs: list[SyntheticTable]) -> GeneratedOperation:
-        from oocbe.synth.generated_operations import GeneratedOperation
+        from oocbe.stress.generated_operations import GeneratedOperation
 
         return GeneratedOperation(self.operator, tuple(specs))
 
     def _context(self) -> Any:
+        from oocbe.algebra.out_of_core.context import ExecutionContext
+        from oocbe.execution.budget import Budget
         from oocbe.kernels import backend_for
-        from oocbe.settings.option_values import parse_bytes
-        from oocbe.streaming.budget import Budget
-        from oocbe.table_algebra.out_of_core.context import ExecutionContext
+        from oocbe.model.settings.option_values import parse_bytes
 
         kernels = backend_for(sum(spec.rows for spec in self.used), self.settings["backend"])
         budget = Budget(parse_bytes("--memory", self.settings["memory"]))
@@ -249,13 +249,13 @@ class _Run:
 
     def _start(self) -> None:
         """Do once what a process does once."""
-        from oocbe.synth.generated_operations import digest_here
+        from oocbe.stress.generated_operations import digest_here
 
         digest_here(self._operation(self.first_specs[: len(self.used)]), self._context())
 
     @staticmethod
     def _pace(rows_in: int, seconds: float, before: int) -> dict[str, object]:
-        from oocbe.settings.machine import peak_memory
+        from oocbe.model.settings.machine import peak_memory
 
         return {
             "rows_in_per_second": round(rows_in / seconds),
@@ -308,7 +308,7 @@ def _text(key: str, content: object) -> str:
 def _apply(
     operator: str, tables: list[StoredTable], specs: list[SyntheticTable], output: Path, settings: dict[str, Any]
 ) -> StoredTable:
-    from oocbe.table_algebra import join_maximise, join_sum, maximise
+    from oocbe.algebra import join_maximise, join_sum, maximise
 
     made: StoredTable
     if operator == "maximise":
@@ -321,6 +321,6 @@ def _apply(
 
 
 def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> ResultCheck:
-    from oocbe.synth.answers import check_joined, check_marginalised
+    from oocbe.stress.answers import check_joined, check_marginalised
 
     return check_marginalised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)

@@ -39,7 +39,7 @@ def random(
     debug: DebugFlag = False,
 ) -> None:
     """Make a random network of binary cost functions."""
-    from oocbe.synth import random_network
+    from oocbe.stress import random_network
 
     save(random_network(variables, domain, density, tightness, seed), out, to)
 
@@ -56,7 +56,7 @@ def scale_free(
     debug: DebugFlag = False,
 ) -> None:
     """Make a scale-free (Barabási–Albert) network of binary cost functions."""
-    from oocbe.synth import scale_free_network
+    from oocbe.stress import scale_free_network
 
     save(scale_free_network(variables, domain, tightness, seed), out, to)
 
@@ -73,7 +73,7 @@ def grid(
     debug: DebugFlag = False,
 ) -> None:
     """Make a square grid of binary cost functions."""
-    from oocbe.synth import grid_network
+    from oocbe.stress import grid_network
 
     save(grid_network(side, domain, tightness, seed), out, to)
 
@@ -93,7 +93,7 @@ def spot5(
     debug: DebugFlag = False,
 ) -> None:
     """Make a day of photographs like those of the SPOT5 satellite."""
-    from oocbe.synth import Spot5Settings, spot5_day
+    from oocbe.stress import Spot5Settings, spot5_day
 
     settings = Spot5Settings(photographs, window, stereo, down_only, urgent, ternary, seed)
     save(spot5_day(settings), out, to)
@@ -119,7 +119,7 @@ def table(
     import numpy as np
 
     from oocbe.errors import UsageError
-    from oocbe.synth.tables import SyntheticTable
+    from oocbe.stress.tables import SyntheticTable
 
     if dtype not in ("int32", "int64", "float32", "float64"):
         raise UsageError(f"--dtype: {dtype!r} is not int32, int64, float32 or float64")

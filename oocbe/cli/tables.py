@@ -123,7 +123,7 @@ def convert_table(file: str, out: str, to: str | None, settings: Settings) -> No
 def _form_of(out: str) -> str:
     """The form that a name asks for; UsageError where it is that of a file that tables are not written as."""
     from oocbe.errors import UsageError
-    from oocbe.io.registry import formats
+    from oocbe.formats.registry import formats
     from oocbe.tables.chunk_files import PACKED
 
     suffix = Path(out).suffix.lower()

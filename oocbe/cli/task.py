@@ -9,11 +9,11 @@ import typer
 
 from oocbe.cli.answers import task_answers
 from oocbe.cli.output import print_json, print_rows, times
-from oocbe.results.numerals import all_digits
+from oocbe.model.results.numerals import all_digits
 
 if TYPE_CHECKING:
     from oocbe.model.photographs import ImagingDay
-    from oocbe.results.task_result import TaskResult
+    from oocbe.model.results.task_result import TaskResult
 
 SHOWN_DIGITS = 60
 """Longer counts are shown by their magnitude on a terminal; --json and --quiet have all digits."""
@@ -39,7 +39,7 @@ def print_task(result: TaskResult, json: bool, quiet: bool, day: ImagingDay | No
 
 
 def _rows(result: TaskResult) -> list[tuple[str, object]]:
-    from oocbe.pictures.html import first_pairs
+    from oocbe.runtime.pictures.html import first_pairs
     from oocbe.tables.table import format_bytes
 
     return [

@@ -15,8 +15,8 @@ from oocbe.cli.flags import DebugFlag, JsonFlag
 from oocbe.cli.output import note, print_json, print_rows, seconds
 
 if TYPE_CHECKING:
-    from oocbe.tracing.summary import Lane, TraceSummary, Work
-    from oocbe.tracing.trace_file import Trace
+    from oocbe.runtime.tracing.summary import Lane, TraceSummary, Work
+    from oocbe.runtime.tracing.trace_file import Trace
 
 MOST_WORKS = 8
 """Kinds of work of a lane that are printed; ``--json`` has all."""
@@ -30,13 +30,13 @@ def trace(
     debug: DebugFlag = False,
 ) -> None:
     """Say how busy each lane of a traced run was, what overlapped, and what bound the run."""
-    from oocbe.tracing.summary import summarise
-    from oocbe.tracing.trace_file import read_trace
+    from oocbe.runtime.tracing.summary import summarise
+    from oocbe.runtime.tracing.trace_file import read_trace
 
     found = read_trace(file)
     summary = summarise(found)
     if png is not None:
-        from oocbe.tracing.picture import draw
+        from oocbe.runtime.tracing.picture import draw
 
         draw(found, png)
     if json:
@@ -56,7 +56,7 @@ def written_to(path: Path | None, about: str) -> Iterator[None]:
     if path is None:
         yield
         return
-    from oocbe.tracing.session import trace as traced
+    from oocbe.runtime.tracing.session import trace as traced
 
     with traced(path, about) as recorder:
         yield
@@ -67,8 +67,8 @@ def written_to(path: Path | None, about: str) -> Iterator[None]:
 
 
 def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:
-    from oocbe.results.rows_read import RowsRead
-    from oocbe.tracing.recorder import WORKER
+    from oocbe.model.results.rows_read import RowsRead
+    from oocbe.runtime.tracing.recorder import WORKER
 
     ended = "" if found.is_whole else "the process was killed: the trace ends with the last block that it wrote"
     if found.error is not None:

@@ -53,7 +53,7 @@ def compile_tree(
     """
     options = options_from(locals())
     from oocbe.errors import UsageError
-    from oocbe.system.deadline import Deadline
+    from oocbe.runtime.deadline import Deadline
 
     if tree.exists():
         raise UsageError(f"{tree}: exists already; remove it, or name another folder for the tree")
@@ -104,7 +104,7 @@ def query(
 ) -> None:
     """Answer cases from a junction tree: posteriors of variables, and how probable what each case observes is."""
     from oocbe.errors import UsageError
-    from oocbe.io.files import without_compression, write_bytes
+    from oocbe.formats.files import without_compression, write_bytes
     from oocbe.junction_trees.answer_files import (
         UAI_SUFFIXES,
         check_parquet,
@@ -118,7 +118,7 @@ def query(
 
     suffix = "" if out is None else without_compression(out).suffix.lower()
     if out is not None and suffix not in (".csv", ".parquet", ".zarr", *UAI_SUFFIXES):
-        from oocbe.solutions.uai_results import refuse_kind
+        from oocbe.formats.solutions.uai_results import refuse_kind
 
         refuse_kind("--out", out)
         raise UsageError(

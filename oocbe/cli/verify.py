@@ -42,7 +42,7 @@ def verify(
             raise UsageError("--certificate: the checker reads FILE by itself, without --evidence and --format")
         return _verify_certificate(file, certificate, json)
     assert solution is not None
-    from oocbe.solutions.verification import read_solution, verify_solution
+    from oocbe.formats.solutions.verification import read_solution, verify_solution
 
     verdict = verify_solution(load(file, format, evidence), read_solution(solution))
     if json:
@@ -69,7 +69,7 @@ def _verify_certificate(file: Path, certificate: Path, as_json: bool) -> int:
 
     from oocbe.certificates.check_certificate import check
     from oocbe.certificates.tables import nothing_better
-    from oocbe.io.files import check_there, read_bytes
+    from oocbe.formats.files import check_there, read_bytes
 
     check_there(file)
     begin, why = time.perf_counter(), ""

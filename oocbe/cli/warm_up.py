@@ -25,7 +25,7 @@ def warm_up(debug: DebugFlag = False) -> None:
     program). Run it once after an installation, or while an image is made: it takes minutes. A command that needs one
     more compiles it.
     """
-    from oocbe.system.compilation import compilation
+    from oocbe.runtime.compilation import compilation
 
     begin = time.perf_counter()
     for name, run in _steps():
@@ -60,7 +60,7 @@ def _steps() -> list[Step]:
 
     import oocbe
     from oocbe.junction_trees.relevant.answer import CaseAnswer
-    from oocbe.synth.networks import grid_network, random_network
+    from oocbe.stress.networks import grid_network, random_network
 
     random = np.random.default_rng(1)
     count, values = 10, 3

@@ -18,7 +18,7 @@ it has feasible rows only where that is smaller. Nothing global is computed but 
 from oocbe.dcop.protocol import adpop, dpop, read_dcop
 from oocbe.dcop.pseudo_trees import PseudoTree, pseudo_tree
 from oocbe.model.dcop import Dcop
-from oocbe.results.dcop_result import DcopMetrics, DcopResult, UtilMessage
+from oocbe.model.results.dcop_result import DcopMetrics, DcopResult, UtilMessage
 
 __all__ = [
     "Dcop",

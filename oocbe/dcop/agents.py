@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE
+from oocbe.bounds.mini_buckets.mini_buckets import ULP
+from oocbe.bounds.mini_buckets.mini_buckets_partition import by_scope, parts_of
 from oocbe.dcop.pseudo_trees import PseudoTree
 from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.mini_buckets.mini_buckets import ULP
-from oocbe.elimination.mini_buckets.mini_buckets_partition import by_scope, parts_of
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE
 from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table

@@ -15,7 +15,7 @@ import numpy as np
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 
 CLEAR = 10
 """A cost that stands for infinity is at least so many times as large as all others; nearer ones mean what they say."""

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from oocbe import errors
-from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.dcop.agents import Agent, Share, Utility, load_loops
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
+from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.errors import InternalError, OocbeError, ResourceError
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import Deadline
-from oocbe.system.parents import connected_child
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.parents import connected_child
 from oocbe.tables.residence import to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable

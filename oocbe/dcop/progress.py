@@ -8,8 +8,8 @@ from oocbe.dcop.pseudo_trees import PseudoTree
 from oocbe.dcop.simulation import simulated_seconds
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.model.dcop import Dcop
-from oocbe.results.dcop_result import DcopMetrics, DcopResult, UtilMessage
-from oocbe.settings.machine import peak_memory
+from oocbe.model.results.dcop_result import DcopMetrics, DcopResult, UtilMessage
+from oocbe.model.settings.machine import peak_memory
 
 
 @dataclass

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from oocbe.bounds.mini_buckets.mini_buckets import ULP
 from oocbe.dcop.agents import Utility, shares
 from oocbe.dcop.forbidding import forbidding
 from oocbe.dcop.hosts import Answer, Hosts, InProcess, InProcesses
@@ -15,24 +16,23 @@ from oocbe.dcop.pseudo_trees import PseudoTree, pseudo_tree
 from oocbe.elimination.buckets.forms import checked_tables
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
-from oocbe.elimination.mini_buckets.mini_buckets import ULP
+from oocbe.elimination.claims import check_claim
 from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.linear import is_tabulated
 from oocbe.elimination.preparation.ranges import value_dtype
-from oocbe.elimination.search.claims import check_claim
 from oocbe.errors import RequestedEndError, TimeLimitError, UnsupportedError, UsageError
-from oocbe.io import Model, naming, read_model
+from oocbe.formats import Model, naming, read_model
 from oocbe.model.dcop import Dcop
 from oocbe.model.problem import Problem
+from oocbe.model.results.dcop_result import DcopResult, UtilMessage
+from oocbe.model.results.interrupted import carried, interruptible
 from oocbe.model.semiring import Combination, Marginalisation
+from oocbe.model.settings.option_types import OwnValues
+from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagate import finite
-from oocbe.results.dcop_result import DcopResult, UtilMessage
-from oocbe.results.interrupted import carried, interruptible
-from oocbe.settings.option_types import OwnValues
-from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import Deadline
-from oocbe.system.interruption import listening
-from oocbe.system.memory import MemoryLimit
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.interruption import listening
+from oocbe.runtime.memory import MemoryLimit
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer

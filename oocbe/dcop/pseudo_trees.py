@@ -28,7 +28,7 @@ from oocbe.kernels.cpu.orders.depth_first import list_separators, search_depth_f
 from oocbe.model.dcop import Dcop
 from oocbe.model.names import unknown_variable
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import current_flag, look, looked
+from oocbe.runtime.deadline import current_flag, look, looked
 
 AUTO = "auto"
 """The heuristic and root whose messages have the fewest cells, of those that are tried."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from oocbe.system.parents import connection_to_parent
+from oocbe.runtime.parents import connection_to_parent
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from oocbe.elimination.orders.order_choice import OrderChoice
     from oocbe.elimination.plan.plan import Plan
     from oocbe.model.problem import Problem
-    from oocbe.results.result import Result
-    from oocbe.settings.options import SolveOptions
+    from oocbe.model.results.result import Result
+    from oocbe.model.settings.options import SolveOptions
 
 
 class Observer(Protocol):

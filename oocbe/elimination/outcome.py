@@ -6,12 +6,12 @@ import math
 
 from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
+from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import amount
 from oocbe.model.problem import Problem
+from oocbe.model.results.result import LinearHandling, Result, Status
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
-from oocbe.pruning.dominance import applies_to
-from oocbe.results.result import LinearHandling, Result, Status
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 
 
 def result_of_elimination(

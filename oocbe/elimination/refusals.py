@@ -11,7 +11,7 @@ from oocbe.elimination.preparation.linear import left_out, why_left_out
 from oocbe.errors import DiskError, UnsupportedError, UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 
 
 def checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Problem:

@@ -17,9 +17,9 @@ from dataclasses import replace
 
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.model.problem import Problem
+from oocbe.model.results.result import UNPROVEN, Result
 from oocbe.model.semiring import Combination
-from oocbe.results.result import UNPROVEN, Result
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 
 
 def with_room(problem: Problem) -> Problem:

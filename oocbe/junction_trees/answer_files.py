@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import DiskError, UsageError, install_hint
+from oocbe.formats.solutions.uai_results import line_of_logarithm, line_of_marginals, line_of_values, uai_text
 from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.tree import JunctionTree
-from oocbe.solutions.uai_results import line_of_logarithm, line_of_marginals, line_of_values, uai_text
-from oocbe.system.temporary_names import temporary_beside
+from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.tables import disk
 from oocbe.tables.parquet_source import sparing
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.support import CliqueRows
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 
 
 class TreeArrays(NamedTuple):

@@ -17,10 +17,10 @@ from oocbe.junction_trees.relevant.case_by_case import answer_cases
 from oocbe.junction_trees.relevant.factors import written_out
 from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.tree import StoredTree
-from oocbe.pictures.html import first_words
-from oocbe.pictures.shown import Shown
-from oocbe.settings.machine import available_memory
-from oocbe.system.deadline import look
+from oocbe.model.settings.machine import available_memory
+from oocbe.runtime.deadline import look
+from oocbe.runtime.pictures.html import first_words
+from oocbe.runtime.pictures.shown import Shown
 
 EXACT, IMPOSSIBLE = "exact", "impossible"
 """Status of a case: its numbers are right up to rounding; or what it observes has the probability 0."""

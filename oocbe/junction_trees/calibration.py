@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import Known
 from oocbe.junction_trees.explanations import best_assignment
+from oocbe.junction_trees.kernels.cpu.single_sweeps import Picked
 from oocbe.junction_trees.picked_rows import RowLists
 from oocbe.junction_trees.samples import draw
 from oocbe.junction_trees.shares import Shares, shares_of
 from oocbe.junction_trees.sweeping import collect, distribute, evidence, prior
-from oocbe.kernels.cpu.trees.single_sweeps import Picked
 
 _TRUSTED = np.ones(1, dtype=np.bool_)
 

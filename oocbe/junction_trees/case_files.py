@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, UsageError, amount
-from oocbe.io.evidence import parse_samples
-from oocbe.io.files import read_bytes, without_compression
-from oocbe.io.text import Text
+from oocbe.formats.evidence import parse_samples
+from oocbe.formats.files import read_bytes, without_compression
+from oocbe.formats.text import Text
 from oocbe.junction_trees.evidence import UNOBSERVED, cases_of
 from oocbe.model.names import unknown_variable, value_index
 from oocbe.model.problem import Problem

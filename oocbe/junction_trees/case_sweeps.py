@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import Input
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
+from oocbe.junction_trees.kernels.cpu.blocks import enter_evidence
 from oocbe.junction_trees.shares import shares_of
 from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
 from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.kernels.cpu.trees.blocks import enter_evidence
-from oocbe.settings.machine import available_memory
-from oocbe.system.deadline import look
+from oocbe.model.settings.machine import available_memory
+from oocbe.runtime.deadline import look
 
 BLOCK_CASES = 64
 """Cases swept together at most: a row's cost besides arithmetic is small then; with more, its numbers and those of

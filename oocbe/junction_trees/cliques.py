@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from oocbe.junction_trees.programs import TreeShape
 from oocbe.junction_trees.support import CliqueDone, CliqueRows, clique_rows
 from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import Deadline, current, looked
+from oocbe.runtime.deadline import Deadline, current, looked
 
 LEAST_WEIGHT = 2.0**-600
 """Where a clique has a smaller weight, relative to its greatest, the tree is made in log space."""

@@ -17,12 +17,12 @@ from oocbe.junction_trees.evidence import Cases
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.settings.option_values import parse_backend
-from oocbe.settings.tuning import tuning
-from oocbe.system.deadline import look
+from oocbe.model.settings.option_values import parse_backend
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import look
 
 if TYPE_CHECKING:
-    from oocbe.kernels.cuda.trees.sweeps import Block, DeviceTree, Plan
+    from oocbe.junction_trees.kernels.cuda.sweeps import Block, DeviceTree, Plan
 
 MOST_CASES = 1 << 14
 """Cases swept together at most: with more, no launch has too little to do any more."""
@@ -69,8 +69,8 @@ def takes_device(tree: CompiledTree, cases: int, backend: str) -> bool:
 
 
 def _has_room(tree: CompiledTree) -> bool:
+    from oocbe.junction_trees.kernels.cuda.sweeps import tree_bytes
     from oocbe.kernels.cuda.transfer.memory import device_room
-    from oocbe.kernels.cuda.trees.sweeps import tree_bytes
 
     backend_named("cuda")  # sets the limit of device memory
     return tree_bytes(tree.arrays) <= ROOM_SHARE * device_room()
@@ -153,8 +153,8 @@ class DeviceSweep:
 
     def _most_cases(self, device: DeviceTree, plan: Plan) -> int:
         """Cases of a block at most."""
+        from oocbe.junction_trees.kernels.cuda.sweeps import Block
         from oocbe.kernels.cuda.transfer.memory import device_room
-        from oocbe.kernels.cuda.trees.sweeps import Block
 
         case_bytes = Block.case_bytes(device, plan.belief_rows) + 3 * 8 * self.posteriors.shape[1]
         most = min(BLOCK_BYTES, int(ROOM_SHARE * device_room())) // case_bytes
@@ -162,7 +162,7 @@ class DeviceSweep:
 
     def _run(self, device: DeviceTree, plan: Plan, most: int) -> NDArray[np.int64]:
         """Sweep over all cases in about equal blocks of so many at most; those whose result cannot be trusted."""
-        from oocbe.kernels.cuda.trees.sweeps import Block
+        from oocbe.junction_trees.kernels.cuda.sweeps import Block
 
         count = len(self._cases)
         width = -(-count // -(-count // most))
@@ -193,7 +193,7 @@ class DeviceSweep:
 
 def _device_tree(tree: CompiledTree) -> DeviceTree:
     """The tree on the device, uploaded where it is not there yet."""
-    from oocbe.kernels.cuda.trees.sweeps import DeviceTree
+    from oocbe.junction_trees.kernels.cuda.sweeps import DeviceTree
 
     known = _TREES.get(tree)
     if known is None:

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.prepare import scopes_of
-from oocbe.elimination.preparation.restrict import restrict
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.junction_trees.compiled import CompiledTree, compile_tree
+from oocbe.junction_trees.kernels.cpu.log_sweeps import collect_logs
 from oocbe.junction_trees.sweeping import blank
-from oocbe.kernels.cpu.trees.log_sweeps import collect_logs
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import current_flag, look
+from oocbe.propagation.restrict import restrict
+from oocbe.runtime.deadline import current_flag, look
 
 
 @dataclass(frozen=True)

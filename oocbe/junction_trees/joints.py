@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oocbe.errors import LimitError
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 MOST_NUMBERS = 1 << 27
 """Numbers of a joint posterior, all cases together: one GiB; making it takes as much again."""

@@ -13,7 +13,7 @@ from oocbe.junction_trees.compiled import CompiledTree, find_order, impossible_t
 from oocbe.junction_trees.stored.folder import unfinished
 from oocbe.junction_trees.stored.tree import StoredTree, make_tree
 from oocbe.model.problem import Problem
-from oocbe.settings.machine import give_back_large_blocks, resident_memory
+from oocbe.model.settings.machine import give_back_large_blocks, resident_memory
 
 LEAST_SHARE = 0.5
 """Share of the memory that sweeps over rows on disk have at least, whatever the process takes already."""

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.kernels.cpu.trees.edge_lists import list_values
-from oocbe.kernels.cpu.trees.single_sweeps import Picked
+from oocbe.junction_trees.kernels.cpu.edge_lists import list_values
+from oocbe.junction_trees.kernels.cpu.single_sweeps import Picked
 
 LEAST_ROWS = 512
 """Rows of a clique that is gone through as it lies, whatever is observed."""

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.arrays import Places
 from oocbe.junction_trees.cliques import Clique
-from oocbe.kernels.cpu.trees.visits import list_visits
+from oocbe.junction_trees.kernels.cpu.visits import list_visits
 
 
 class Program(NamedTuple):
-    """What a sweep visits; arrays as the loops take them (:mod:`oocbe.kernels.cpu.trees.sweeps`).
+    """What a sweep visits; arrays as the loops take them (:mod:`oocbe.junction_trees.kernels.cpu.sweeps`).
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Program(NamedTuple):
 
 
 class _Edges(NamedTuple):
-    """Where edges come into cliques, as :func:`oocbe.kernels.cpu.trees.visits.list_visits` takes it.
+    """Where edges come into cliques, as :func:`oocbe.junction_trees.kernels.cpu.visits.list_visits` takes it.
 
     Attributes
     ----------

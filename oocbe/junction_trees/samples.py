@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.kernels.cpu.sampling import draw_rows
 from oocbe.junction_trees.programs import Program
 from oocbe.junction_trees.sweeping import Messages
-from oocbe.kernels.cpu.trees.sampling import draw_rows
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 
 def draw(tree: CompiledTree, program: Program, messages: Messages, count: int, seed: int) -> NDArray[np.int64]:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.kernels.cpu.trees.blocks import take_shares
+from oocbe.junction_trees.kernels.cpu.blocks import take_shares
 
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What :func:`oocbe.kernels.cpu.trees.blocks.take_shares` is told of some targets; attributes as there.
+    """What :func:`oocbe.junction_trees.kernels.cpu.blocks.take_shares` is told of some targets; attributes as there.
 
     Attributes
     ----------

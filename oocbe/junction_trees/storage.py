@@ -34,8 +34,8 @@ from oocbe.junction_trees.stored_problem import (
 from oocbe.junction_trees.support import CliqueRows
 from oocbe.junction_trees.weights import value_kind
 from oocbe.model.model_checks import as_number
-from oocbe.system.temporary_names import temporary_beside
-from oocbe.system.urls import refuse_url
+from oocbe.runtime.temporary_names import temporary_beside
+from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
 from oocbe.tables.records import read_record, render_record
 

@@ -14,8 +14,8 @@ from oocbe.junction_trees.cliques import Clique
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import semiring_by_name
-from oocbe.system.checksums import crc32
-from oocbe.system.plain_files import plain_status
+from oocbe.runtime.checksums import crc32
+from oocbe.runtime.plain_files import plain_status
 from oocbe.tables import disk
 
 RECORD_NAME = "tree.json"

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique
+from oocbe.junction_trees.kernels.cpu.clique_rows import COMPLETE, FIRST_ROWS, keep_groups, trie_children, walk
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
-from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, FIRST_ROWS, keep_groups, trie_children, walk
-from oocbe.system.deadline import current_flag, look, looked
+from oocbe.runtime.deadline import current_flag, look, looked
 
 
 @dataclass(eq=False)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.kernels.cpu import log_sweeps, single_sweeps, sweeps
 from oocbe.junction_trees.programs import Program
-from oocbe.kernels.cpu.trees import log_sweeps, single_sweeps, sweeps
-from oocbe.system.deadline import current_flag, look
+from oocbe.runtime.deadline import current_flag, look
 
 NEGLIGIBLE = 1e-14
 """Bound of the relative error by underflow up to which a sweep in probabilities holds."""
@@ -25,7 +25,7 @@ class Messages:
     ----------
     values : float64 (message rows, cases), numbered as :mod:`oocbe.junction_trees.arrays` says.
     peaks, losses : float64 (cliques + variables + inputs, cases); logs : float64 (cliques, cases); see
-        :func:`oocbe.kernels.cpu.trees.sweeps.collect`. Not used in log space.
+        :func:`oocbe.junction_trees.kernels.cpu.sweeps.collect`. Not used in log space.
     is_log : whether values are logarithms.
     """
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.temperature import weighted
 from oocbe.errors import UnsupportedError, UsageError
-from oocbe.io.registry import read
+from oocbe.formats.registry import read
 from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.counts import expected_counts
@@ -30,8 +30,8 @@ from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import tabulated
 from oocbe.model.names import value_index, variable_index
 from oocbe.model.problem import Problem
-from oocbe.settings.machine import default_memory_limit
-from oocbe.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds
+from oocbe.model.settings.machine import default_memory_limit
+from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds
 
 SPACES = ("auto", "log")
 """In which numbers are kept: probabilities while these lose nothing, else logarithms; or logarithms in any case."""

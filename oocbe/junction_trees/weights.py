@@ -20,7 +20,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 
 MOST_CELLS = 1 << 24
 """Cells of the scope of a function with a default value, or of a constraint that forbids, that are written out."""

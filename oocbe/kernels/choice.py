@@ -12,9 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from oocbe.errors import UnsupportedError, UsageError
-from oocbe.settings.machine import device_memory_limit
-from oocbe.settings.option_values import BACKENDS
-from oocbe.tracing.recorder import active
+from oocbe.model.settings.machine import device_memory_limit
+from oocbe.model.settings.option_values import BACKENDS
+from oocbe.runtime.tracing.recorder import active
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend, CompleteBackend

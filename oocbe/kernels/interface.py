@@ -9,7 +9,7 @@ always NumPy's.
 
 Inputs are never written to; results are new arrays that the caller owns, except where a docstring says that an input
 comes back unchanged. Results are in the values' dtype: the operator has checked by range analysis
-(:mod:`oocbe.table_algebra.ranges`) that it holds them, or widened the inputs. Work is cut into pieces of ``piece_rows``
+(:mod:`oocbe.algebra.ranges`) that it holds them, or widened the inputs. Work is cut into pieces of ``piece_rows``
 rows (None: the backend's choice); results do not depend on it. Semiring operations come as the codes of
 :mod:`oocbe.model.semiring`. A backend holds loops and nothing else: scopes and names end above it.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from oocbe.tracing.recorder import KERNELS, spanning
+from oocbe.runtime.tracing.recorder import KERNELS, spanning
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend

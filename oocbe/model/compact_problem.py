@@ -17,7 +17,7 @@ from oocbe.model.model_checks import as_scope, as_tuples, check_scope
 from oocbe.model.parts import Constraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 ANY = -1
 """A cell that stands for every value of its variable."""

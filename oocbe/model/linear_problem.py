@@ -20,7 +20,7 @@ from oocbe.model.linear_system import LinearSystem
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 LARGEST_DOMAIN = 2**24
 """Values of a variable at most."""

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.file_notes import FileNotes
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 INFINITE = 1e20
 """Bounds and sides of this size and beyond mean that there is none, as in SCIP and HiGHS; 1e30 says the same."""

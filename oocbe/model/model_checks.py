@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError, ValueRangeError
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 Values = NDArray[np.int64] | NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from oocbe.model.model_checks import (
     as_tuples,
     as_values,
 )
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from oocbe.pictures.shown import Shown
+from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
-    from oocbe.pictures.plots import Picture
+    from oocbe.runtime.pictures.plots import Picture
 
 CAMERAS: Mapping[str, str] = {"1": "front camera", "2": "middle camera", "3": "rear camera", "13": "front and rear"}
 """What the values of SPOT5 files mean; a stereoscopic photograph is taken by two cameras."""
@@ -113,7 +113,7 @@ class ImagingDay:
 
     def plot(self, schedule: Schedule, title: str = "") -> Picture:
         """A schedule of this day by camera and group, and how the recorder fills; UsageError without matplotlib."""
-        from oocbe.pictures import plots
+        from oocbe.runtime.pictures import plots
 
         told = f"profit {schedule.profit:,} of {schedule.possible:,}, {len(schedule.taken):,} photographs taken"
         return plots.schedule(

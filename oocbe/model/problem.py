@@ -31,10 +31,10 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay
 from oocbe.model.selected_rows import SelectedRows
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring
-from oocbe.pictures.shown import Shown
+from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
-    from oocbe.pictures.plots import Picture
+    from oocbe.runtime.pictures.plots import Picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +276,7 @@ class Problem(Shown, FileNotes):
 
         Linear constraints, which join nearly all variables, are left out. UsageError without matplotlib.
         """
-        from oocbe.pictures.plots import network
+        from oocbe.runtime.pictures.plots import network
 
         pairs = sorted({pair for scope in set(self._scopes) for pair in combinations(sorted(scope), 2)})
         edges = np.array(pairs, dtype=np.int64).reshape(-1, 2)

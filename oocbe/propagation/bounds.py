@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from oocbe.errors import RequestedEndError, TimeLimitError, UsageError
 from oocbe.kernels import backend_for
-from oocbe.kernels.cpu.propagation.linear_rows import (
+from oocbe.model.linear_system import EXACT_LIMIT, LinearSystem, Numbers
+from oocbe.propagation.exact_bounds import exact_round
+from oocbe.propagation.kernels.cpu.linear_rows import (
     INTEGER_COEFFICIENTS,
     INTEGER_ROW,
     REAL_ROW,
@@ -29,9 +31,7 @@ from oocbe.kernels.cpu.propagation.linear_rows import (
     propagate_round,
     room_for_changes,
 )
-from oocbe.model.linear_system import EXACT_LIMIT, LinearSystem, Numbers
-from oocbe.propagation.exact_bounds import exact_round
-from oocbe.system.deadline import current_flag, look
+from oocbe.runtime.deadline import current_flag, look
 
 ROUNDS = 1000
 """Rounds at most where no other limit is given: convergence may take for ever, and few instances need a hundred."""
@@ -117,7 +117,7 @@ def propagate_bounds(
     counts: list[int] = []
     changes, stop = room_for_changes(rows), current_flag()
     if waiting.all() and len(waiting) and backend_for(len(rows.columns) // ENTRIES_A_ROW, backend).name == "cuda":
-        from oocbe.kernels.cuda.propagation.linear_rows import DeviceRows
+        from oocbe.propagation.kernels.cuda.linear_rows import DeviceRows
 
         simultaneous = True
         reached = DeviceRows(rows).propagate(lower, upper, rounding, rounds)

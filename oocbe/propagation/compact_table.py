@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.propagation.bit_sets import BitTable, Trail, build_supports, filter_values, undo, update_rows
 from oocbe.propagation.domains import Domains
+from oocbe.propagation.kernels.cpu.bit_sets import BitTable, Trail, build_supports, filter_values, undo, update_rows
 from oocbe.propagation.tables import reduce_counts
-from oocbe.system.deadline import current_flag, look
+from oocbe.runtime.deadline import current_flag, look
 
 
 def bytes_of(codes: NDArray[Any], sizes: list[int]) -> int:

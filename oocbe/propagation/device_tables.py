@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oocbe.kernels.cuda.propagation.compact_tables import (
+from oocbe.kernels.cuda.transfer.memory import device_room
+from oocbe.propagation.domains import Domains
+from oocbe.propagation.kernels.cuda.compact_tables import (
     LARGEST_DOMAIN,
     CompactTables,
     filled_up,
@@ -17,10 +19,8 @@ from oocbe.kernels.cuda.propagation.compact_tables import (
     pinned_flags,
     upload_codes,
 )
-from oocbe.kernels.cuda.transfer.memory import device_room
-from oocbe.propagation.domains import Domains
 from oocbe.propagation.large_tables import SharedRows
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 MOST_ROWS = 1 << 22
 """Rows of a table at most: a variable of a table is filtered by one block, and larger tables are scanned by all."""

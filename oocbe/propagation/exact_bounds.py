@@ -1,6 +1,6 @@
 """Bound propagation with Python's integers, for numbers that doubles do not have; slow, and exact whatever the size.
 
-It is algorithm 1 of Sofranac, Gleixner and Pokutta (2021), as in :mod:`oocbe.kernels.cpu.propagation.linear_rows`: a
+It is algorithm 1 of Sofranac, Gleixner and Pokutta (2021), as in :mod:`oocbe.propagation.kernels.cpu.linear_rows`: a
 row's activities with infinite terms counted apart, the residual activity of each variable, a floor or ceiling division.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.model.linear_system import LinearSystem
-from oocbe.system.deadline import current
+from oocbe.runtime.deadline import current
 
 Bound: TypeAlias = int | float
 """An integer, or a float that is ``inf`` or ``-inf``."""

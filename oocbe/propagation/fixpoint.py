@@ -30,7 +30,7 @@ from oocbe.propagation.tables import (
     Propagator,
     codes_of,
 )
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 if TYPE_CHECKING:
     from oocbe.propagation.device_tables import DeviceTable

@@ -8,9 +8,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.propagation.table_rows import scan_keys
 from oocbe.kernels.cpu.threads import run_all
-from oocbe.system.deadline import current_flag, look
+from oocbe.propagation.kernels.cpu.table_rows import scan_keys
+from oocbe.runtime.deadline import current_flag, look
 from oocbe.tables.layout import Layout
 
 Keys = NDArray[np.uint64]

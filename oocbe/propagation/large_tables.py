@@ -20,7 +20,7 @@ from oocbe.propagation.tables import AllowedRows, Propagator
 from oocbe.tables.layout import Layout
 
 if TYPE_CHECKING:
-    from oocbe.kernels.cuda.propagation.table_rows import DeviceTable
+    from oocbe.propagation.kernels.cuda.table_rows import DeviceTable
 
 LARGE_ROWS = 1 << 16
 """Rows from which a table is scanned by several threads."""
@@ -60,7 +60,7 @@ class SharedRows:
 
     def on_device(self) -> DeviceTable:
         """The rows packed on the current device, for a constraint of its own."""
-        from oocbe.kernels.cuda.propagation.table_rows import DeviceTable
+        from oocbe.propagation.kernels.cuda.table_rows import DeviceTable
 
         if self._on_device is None:
             self._on_device = DeviceTable.packed(self.codes, [(f.word, f.shift, f.bits) for f in self.layout.fields])
@@ -90,7 +90,7 @@ def allowed_rows(
     """
     count = len(rows.codes)
     if scope and is_worth_a_device(count, backend):
-        from oocbe.kernels.cuda.propagation.table_rows import most_slots
+        from oocbe.propagation.kernels.cuda.table_rows import most_slots
 
         if sum(1 << field.bits for field in rows.layout.fields) <= most_slots():
             return DeviceRows(scope, rows, name)

@@ -15,16 +15,6 @@ from numpy.typing import NDArray
 
 from oocbe.errors import TimeLimitError
 from oocbe.kernels import backend_for
-from oocbe.kernels.cpu.propagation.linear_probes import (
-    Activities,
-    Probes,
-    State,
-    activities_of,
-    coefficients_of_uses,
-    propagate_probes,
-    state_of,
-)
-from oocbe.kernels.cpu.propagation.linear_rows import LinearRows, Rounding
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.linear_system import LinearSystem
 from oocbe.propagation.bounds import (
@@ -36,10 +26,20 @@ from oocbe.propagation.bounds import (
     linear_rows_of,
     propagate_bounds,
 )
-from oocbe.system.deadline import current_flag, look
+from oocbe.propagation.kernels.cpu.linear_probes import (
+    Activities,
+    Probes,
+    State,
+    activities_of,
+    coefficients_of_uses,
+    propagate_probes,
+    state_of,
+)
+from oocbe.propagation.kernels.cpu.linear_rows import LinearRows, Rounding
+from oocbe.runtime.deadline import current_flag, look
 
 if TYPE_CHECKING:
-    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+    from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
 
 PART = 1 << 8
 """Probes that a thread takes at a time at most."""
@@ -180,7 +180,7 @@ def _device_for(rows: LinearRows, tried: int, backend: str | None) -> DeviceProb
         or backend_for(tried * len(rows.columns) // PROBED_ENTRIES, backend).name != "cuda"
     ):
         return None
-    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+    from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
 
     return DeviceProbes(rows)
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 import numpy as np
 
 from oocbe.errors import UnsupportedError, UsageError
-from oocbe.io import Model, as_problem
+from oocbe.formats import Model, as_problem
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.dcop import Dcop
 from oocbe.model.linear_system import INFINITE, LinearSystem, Numbers
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.results.propagation_result import PropagationResult
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, PROGRESS, ROUNDS, propagate_bounds
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.linear_probing import ProbedBounds, probe_bounds
 from oocbe.propagation.probing import Probed, probe
 from oocbe.propagation.reduction import reduced
-from oocbe.results.propagation_result import PropagationResult
-from oocbe.system.deadline import unlimited
+from oocbe.runtime.deadline import unlimited
 
 BIT_SET_BYTES = 2**29
 """Memory for tables as bit sets where values are tried one after the other."""

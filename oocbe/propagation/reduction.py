@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.propagation.domains import Domains
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 Table = TypeVar("Table", Constraint, ShortTable)
 

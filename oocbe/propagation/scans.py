@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
+from oocbe.execution.sources import HeldRows, Source, source_of
 from oocbe.kernels import backend_for
 from oocbe.propagation.key_scans import KeyScan
 from oocbe.propagation.large_tables import SCANNED_ROWS
-from oocbe.streaming.sources import HeldRows, Source, source_of
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
@@ -113,8 +113,8 @@ def _named(layout: Layout, seen: Any) -> dict[str, NDArray[np.bool_]]:
 
 def _on_device(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> Scan | None:
     """The scan on the device; None where the flags have no room there."""
-    from oocbe.kernels.cuda.propagation.table_rows import Scanner, most_slots
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
+    from oocbe.propagation.kernels.cuda.table_rows import Scanner, most_slots
 
     layout = source.layout
     widths = [1 << field.bits for field in layout.fields]

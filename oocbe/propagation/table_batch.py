@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.propagation.domains import Domains
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 Table = tuple[tuple[int, ...], NDArray[np.int64], bool]
 """Scope, rows int64 (rows, arity) without repetition, and whether these are the allowed ones."""

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.propagation.table_rows import count_forbidden, filter_linear, scan_table
 from oocbe.model.compact_problem import ANY
 from oocbe.model.parts import LinearConstraint
 from oocbe.propagation.domains import Domains
-from oocbe.system.deadline import current_flag, look
+from oocbe.propagation.kernels.cpu.table_rows import count_forbidden, filter_linear, scan_table
+from oocbe.runtime.deadline import current_flag, look
 
 EXACT_SUMS = 2**62
 """Sums of coefficients below it are computed with integers of 64 bits."""

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError
+from oocbe.runtime.tracing.recorder import READER, span
 from oocbe.tables.manifest import Manifest, describe
 from oocbe.tables.object_path import Place
-from oocbe.tracing.recorder import READER, span
 
 KEY_NAMES = "key_{}"
 """Folder of the chunks of a key word, by its number."""

@@ -25,7 +25,7 @@ class ChunkIndex(Protocol):
         """Name of a chunk's file, relative to the table's folder."""
 
     def writer(self, chunk: int) -> str | None:
-        """The worker that wrote a chunk (:mod:`oocbe.cluster.ownership`); None where nobody says."""
+        """The worker that wrote a chunk (:mod:`oocbe.execution.cluster.ownership`); None where nobody says."""
 
 
 class EvenChunks:

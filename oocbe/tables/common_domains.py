@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from oocbe.errors import ModelError, ResourceError
-from oocbe.settings.machine import default_memory_limit
-from oocbe.settings.option_values import parse_bytes
+from oocbe.model.settings.machine import default_memory_limit
+from oocbe.model.settings.option_values import parse_bytes
 from oocbe.tables.arrow import check_label_type, dates_as_text, label_type, pyarrow
 from oocbe.tables.columns import LARGEST_LABELS, Domain, check_scope
 from oocbe.tables.layout import Label, check_integers

@@ -21,8 +21,8 @@ from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import MAX_SUM, Semiring
-from oocbe.settings.machine import check_room, default_memory_limit
-from oocbe.system.deadline import look
+from oocbe.model.settings.machine import check_room, default_memory_limit
+from oocbe.runtime.deadline import look
 from oocbe.tables.feasible_values import check_feasible, dtype_of_rows, holds
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table, format_bytes

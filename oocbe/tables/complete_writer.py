@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import DiskError, ModelError
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.semiring import Semiring
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group import layout_attributes
 from oocbe.tables.group_writer import GroupWriter

@@ -18,14 +18,14 @@ from functools import cache
 from pathlib import Path
 
 from oocbe.errors import UsageError
-from oocbe.system.file_hook import before
-from oocbe.system.file_hook import hooked as hooked
-from oocbe.system.plain_files import open_plain
-from oocbe.system.temporary_names import keep_mode, temporary_name
-from oocbe.system.urls import refuse_url
+from oocbe.runtime.file_hook import before
+from oocbe.runtime.file_hook import hooked as hooked
+from oocbe.runtime.plain_files import open_plain
+from oocbe.runtime.temporary_names import keep_mode, temporary_name
+from oocbe.runtime.tracing.recorder import READER, WRITER, span
+from oocbe.runtime.urls import refuse_url
 from oocbe.tables.faults import passing
 from oocbe.tables.object_path import ObjectPath, Place
-from oocbe.tracing.recorder import READER, WRITER, span
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a disk, a quota or a file size limit that is used up."""
@@ -94,7 +94,7 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 def read_file(path: Place, size: int) -> bytes:
     """The first ``size`` bytes of a file, fewer where it is shorter; the last part of the path may be no link.
 
-    OSError where it cannot be read, or is no file (:mod:`oocbe.system.plain_files`).
+    OSError where it cannot be read, or is no file (:mod:`oocbe.runtime.plain_files`).
     """
     if isinstance(path, ObjectPath):
         with span(READER, "read object") as timed:

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import UsageError
 from oocbe.model.semiring import MAX_SUM, Semiring
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 from oocbe.tables.chunk_files import PACKED
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from oocbe.errors import DiskError, UsageError
-from oocbe.system.plain_files import open_plain
+from oocbe.runtime.plain_files import open_plain
 
 LOCK_NAME = "lock"
 """Name of the file in a folder that its owner has locked."""

@@ -15,8 +15,8 @@ from typing import Self
 
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.threads import run_all
-from oocbe.system.temporary_names import temporary_beside
-from oocbe.system.urls import url_of
+from oocbe.runtime.temporary_names import temporary_beside
+from oocbe.runtime.urls import url_of
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.semiring import Semiring
-from oocbe.system.temporary_names import LOCK_NAME
+from oocbe.runtime.temporary_names import LOCK_NAME
 from oocbe.tables.chunk_files import KEY_NAMES, PACKED, ZSTD, value_names
 from oocbe.tables.column_form import column_dtype, column_names
 from oocbe.tables.disk_budget import DiskBudget

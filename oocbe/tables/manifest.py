@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oocbe.errors import CorruptDataError, UnsupportedError
-from oocbe.system.checksums import crc32
-from oocbe.system.plain_files import plain_status
+from oocbe.runtime.checksums import crc32
+from oocbe.runtime.plain_files import plain_status
+from oocbe.runtime.tracing.recorder import READER, span
 from oocbe.tables.disk import read_file, read_file_into
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.records import read_record, render_record
-from oocbe.tracing.recorder import READER, span
 
 PART_NAME = re.compile(r"part-[0-9a-z-]+")
 """Names of the folders of parts: no path leads out of the table by one."""

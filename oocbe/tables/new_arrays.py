@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.threads import run_all
+from oocbe.runtime.tracing.recorder import WRITER, span
 from oocbe.tables.chunk_files import CODEC_NAMES, PACKED
 from oocbe.tables.codec import encode
 from oocbe.tables.disk import write_file
 from oocbe.tables.faults import passing
 from oocbe.tables.manifest import FileRecord, Manifest
-from oocbe.tracing.recorder import WRITER, span
 
 if TYPE_CHECKING:
     from oocbe.tables.disk_budget import DiskBudget

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from oocbe.errors import UnsupportedError, UsageError, install_hint
-from oocbe.system.urls import url_of
+from oocbe.runtime.urls import url_of
 
 Result = TypeVar("Result")
 

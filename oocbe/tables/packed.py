@@ -22,7 +22,7 @@ from oocbe.errors import ModelError, ResourceError
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_WORDS, rotation_in
 from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.model.semiring import Semiring
-from oocbe.settings.machine import check_room
+from oocbe.model.settings.machine import check_room
 from oocbe.tables.codec import decode, encode
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.numbers import check_numbers

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.errors import ModelError, UsageError
-from oocbe.system.deadline import look
-from oocbe.system.temporary_names import LOCK_NAME, replace, temporary_beside
+from oocbe.runtime.deadline import look
+from oocbe.runtime.temporary_names import LOCK_NAME, replace, temporary_beside
 from oocbe.tables import disk
 from oocbe.tables.arrow import batches_of, column_of, numbers_of, pyarrow, schema_of, value_kind
 from oocbe.tables.columns import Column, Domains, Rows, check_scope, keys_of, layout_for, value_dtype, values_of

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from oocbe.errors import FormatError, ModelError, UsageError
-from oocbe.system.data_limit import data_limit
-from oocbe.system.deadline import look
-from oocbe.system.plain_files import kind_of, no_file
+from oocbe.runtime.data_limit import data_limit
+from oocbe.runtime.deadline import look
+from oocbe.runtime.plain_files import kind_of, no_file
 from oocbe.tables.arrow import arrow_table, pyarrow, refuse_nulls
 from oocbe.tables.object_files import ObjectReader, filesystem_of
 from oocbe.tables.object_path import ObjectPath, Place, place_named

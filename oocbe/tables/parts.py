@@ -51,7 +51,8 @@ class PartWriter(StoredTableWriter):
 
     Attributes
     ----------
-    writer : the worker that does, which the part's attributes tell (:mod:`oocbe.cluster.ownership`); None: nobody is.
+    writer : the worker that does, which the part's attributes tell (:mod:`oocbe.execution.cluster.ownership`); None:
+        nobody is.
     """
 
     writer: str | None = None

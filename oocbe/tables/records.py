@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from oocbe.errors import CorruptDataError
-from oocbe.system.checksums import crc32
+from oocbe.runtime.checksums import crc32
 from oocbe.tables.disk import read_file
 from oocbe.tables.object_path import Place
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.arrays import host_array, host_arrays, is_device_array
-from oocbe.settings.tuning import tuning
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from oocbe.errors import DiskError
-from oocbe.system.temporary_names import is_temporary
+from oocbe.runtime.temporary_names import is_temporary
 from oocbe.tables import disk
 from oocbe.tables.folder_lock import FolderLock, host_of_owner
 
@@ -33,7 +33,7 @@ MARKER = "oocbe-scratch.lock"
 """Name of the lock of a scratch folder; a folder without it is never removed, whatever its own name is."""
 
 NAMELESS = "oocbe-nameless"
-"""Beginning of the name that a file has for a moment which is to have none; :mod:`oocbe.system.temporary_names`
+"""Beginning of the name that a file has for a moment which is to have none; :mod:`oocbe.runtime.temporary_names`
 adds to it what no user would."""
 
 ATTEMPTS = 100

@@ -19,8 +19,8 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import CorruptDataError, ResourceError, UsageError
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
-from oocbe.settings.machine import check_room
-from oocbe.system.checksums import crc32
+from oocbe.model.settings.machine import check_room
+from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import (
     BLOSC,

@@ -17,7 +17,7 @@ from oocbe.errors import UsageError
 from oocbe.kernels.interface import steps_of
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
-from oocbe.system.checksums import crc32
+from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import PACKED, VALUES_NAME, read_rows
 from oocbe.tables.complete import CompleteTable, check_cells

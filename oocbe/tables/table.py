@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.semiring import MAX_SUM, Semiring
-from oocbe.pictures.shown import Shown
+from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.columns import check_values
 from oocbe.tables.exchange import InMemory
 from oocbe.tables.layout import Layout
@@ -19,7 +19,7 @@ from oocbe.tables.limbs import limbs_of
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
 if TYPE_CHECKING:
-    from oocbe.pictures.plots import Picture
+    from oocbe.runtime.pictures.plots import Picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class Table(Shown, InMemory):
 
     def plot(self) -> Picture:
         """How often its values occur; UsageError without matplotlib."""
-        from oocbe.pictures.plots import histogram
+        from oocbe.runtime.pictures.plots import histogram
 
         return histogram(f"{', '.join(self.scope)}: {self.rows:,} rows", self.values)
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from oocbe.dcop import Dcop
-from oocbe.io import write
-from oocbe.synth import random_network
+from oocbe.formats import write
+from oocbe.stress import random_network
 
 ARGUMENTS = ("--repeat", "1", "--backend", "cpu")
 COMMAND = [sys.executable, str(Path(__file__).resolve().parents[2] / "benchmarks" / "agents.py"), *ARGUMENTS]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oocbe.io import write
-from oocbe.synth import Spot5Settings, spot5_day
+from oocbe.formats import write
+from oocbe.stress import Spot5Settings, spot5_day
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 import oocbe
 from benchmarks.peers import dense
-from oocbe.io import write
-from oocbe.synth import Spot5Settings, grid_network, random_network, spot5_day
+from oocbe.formats import write
+from oocbe.stress import Spot5Settings, grid_network, random_network, spot5_day
 
 ARGUMENTS = ("--seconds", "10", "--order-seconds", "0")
 

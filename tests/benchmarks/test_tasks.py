@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from oocbe.io import write
-from oocbe.synth import Spot5Settings, spot5_day
+from oocbe.formats import write
+from oocbe.stress import Spot5Settings, spot5_day
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "benchmarks" / "tasks.py"

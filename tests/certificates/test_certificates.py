@@ -18,16 +18,16 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.api.solving import solve as solving
 from oocbe.certificates import check_certificate
 from oocbe.certificates.check_certificate import check
 from oocbe.certificates.making import Claim, Maker
 from oocbe.certificates.tables import nothing_better
 from oocbe.cli.main import app
-from oocbe.elimination import solve as solving
-from oocbe.io import write
+from oocbe.formats import write
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.synth.spot5 import Spot5Settings, spot5_day
+from oocbe.stress.spot5 import Spot5Settings, spot5_day
 from tests.helpers.effort import examples
 
 DAILY = Path(__file__).parents[2] / "examples" / "daily.spot"
@@ -313,7 +313,7 @@ def test_upper_bounds_have_certificates(tmp_path: Path) -> None:
 def test_what_has_no_certificate_is_refused_by_name(
     suffix: str, extra: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oocbe.elimination.solve.solve", lambda *_: pytest.fail("solved before it was refused"))
+    monkeypatch.setattr("oocbe.api.solving.solve.solve", lambda *_: pytest.fail("solved before it was refused"))
     path, target = tmp_path / f"day{suffix}", tmp_path / "proof.json"
     path.write_bytes(b"MARKOV\n1\n2\n1\n1 0\n2\n0.5 0.25\n" if suffix == ".uai" else DAILY.read_bytes())
     if suffix == ".cfn":
@@ -327,7 +327,7 @@ def test_what_has_no_certificate_is_refused_by_name(
 def test_what_is_not_proven_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "proof.json"
     solved = solving.solve
-    monkeypatch.setattr("oocbe.elimination.solve.solve", lambda *given: replace(solved(*given), status="limit"))
+    monkeypatch.setattr("oocbe.api.solving.solve.solve", lambda *given: replace(solved(*given), status="limit"))
     outcome = CliRunner().invoke(app, ["solve", str(DAILY), "--certificate", str(target)])
     assert outcome.exit_code == 20
     assert "no certificate was written" in outcome.output

@@ -10,8 +10,8 @@ import pytest
 
 import oocbe
 from oocbe.errors import FormatError, ModelError
-from oocbe.results.failure import exit_code_of, message_of
-from oocbe.system import address_space
+from oocbe.model.results.failure import exit_code_of, message_of
+from oocbe.runtime import address_space
 
 DAILY = str(Path(__file__).parents[2] / "examples" / "daily.spot")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from oocbe.bounds.mini_buckets.mini_buckets_bound import Bounding
 from oocbe.cli.main import app
-from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
 from oocbe.errors import ResourceError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.elimination.runs.run_directory import messages_in
-from oocbe.elimination.search import bounded, incumbent_search
+from oocbe.search import bounded, incumbent_search
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")
@@ -299,7 +299,7 @@ def test_convert_writes_a_linear_system_as_it_was_read(tmp_path: Path) -> None:
     paths[0].write_text(text)
     for one, other in itertools.pairwise(paths):
         assert run(app, ["convert", str(one), str(other)]).exit_code == 0
-    first, last = oocbe.io.read_model(paths[0]), oocbe.io.read_model(paths[-1])
+    first, last = oocbe.formats.read_model(paths[0]), oocbe.formats.read_model(paths[-1])
     assert (last.names, last.row_names) == (("X", "Y_0_"), ("R_lo", "R_up", "S"))
     assert (last.constant, last.maximises, last.integral.tolist()) == (-3, False, [True, False])
     for name in ("objective", "lower", "upper"):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from oocbe.cluster.local import LocalWorkers
-from oocbe.cluster.slurm import SlurmWorkers
-from oocbe.cluster.slurm_settings import SlurmSettings
-from oocbe.io import write
-from oocbe.system.parents import child_environment
-from tests.cluster.test_slurm import commands  # noqa: F401
+from oocbe.execution.cluster.local import LocalWorkers
+from oocbe.execution.cluster.slurm import SlurmWorkers
+from oocbe.execution.cluster.slurm_settings import SlurmSettings
+from oocbe.formats import write
+from oocbe.runtime.parents import child_environment
+from tests.execution.cluster.test_slurm import commands  # noqa: F401
 from tests.helpers.small_problems import clique
 from tests.helpers.worker_functions import slept
 

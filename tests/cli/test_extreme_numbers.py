@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from oocbe.api.facade import solve
+from oocbe.api.tasks.verbs import count, count_optimal
 from oocbe.cli.main import app
 from oocbe.cli.task import print_task
 from oocbe.errors import UsageError, ValueRangeError
-from oocbe.facade import solve
+from oocbe.formats.solutions.solution_file import read_solution, write_assignment
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.results.numerals import all_digits, digits, finite
+from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import COUNTING
-from oocbe.results.numerals import all_digits, digits, finite
-from oocbe.results.task_result import TaskResult
-from oocbe.solutions.solution_file import read_solution, write_assignment
-from oocbe.tasks.verbs import count, count_optimal
 
 FAST = ["--order-seconds", "0", "--backend", "cpu"]
 TABLES = "MARKOV\n3\n2 2 2\n3\n2 0 1\n2 1 2\n1 2\n"

@@ -19,7 +19,7 @@ from oocbe.cli import inspect, output
 from oocbe.cli.failures import Terminated, exit_code_of, guarded, message_of
 from oocbe.cli.main import app
 from oocbe.cli.progress import SilentObserver
-from oocbe.results.schema import schema_version_of
+from oocbe.model.results.schema import schema_version_of
 
 cli_bound, cli_solve = import_module("oocbe.cli.bound"), import_module("oocbe.cli.solve")
 
@@ -227,8 +227,8 @@ def test_a_signal_while_the_answer_is_printed_lets_it_be_printed(number, interru
 def test_one_that_is_torn_out_before_its_work_had_begun_says_so_too(command, error, monkeypatch):
     """Signals are deferred by then: what is torn out has not looked at its deadline, such as a module that loads."""
     where = {
-        "solve": "oocbe.elimination.solve.solve",
-        "bound": "oocbe.elimination.mini_buckets.mini_buckets_bound.bound",
+        "solve": "oocbe.api.solving.solve.solve",
+        "bound": "oocbe.bounds.mini_buckets.mini_buckets_bound.bound",
     }
     monkeypatch.setattr(where[command], raiser(error))
     done = CliRunner().invoke(app, [command, GRID, "--json"])

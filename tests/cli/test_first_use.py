@@ -15,9 +15,9 @@ from oocbe.cli.flags import DEFAULTS
 from oocbe.cli.main import app
 from oocbe.cli.output import times
 from oocbe.cli.progress import BarObserver, LogObserver, observer_for
-from oocbe.settings.machine import control_group_processors
-from oocbe.settings.options import SolveOptions
-from oocbe.system.compilation import SENTENCE, Compilation
+from oocbe.model.settings.machine import control_group_processors
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.compilation import SENTENCE, Compilation
 
 
 @pytest.mark.parametrize("command", [[], ["solve"], ["synth", "grid"]])
@@ -84,7 +84,7 @@ def test_a_dumb_terminal_gets_a_log(monkeypatch):
 
 def test_compiling_within_compiling_counts_once(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("oocbe.system.compilation.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("oocbe.runtime.compilation.time", SimpleNamespace(perf_counter=lambda: now[0]))
     counted = Compilation()
     for at, step in ((1, counted.begin), (2, counted.begin), (4, counted.end)):
         now[0] = at
@@ -108,7 +108,7 @@ from numba.core.dispatcher import Dispatcher
 
 import oocbe
 from oocbe.cli import warm_up
-from oocbe.synth.networks import grid_network, random_network
+from oocbe.stress.networks import grid_network, random_network
 
 
 def loaded():

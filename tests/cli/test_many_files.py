@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.io import write
+from oocbe.formats import write
 from tests.helpers.small_problems import clique
 
 SCHEMA = json.loads(resources("oocbe").joinpath("schema", "solve.json").read_text())

@@ -24,7 +24,7 @@ def test_what_cannot_or_must_not_be_written_is_refused_first(tmp_path, monkeypat
     problem = tmp_path / "day.spot"
     shutil.copy("examples/daily.spot", problem)
     before = problem.read_bytes()
-    monkeypatch.setattr("oocbe.elimination.solve.solve", lambda *_: pytest.fail("solved all the same"))
+    monkeypatch.setattr("oocbe.api.solving.solve.solve", lambda *_: pytest.fail("solved all the same"))
     result = call("solve", problem, "--workdir", tmp_path / "run", flag, tmp_path / target)
     assert result.exit_code == 2
     assert result.stderr.startswith(f"oocbe: {flag} {tmp_path / target}: ")
@@ -61,7 +61,7 @@ def test_trace_and_solution_do_not_write_over_one_another(tmp_path):
 
 
 def test_stress_looks_at_its_trace_first(tmp_path, monkeypatch):
-    monkeypatch.setattr("oocbe.synth.tables.SyntheticTable.write", lambda *_: pytest.fail("made tables all the same"))
+    monkeypatch.setattr("oocbe.stress.tables.SyntheticTable.write", lambda *_: pytest.fail("made tables all the same"))
     result = call("stress", "--rows", "3e4", "--trace", tmp_path / "missing" / "t.json")
     assert result.exit_code == 2
     assert "does not exist; make it first" in result.stderr

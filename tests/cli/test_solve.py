@@ -11,7 +11,7 @@ import oocbe
 from oocbe.cli.flags import options_from
 from oocbe.cli.main import app
 from oocbe.cli.solve import solve
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from oocbe.cli.main import app
-from oocbe.cluster.workers import InThreads, using
-from oocbe.settings.tuning import tuned
+from oocbe.execution.cluster.workers import InThreads, using
+from oocbe.model.settings.tuning import tuned
 from oocbe.tables import scratch
 from oocbe.tables.stored import StoredTable
 
@@ -75,14 +75,14 @@ def test_generated_rows_have_the_digest_of_stored_ones(tmp_path, operator):
 
 def test_a_long_run_says_how_far_it_has_come(tmp_path, monkeypatch):
     monkeypatch.setattr("oocbe.cli.stress.NOTE_SECONDS", 0.0)
-    monkeypatch.setattr("oocbe.synth.generated_operations.STRETCH_ROWS", 1000)
+    monkeypatch.setattr("oocbe.stress.generated_operations.STRETCH_ROWS", 1000)
     done = call("stress", "--rows", "3e4", "--generated", "--memory", "96MiB", "--workdir", tmp_path)
     lines = [line for line in done.stderr.splitlines() if " rows (" in line]
     assert len(lines) == 2 and re.match(r"(\d+,\d+) of \1 rows \(100.0%\) after ", lines[-1])
 
 
 def test_a_forecast_of_generated_rows_for_any_number_of_workers(tmp_path, monkeypatch):
-    monkeypatch.setattr("oocbe.synth.generated_operations.STRETCH_ROWS", 1 << 12)
+    monkeypatch.setattr("oocbe.stress.generated_operations.STRETCH_ROWS", 1 << 12)
     common = ["stress", "--rows", "1e12", "--generated", "--plan", "--workdir", tmp_path, "--memory", "256MiB"]
     forecast = {}
     for workers in ("1", "800"):

@@ -133,7 +133,7 @@ def test_the_time_to_read_the_problem_counts(monkeypatch):
         time.sleep(0.2)
         return read_model(*arguments)
 
-    monkeypatch.setattr("oocbe.io.read_model", slow)
+    monkeypatch.setattr("oocbe.formats.read_model", slow)
     seconds = answer(GRID, "count")["seconds"]
     assert seconds["read"] >= 0.2
     # Each phase is rounded to a microsecond, so their sum may be half of one too high for every phase.

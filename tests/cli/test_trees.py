@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.junction_trees import answer_files, making
-from oocbe.system.deadline import current
+from oocbe.runtime.deadline import current
 
 NETWORK = """network weather { }
 variable season { type discrete [ 2 ] { winter, summer }; }

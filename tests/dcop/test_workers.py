@@ -21,9 +21,9 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.errors import CorruptDataError, ResourceError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.settings.options import SolveOptions
-from oocbe.settings.tuning import tuned
-from oocbe.system.deadline import Deadline
+from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuned
+from oocbe.runtime.deadline import Deadline
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 

@@ -187,7 +187,7 @@ def test_errors_in_a_scratch_folder_leave_nothing(error, stride, tmp_path, monke
 
 def test_the_disk_limit_ends_a_run_that_resumes_with_more(tmp_path, expected, monkeypatch):
     """Whatever the limit: an error with needed, used, limit and free; then the same answer with more."""
-    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.model.settings.option_values.LEAST_MEMORY", 1)
     folder = tmp_path / "run"
     for limit in (1, 1000, 3000, 6000, 9000, 12_000, 20_000):
         try:
@@ -259,7 +259,7 @@ def test_a_scratch_file_that_fills_the_disk_loses_no_message(tmp_path, scratch_f
 
 
 def test_the_disk_limit_holds_for_scratch_files(tmp_path, scratch_files, monkeypatch):
-    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.model.settings.option_values.LEAST_MEMORY", 1)
     problem, folder = listed_problem(), tmp_path / "run"
     used, files = [], []
     take = DiskBudget.take

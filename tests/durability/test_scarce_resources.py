@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.io import write
-from oocbe.system.data_limit import data_limit, mapped_data
-from oocbe.system.parents import connected_child
+from oocbe.formats import write
+from oocbe.runtime.data_limit import data_limit, mapped_data
+from oocbe.runtime.parents import connected_child
 
 resource = pytest.importorskip("resource")
 
@@ -145,7 +145,7 @@ def test_processes_of_a_command_have_the_limit_from_before():
     before = resource.getrlimit(kind)
     with data_limit.of(1 << 30, 1):
         assert resource.getrlimit(kind) != before
-        process, connection = connected_child("oocbe.tasks.worker", 1)
+        process, connection = connected_child("oocbe.api.tasks.worker", 1)
         with connection, process:
             assert resource.prlimit(process.pid, kind) == before
             process.kill()
@@ -183,7 +183,7 @@ def test_a_limit_that_was_lifted_more_than_once_holds_after_the_last_time():
 LOAD = """
 import sys
 import numpy as np
-from oocbe.system import data_limit
+from oocbe.runtime import data_limit
 from tests.helpers.small_loop import total
 numbers, others = np.arange(4), np.arange(4.0)
 print(total(others))  # what comes with the first loop
@@ -204,7 +204,7 @@ THREADLESS = """
 import threading
 import numpy as np, oocbe
 from oocbe.junction_trees.answer_files import write_zarr
-from oocbe.results.failure import exit_code_of, message_of
+from oocbe.model.results.failure import exit_code_of, message_of
 rows = np.arange(60)
 problem = oocbe.Problem(
     (oocbe.Variable("x", 2), oocbe.Variable("y", 2)),
@@ -244,7 +244,7 @@ def test_without_threads_work_is_refused_for_want_of_memory(tmp_path):
 
 ARROW = """
 import numpy as np, oocbe
-from oocbe.system import data_limit
+from oocbe.runtime import data_limit
 rows = np.arange(200_000)
 table = oocbe.Table.from_rows({"a": 500, "b": 400}, np.array([rows // 400, rows % 400]).T, rows, oocbe.MIN_SUM)
 stored = oocbe.StoredTable.save("stored", table, chunk_rows=50_000)
@@ -267,7 +267,7 @@ def test_parquet_is_written_and_read_where_the_limit_has_no_room_for_arrow(tmp_p
 THREAD = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from oocbe.system import data_limit
+from oocbe.runtime import data_limit
 data_limit.PROGRAM_DATA_BYTES = -(16 << 20)
 with data_limit.data_limit.of(0, 0):
     with ThreadPoolExecutor(4) as pool:

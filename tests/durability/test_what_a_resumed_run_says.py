@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination import history
+from oocbe.api.solving import history
 from oocbe.elimination.observer import Observer
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.api.solving import solve as solving
+from oocbe.bounds.mini_buckets import mini_buckets_bound
 from oocbe.cli.main import app
-from oocbe.elimination import solve as solving
-from oocbe.elimination.mini_buckets import mini_buckets_bound
-from oocbe.elimination.search import bounded
-from oocbe.elimination.search.claims import check_claim, value_of_assignment
-from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.claims import check_claim, value_of_assignment
 from oocbe.errors import InternalError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
-from oocbe.settings.option_values import Gap
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.option_values import Gap
+from oocbe.model.settings.options import SolveOptions
+from oocbe.search import bounded
+from oocbe.search.knowledge import Knowledge
 from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0, "backend": "cpu", "incumbent_seconds": 0}
@@ -99,7 +99,7 @@ def test_a_wrong_assignment_of_the_most_probable_explanation(wrong_pass):
 def test_wrong_prefixes_of_the_best_assignments(monkeypatch):
     problem = chain()
     chosen = np.array([worst(problem)]), np.zeros(1, dtype=np.int64)
-    monkeypatch.setattr("oocbe.tasks.k_best._prefixes", lambda *_: chosen)
+    monkeypatch.setattr("oocbe.api.tasks.k_best._prefixes", lambda *_: chosen)
     with pytest.raises(InternalError, match="evaluates it to"):
         oocbe.k_best(problem, 1, **FAST)
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.bucket_engine import decision
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.decision import COMPLETE
 from oocbe.elimination.buckets import messages
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine import decision
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.preparation import prepare as preparation
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.model.parts import Function, Variable

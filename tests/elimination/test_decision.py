@@ -9,9 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
-from oocbe.bucket_engine.decision import (
+from oocbe.algebra.complete_tables.complete_stream import CompleteStream
+from oocbe.elimination.buckets.bucket_message import MessageMaker
+from oocbe.elimination.buckets.forms import expected_work
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
+from oocbe.elimination.engine.decision import (
     COMPLETE,
     INCOMPLETE,
     Known,
@@ -21,16 +26,11 @@ from oocbe.bucket_engine.decision import (
     decide,
     joins_on_device,
 )
-from oocbe.complete_tables.complete_stream import CompleteStream
-from oocbe.elimination.buckets.bucket_message import MessageMaker
-from oocbe.elimination.buckets.forms import expected_work
-from oocbe.elimination.buckets.forward import Forward
-from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
-from oocbe.settings.tuning import Tuning, tuned, tuning
-from oocbe.synth.networks import random_network
+from oocbe.model.settings.tuning import Tuning, tuned, tuning
+from oocbe.stress.networks import random_network
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, structures, without_bound
 

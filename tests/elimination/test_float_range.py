@@ -16,7 +16,7 @@ from oocbe.errors import FloatRangeError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
-from oocbe.settings.tuning import tuned
+from oocbe.model.settings.tuning import tuned
 from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0, "backend": "cpu"}

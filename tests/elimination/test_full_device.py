@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from oocbe.bucket_engine import bucket_engine
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
-from oocbe.bucket_engine.decision import Known, Wishes, decide
+from oocbe.bounds.mini_buckets.mini_buckets import MiniBuckets
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets
+from oocbe.elimination.engine import bucket_engine
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
+from oocbe.elimination.engine.decision import Known, Wishes, decide
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
 from oocbe.kernels.choice import complete_kernels
-from oocbe.synth.networks import grid_network
+from oocbe.stress.networks import grid_network
 
 PROBLEM = grid_network(4, 4, seed=1)
 

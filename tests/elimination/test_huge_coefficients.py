@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
+from oocbe.bounds.forbidden import forbidden_sets
+from oocbe.bounds.local_cuts import _resources
+from oocbe.bounds.rounding import Rounding
 from oocbe.elimination.preparation import linear as enforcement
 from oocbe.errors import ModelError, OocbeError, UnsupportedError, ValueRangeError
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.pruning.forbidden import forbidden_sets
-from oocbe.pruning.local_cuts import _resources
-from oocbe.pruning.rounding import Rounding
 from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0, "backend": "cpu", "bound_seconds": 0.05, "incumbent_seconds": 0.01}

@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.cluster.workers import InThreads, LostWorkError, using
-from oocbe.settings.tuning import tuned
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.execution.cluster.workers import InThreads, LostWorkError, using
+from oocbe.model.settings.tuning import tuned
 from oocbe.tables import faults
 from tests.elimination.test_piecewise import complete_problem, run
 from tests.helpers.durable_runs import EveryPoint, forked, solve_in

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_sizes import Device
 from oocbe.elimination.buckets import message, messages
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.buckets import fill_buckets
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_sizes import Device
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.choice import complete_kernels
@@ -22,8 +22,8 @@ from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
-from oocbe.settings.tuning import Tuning
-from oocbe.synth.networks import grid_network, random_network
+from oocbe.model.settings.tuning import Tuning
+from oocbe.stress.networks import grid_network, random_network
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import host_rows, host_values, is_on_device

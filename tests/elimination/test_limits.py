@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.bucket_engine import bucket_join
-from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination import race as racing
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine import bucket_join
+from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.elimination.runs.durability import Run
-from oocbe.elimination.search import race as racing
 from oocbe.errors import DiskError, UsageError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -96,7 +96,7 @@ def test_a_race_with_tiny_caps_finds_the_same_optimum(monkeypatch):
 
 def test_a_race_that_no_order_finishes_fails_with_the_disk_s_error(monkeypatch, tune):
     tune(message_bytes=5000)
-    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.model.settings.option_values.LEAST_MEMORY", 1)
     with pytest.raises(DiskError, match=r"limit 4\.9 KiB"):
         oocbe.solve(clique(7, 4), order_seconds=0, max_disk=5000)
 
@@ -183,7 +183,7 @@ def test_an_interrupt_while_compiled_code_returns_is_an_interrupt(monkeypatch):
     def walk(*_):
         raise SystemError("returned a result with an exception set") from Stop()
 
-    monkeypatch.setattr("oocbe.bucket_engine.bucket_join.walk", walk)
+    monkeypatch.setattr("oocbe.elimination.engine.bucket_join.walk", walk)
     with pytest.raises(Stop):
         oocbe.solve(clique(7, 4), order_seconds=0, tables="incomplete")
 

@@ -14,21 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.bucket_engine import bucket_join
-from oocbe.bucket_engine import consumption as consumption_module
-from oocbe.bucket_engine.consumption import Consumption, consumption_of
+from oocbe.bounds.bounds import bound_sources
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine import bucket_join
+from oocbe.elimination.engine import consumption as consumption_module
+from oocbe.elimination.engine.consumption import Consumption, consumption_of
 from oocbe.elimination.preparation import linear as enforcement
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.elimination.preparation.restrict import restrict
+from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
-from oocbe.pruning.bounds import bound_sources
-from oocbe.pruning.pruner import RowPruner
+from oocbe.propagation.restrict import restrict
 from oocbe.tables.layout import Layout
 from tests.helpers.bound_problems import anything, optimum, photographs
 from tests.helpers.bound_sources import ExactSource

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.bucket_engine.factors import FactorPool
-from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.buckets import assignment
+from oocbe.elimination.engine.factors import FactorPool
+from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu.buckets import consumption_leaf
 from oocbe.kernels.cpu.buckets.consumption_leaf import join_consumptions
@@ -23,7 +23,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import LeafRows, TableArrays, WalkLis
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 from oocbe.tables.layout import Layout
 
 
@@ -171,7 +171,7 @@ def test_the_backward_pass_looks_at_the_deadline(monkeypatch):
         passes.append(deadline)
         raise TimeLimitError("the time limit was reached")
 
-    monkeypatch.setattr("oocbe.elimination.solve.backward_pass", late)
+    monkeypatch.setattr("oocbe.api.solving.solve.backward_pass", late)
     result = oocbe.solve(photographs(6, 1), time_limit=60.0, backend="cpu", order_seconds=0)
     assert passes
     assert result.assignment is None or photographs(6, 1).evaluate(result.assignment) == result.value

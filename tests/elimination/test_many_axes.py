@@ -7,7 +7,7 @@ import pytest
 
 import oocbe
 from oocbe import MAX_PRODUCT, MAX_SUM, MIN_SUM, Constraint, Function, LinearConstraint, Problem, Variable
-from oocbe.tasks.verbs import run_task
+from oocbe.api.tasks.verbs import run_task
 
 COUNT = 70
 VARIABLES = tuple(Variable(f"x{v}", size) for v, size in enumerate([1] * (COUNT - 2) + [2, 3]))

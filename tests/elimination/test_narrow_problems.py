@@ -16,8 +16,8 @@ from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS, SUM_PRODUCT
-from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import Deadline
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
 
 
 @pytest.fixture

@@ -7,19 +7,19 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE
 from oocbe.elimination.orders import elimination_speed
 from oocbe.elimination.orders.elimination_speed import CPU_SPEED, DEVICE_SPEED, order_cell_work, speed_of
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import candidate_orders
+from oocbe.elimination.race import Race
 from oocbe.elimination.runs.durability import Run, read_choices
-from oocbe.elimination.search.race import Race
 from oocbe.errors import CorruptDataError
-from oocbe.settings.options import SolveOptions
-from oocbe.synth import grid_network, random_network
+from oocbe.model.settings.options import SolveOptions
+from oocbe.stress import grid_network, random_network
 
 CHOICE = OrderChoice((0, 1, 2), "mine", 1, ((1, 2), (2,), ()), (10.0, 4.0, 1.0), (2.0, 100.0, 0.5))
 

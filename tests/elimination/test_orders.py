@@ -18,7 +18,7 @@ from oocbe.errors import FormatError, TimeLimitError
 from oocbe.kernels.cpu.orders.greedy_order import count_bits, members_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination.preparation.packing import is_packing
 from oocbe.elimination.preparation.penalties import with_penalties_forbidden
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, SUM_PRODUCT
-from oocbe.pruning.packing import is_packing
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 from tests.helpers.bound_problems import anything, costly_photographs
 from tests.helpers.effort import examples
 

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.bucket_engine.bucket_cuts import BucketPiece
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_stream import BucketStream
 from oocbe.elimination.buckets import piecewise
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_cuts import BucketPiece
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_stream import BucketStream
 from oocbe.elimination.preparation.prepare import prepare
+from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
-from oocbe.io import read
+from oocbe.formats import read
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
-from oocbe.pruning.pruner import RowPruner
 from oocbe.tables import disk_budget
 from oocbe.tables.residence import to_host
 from tests.helpers.bound_sources import ExactSource

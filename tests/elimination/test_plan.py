@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.complete_tables.complete_stream import CompleteStream
-from oocbe.elimination import outlook
+from oocbe.algebra.complete_tables.complete_stream import CompleteStream
+from oocbe.api.solving import outlook
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.plan.plan import candidate_orders, make_plan
 from oocbe.elimination.plan.planned_bucket import duration_of
 from oocbe.elimination.preparation import linear
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.elimination.search import row_results
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.settings.options import SolveOptions
-from oocbe.settings.tuning import tuned
+from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuned
+from oocbe.search import row_results
 from tests.helpers.small_problems import clique, star
 
 
@@ -236,7 +236,7 @@ def test_rows_that_carry_a_capacity_are_whole_in_plan_and_run(monkeypatch, tune)
 
 def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch, tune):
     problem = clique(6, 4, largest=9, has_forbidden=False)
-    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.model.settings.option_values.LEAST_MEMORY", 1)
     tune(message_bytes=12 * 700)
     plan = oocbe.plan(problem, max_disk=100, **UNPRUNED)
     assert "2 messages with 1,280 rows go to disk and take 160 B there at least (15.0 KiB before" in plan.disk_refusal
@@ -253,7 +253,7 @@ def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path,
     count = 13
     (tmp_path / "order").write_text(" ".join(f"x{v}" for v in range(count)))
     options = UNPRUNED | {"order": tmp_path / "order", "max_disk": 1000}
-    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.model.settings.option_values.LEAST_MEMORY", 1)
     tune(message_bytes=12 * 700)
     plan = oocbe.plan(star(count), **options)
     assert plan.buckets[0].predicted_rows == 2**12

@@ -21,7 +21,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.rounding import relative_rounding
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
-from oocbe.settings.tuning import tuned
+from oocbe.model.settings.tuning import tuned
 from tests.helpers.small_problems import eliminate
 
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
-from oocbe.synth.networks import grid_network, random_network
+from oocbe.stress.networks import grid_network, random_network
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 

@@ -13,7 +13,7 @@ from oocbe.elimination.orders.row_limits import row_limits
 from oocbe.elimination.plan.plan import make_plan
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 from tests.helpers.effort import examples
 
 

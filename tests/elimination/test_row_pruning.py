@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oocbe.elimination.row_pruning.pruner import RowPruner
+from oocbe.elimination.row_pruning.row_bounds import RowBound
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
-from oocbe.pruning.pruner import RowPruner
-from oocbe.pruning.row_bounds import RowBound
 from tests.helpers.bound_sources import ExactSource
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, eliminate, make_problem, structures, without_bound

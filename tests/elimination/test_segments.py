@@ -14,27 +14,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.decision import WhyPieces
-from oocbe.cluster.dispatch import MOST_TRIES, Dispatch, Pace
-from oocbe.cluster.segment_files import DiskShare
-from oocbe.cluster.workers import DiskShareError, InThreads, LostWorkError, using
+from oocbe.api.facade import plan, solve
+from oocbe.api.tasks import verbs
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.decision import WhyPieces
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ClusterError, DiskError, ResourceError, TimeLimitError
-from oocbe.facade import plan, solve
-from oocbe.io import read
+from oocbe.execution.cluster.dispatch import MOST_TRIES, Dispatch, Pace
+from oocbe.execution.cluster.segment_files import DiskShare
+from oocbe.execution.cluster.workers import DiskShareError, InThreads, LostWorkError, using
+from oocbe.formats import read
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
-from oocbe.settings.tuning import tuned, tuning
-from oocbe.system.advance import Advance, advance
-from oocbe.system.deadline import Deadline
+from oocbe.model.settings.tuning import tuned, tuning
+from oocbe.runtime.advance import Advance, advance
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.tracing.trace_file import read_trace
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tasks import verbs
-from oocbe.tracing.trace_file import read_trace
 from tests.elimination.test_piecewise import complete_problem, run
 from tests.helpers.effort import examples
 from tests.helpers.memory_disk import memory_folder

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
+from oocbe.api.facade import solve
 from oocbe.elimination.orders import separators
 from oocbe.elimination.orders.order import HEURISTICS, search_orders
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.errors import ResourceError
-from oocbe.facade import solve
 from oocbe.kernels.cpu.orders.greedy_order import MIN_DEGREE, MIN_FILL, WEIGHTED_MIN_FILL
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.model.parts import Function, Variable

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.api.solving import sums_of_logarithms
+from oocbe.api.solving.sums_of_logarithms import UNBOUNDED, as_sums, prefers_logarithms
 from oocbe.elimination.outcome import result_of_logarithms
-from oocbe.elimination.search import sums_of_logarithms
-from oocbe.elimination.search.sums_of_logarithms import UNBOUNDED, as_sums, prefers_logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 from tests.helpers.small_networks import random_product
 
 
@@ -108,7 +108,7 @@ class Listening(oocbe.Observer):
 
 @pytest.mark.usefixtures("always")
 def test_an_observer_is_told_products(monkeypatch):
-    monkeypatch.setattr("oocbe.elimination.solve.needs_no_bounds", lambda *_: False)
+    monkeypatch.setattr("oocbe.api.solving.solve.needs_no_bounds", lambda *_: False)
     told = 0
     for seed in range(12):
         problem, listening = product(seed), Listening()

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from oocbe.api.tasks.verbs import run_task
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_SUM, MIN_SUM
-from oocbe.settings.options import SolveOptions
-from oocbe.settings.tuning import tuned
-from oocbe.tasks.verbs import run_task
+from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuned
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, eliminate, make_problem, structures, without_bound
 

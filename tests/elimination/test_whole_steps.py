@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.api.solving.whole_steps import WholeSteps
 from oocbe.elimination.observer import Observer
-from oocbe.elimination.search.whole_steps import WholeSteps
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 from tests.helpers.bound_problems import anything, optimum
 from tests.helpers.effort import examples
 

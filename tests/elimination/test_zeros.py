@@ -12,7 +12,7 @@ from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, structures
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.tasks import verbs
+from oocbe.api.tasks import verbs
 from tools.fuzzing import runs_mode
 from tools.fuzzing.brute_force import precise_logarithm, truth_of
 from tools.fuzzing.descriptions import description_of, problem_of, smaller_descriptions
@@ -27,23 +27,23 @@ from tools.fuzzing.runner import MODES, Counts, Plan, check_case, draw_case, rep
 ROOT = Path(__file__).resolve().parents[2]
 
 WRONG_SOLVE = """
-import dataclasses, oocbe.facade
-real = oocbe.facade.solve
+import dataclasses, oocbe.api.facade
+real = oocbe.api.facade.solve
 def solve(*given, **options):
     result = real(*given, **options)
     return dataclasses.replace(result, value=(result.value or 0) + 1, status="optimal")
-oocbe.facade.solve = solve
+oocbe.api.facade.solve = solve
 """
 """Read by every Python process that starts with it in a file sitecustomize.py on its path."""
 
 SLEEPING_SOLVE = """
-import time, oocbe.facade
-oocbe.facade.solve = lambda *given, **options: time.sleep(10_000)
+import time, oocbe.api.facade
+oocbe.api.facade.solve = lambda *given, **options: time.sleep(10_000)
 """
 
 DYING_SOLVE = """
-import os, oocbe.facade
-oocbe.facade.solve = lambda *given, **options: os.abort()
+import os, oocbe.api.facade
+oocbe.api.facade.solve = lambda *given, **options: os.abort()
 """
 
 
@@ -142,8 +142,8 @@ def test_a_bound_on_the_wrong_side_is_caught(monkeypatch):
 
 
 def test_bounds_that_are_too_high_are_caught(monkeypatch):
-    from oocbe.pruning.estimators import AdditiveSource
-    from oocbe.pruning.row_ascent import RowAscent
+    from oocbe.bounds.estimators import AdditiveSource
+    from oocbe.bounds.row_ascent import RowAscent
 
     real, real_costs = AdditiveSource.for_message, RowAscent.in_costs
 
@@ -159,7 +159,7 @@ def test_bounds_that_are_too_high_are_caught(monkeypatch):
 
 
 def test_rows_that_are_lost_are_caught(monkeypatch):
-    from oocbe.pruning.pruner import RowPruner
+    from oocbe.elimination.row_pruning.pruner import RowPruner
 
     real = RowPruner.for_message
 
@@ -213,7 +213,7 @@ def test_wrong_operators_are_caught(monkeypatch):
 
 
 def test_readers_that_crash_and_writers_that_lose_something_are_caught(monkeypatch):
-    from oocbe.io import registry
+    from oocbe.formats import registry
 
     real = oocbe.read
 

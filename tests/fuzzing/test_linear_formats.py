@@ -31,7 +31,7 @@ def test_cases_hold_and_a_wrong_reader_is_found(mode: str, monkeypatch: pytest.M
     cases = [draw_case(mode, 0, 0, number) for number in range(12)]
     assert [failure for case in cases if (failure := check_case(case, tally))] == []
     assert tally.checks > 100
-    module = importlib.import_module("oocbe.io.dimacs" if mode == "cnf" else f"oocbe.io.{mode}")
+    module = importlib.import_module("oocbe.formats.dimacs" if mode == "cnf" else f"oocbe.formats.{mode}")
     name = "parse_cnf" if mode == "cnf" else "parse"
     real: Callable[[Any], Any] = getattr(module, name)
     monkeypatch.setattr(module, name, lambda text: damaged(real(text)))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from oocbe.cli import warm_up
 from oocbe.cli.main import app
-from oocbe.system.compilation import compilation
+from oocbe.runtime.compilation import compilation
 
 FAST = ("--order-seconds", "0", "--backend", "cpu")
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from oocbe.bounds.row_reduction import Reduction, Removal
+from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.pruning.row_bounds import BoundSource, RowBound
-from oocbe.pruning.row_reduction import Reduction, Removal
 from tests.helpers.small_problems import all_values
 
 MOST_ASSIGNMENTS = 5000

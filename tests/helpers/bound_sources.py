@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from oocbe.elimination.row_pruning.row_bounds import RowBound
 from oocbe.model.problem import Problem
-from oocbe.pruning.row_bounds import RowBound
 from tests.helpers.small_problems import all_values
 
 

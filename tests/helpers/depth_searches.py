@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from oocbe.elimination.search.depth_search import DepthSearch
-from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.bounds.row_reduction import Reduction, reduced
+from oocbe.bounds.row_tables import Tables
 from oocbe.model.problem import Problem
-from oocbe.pruning.row_reduction import Reduction, reduced
-from oocbe.pruning.row_tables import Tables
-from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import Deadline
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.depth_search import DepthSearch
+from oocbe.search.knowledge import Knowledge
 from tests.helpers.bound_problems import optimum
 
 NO_GAP = SolveOptions().gap

@@ -22,13 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
-from oocbe.elimination import solve as solving
+from oocbe.api.solving import solve as solving
+from oocbe.elimination import race as racing
 from oocbe.elimination.runs import checkpoint
-from oocbe.elimination.search import race as racing
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.settings.options import SolveOptions
-from oocbe.settings.tuning import tuned
+from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuned
 from oocbe.tables import faults
 
 EMBEDDED_BYTES = 150

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oocbe.kernels.cpu.propagation.linear_rows import CHUNK, SHORT_ROW
 from oocbe.model.linear_system import LinearSystem
+from oocbe.propagation.kernels.cpu.linear_rows import CHUNK, SHORT_ROW
 
 LENGTHS = (0, 1, 2, 3, 7, SHORT_ROW - 1, SHORT_ROW, SHORT_ROW + 1, 2 * SHORT_ROW, 400, CHUNK - 1, CHUNK, CHUNK + 1,
            2 * CHUNK + 17, 9 * CHUNK + 5)  # fmt: skip

@@ -1,7 +1,7 @@
 """A small result for tests of what is made of results."""
 
 from oocbe.model.parts import Variable
-from oocbe.results.result import Result, Status
+from oocbe.model.results.result import Result, Status
 
 
 def make_result(status: Status = "optimal") -> Result:

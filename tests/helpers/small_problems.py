@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from oocbe.bucket_engine import decision
-from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine import decision
+from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem

@@ -10,9 +10,9 @@ from oocbe.junction_trees import device_sweeps
 from oocbe.junction_trees.case_sweeps import CaseSweep, evidence_columns
 from oocbe.junction_trees.device_sweeps import _target_rows, takes_device
 from oocbe.junction_trees.evidence import Cases
+from oocbe.junction_trees.kernels.cuda import layout
+from oocbe.junction_trees.kernels.cuda.layout import CHILD, VARIABLE, chunks_of, steps_down, steps_up, tree_layout
 from oocbe.junction_trees.tree import JunctionTree
-from oocbe.kernels.cuda.trees import layout
-from oocbe.kernels.cuda.trees.layout import CHILD, VARIABLE, chunks_of, steps_down, steps_up, tree_layout
 from tests.helpers.small_networks import random_network
 
 

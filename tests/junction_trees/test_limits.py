@@ -20,7 +20,7 @@ from oocbe.junction_trees.weights import weights_of
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import SUM_PRODUCT
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 
 
 def chain(sizes):

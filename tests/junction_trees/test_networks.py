@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.api.tasks import marginals as task
 from oocbe.junction_trees import batches
-from oocbe.settings.options import SolveOptions
-from oocbe.tasks import marginals as task
+from oocbe.model.settings.options import SolveOptions
 
 SMALL = ["alarm", "hailfinder", "water", "mildew", "pigs"]
 

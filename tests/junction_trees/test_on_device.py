@@ -12,10 +12,10 @@ import oocbe
 from oocbe.errors import ResourceError
 from oocbe.junction_trees import batches, device_sweeps
 from oocbe.junction_trees.conditioning import condition
+from oocbe.junction_trees.kernels.cuda import layout
 from oocbe.junction_trees.relevant.answer import CaseAnswer
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.trees import layout
 from tests.helpers.small_networks import enumerated, random_network, random_product, summed
 from tests.kernels.conftest import skip_without_gpu
 
@@ -168,8 +168,8 @@ def test_trees_of_groups_have_inputs(monkeypatch):
 
 
 def test_blocks_are_smaller_where_memory_is_short(monkeypatch):
+    from oocbe.junction_trees.kernels.cuda.sweeps import Block
     from oocbe.kernels.cuda.transfer.memory import free_blocks, held_bytes, limit_bytes, set_limit
-    from oocbe.kernels.cuda.trees.sweeps import Block
 
     random = np.random.default_rng(45)
     problem = random_network(random, variables=12)

@@ -8,7 +8,7 @@ import pytest
 
 import oocbe
 from oocbe.junction_trees.storage import RECORD_NAME
-from oocbe.system.checksums import crc32
+from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.records import render_record
 from tests.helpers.small_networks import random_network, random_product

@@ -11,8 +11,8 @@ import pytest
 from oocbe.errors import UsageError
 from oocbe.kernels import AUTO_ROWS, backend_for, backend_named, choice
 from oocbe.kernels.cuda import device
-from oocbe.settings.machine import device_memory_limit
-from oocbe.system import writable
+from oocbe.model.settings.machine import device_memory_limit
+from oocbe.runtime import writable
 
 REASON = "this machine has no CUDA device"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oocbe.kernels.cpu.trees import clique_rows
+from oocbe.junction_trees.kernels.cpu import clique_rows
 
 
 def walked(sizes, stop, most=1 << 40):

@@ -15,7 +15,7 @@ import pytest
 
 from oocbe import errors
 from oocbe.kernels.cpu import jit
-from oocbe.system import address_space, compilation, data_limit, writable
+from oocbe.runtime import address_space, compilation, data_limit, writable
 
 LOOP = "from oocbe.kernels.cpu.helper import twice\n"
 HELPER = "from oocbe.kernels.cpu.deeper import DEEP\n"

@@ -7,45 +7,45 @@ from importlib import import_module
 
 import pytest
 
+from oocbe.junction_trees.kernels.cpu import sweeps as cpu_sweeps
 from oocbe.kernels.cpu.buckets import walk_loop as cpu_walk_loop
 from oocbe.kernels.cpu.packing import bit_pack as cpu_bit_pack
-from oocbe.kernels.cpu.propagation import linear_rows as cpu_linear_rows
-from oocbe.kernels.cpu.trees import sweeps as cpu_sweeps
 from oocbe.kernels.cuda.modules import source_text
 from oocbe.kernels.cuda.packing import bit_pack as cuda_bit_pack
+from oocbe.propagation.kernels.cpu import linear_rows as cpu_linear_rows
 
 PAIRS = [
     ("bit_pack", "MOST_PARTS", "oocbe.kernels.cuda.packing.bit_pack.MOST_PARTS"),
     ("bit_pack", "SUMMARY_WORDS", "oocbe.kernels.cuda.packing.bit_pack.SUMMARY_WORDS"),
     ("bit_pack", "THREADS", "oocbe.kernels.cuda.packing.bit_pack.THREADS"),
-    ("bucket_join", "THREADS", "oocbe.kernels.cuda.pruning.flags.THREADS"),
+    ("bucket_join", "THREADS", "oocbe.kernels.cuda.buckets.flags.THREADS"),
     ("bucket_join", "MOST_TABLES", "oocbe.kernels.cuda.buckets.bucket_join.MOST_TABLES"),
     ("complete", "MOST_THREADS", "oocbe.kernels.cuda.complete.complete.THREADS"),
     ("complete_product", "MOST_BATCHES", "oocbe.kernels.cuda.complete.complete_product.MOST_BATCHES"),
     ("complete_product", "MOST_SHARED", "oocbe.kernels.cuda.complete.complete_product.MOST_SHARED"),
-    ("dominance", "THREADS", "oocbe.kernels.cuda.pruning.flags.THREADS"),
-    ("sums", "THREADS", "oocbe.kernels.cuda.pruning.flags.SUM_THREADS"),
+    ("dominance", "THREADS", "oocbe.kernels.cuda.buckets.flags.THREADS"),
+    ("sums", "THREADS", "oocbe.kernels.cuda.buckets.flags.SUM_THREADS"),
     ("fields", "MOST_MOVES", "oocbe.kernels.cuda.packing.fields.MOST_MOVES"),
     ("fields", "ROWS_A_THREAD", "oocbe.kernels.cuda.packing.fields.ROWS_A_THREAD"),
-    ("filters", "THREADS", "oocbe.kernels.cuda.pruning.filters.THREADS"),
-    ("groups", "THREADS", "oocbe.kernels.cuda.pruning.flags.THREADS"),
+    ("filters", "THREADS", "oocbe.kernels.cuda.buckets.filters.THREADS"),
+    ("groups", "THREADS", "oocbe.kernels.cuda.buckets.flags.THREADS"),
     ("groups", "(WARP_ROWS * THREADS / 32)", "oocbe.kernels.cuda.pairs.groups.ROWS_A_BLOCK"),
     ("groups", "MOST_WORDS", "oocbe.kernels.cuda.pairs.selection.MOST_WORDS"),
     ("join", "PAIR_THREADS", "oocbe.kernels.cuda.pairs.join.THREADS"),
     ("join_reduce", "THREADS", "oocbe.kernels.cuda.pairs.join_reduce.THREADS"),
-    ("linear_rows", "THREADS", "oocbe.kernels.cuda.propagation.linear_rows.THREADS"),
+    ("linear_rows", "THREADS", "oocbe.propagation.kernels.cuda.linear_rows.THREADS"),
     ("prefix", "THREADS", "oocbe.kernels.cuda.pairs.selection.PREFIX_THREADS"),
     ("prefix", "TILE", "oocbe.kernels.cuda.pairs.selection.PREFIX_TILE"),
     ("reduce", "THREADS", "oocbe.kernels.cuda.pairs.reduce.THREADS"),
     ("reduce", "TILE", "oocbe.kernels.cuda.pairs.reduce.ROWS_A_BLOCK"),
     ("runs", "THREADS", "oocbe.kernels.cuda.pairs.runs.THREADS"),
-    ("table_rows", "THREADS", "oocbe.kernels.cuda.propagation.table_rows.THREADS"),
-    ("table_rows", "RESIDENT_BLOCKS", "oocbe.kernels.cuda.propagation.table_rows.RESIDENT_BLOCKS"),
-    ("tree_sweeps", "THREADS", "oocbe.kernels.cuda.trees.sweeps.THREADS"),
-    ("tree_sweeps", "WARPS_A_CLIQUE", "oocbe.kernels.cuda.trees.sweeps.WARPS_A_CLIQUE"),
-    ("tree_sweeps", "VARIABLE", "oocbe.kernels.cuda.trees.layout.VARIABLE"),
-    ("tree_sweeps", "CHILD", "oocbe.kernels.cuda.trees.layout.CHILD"),
-    ("tree_sweeps", "CONSTANT_CHILD", "oocbe.kernels.cuda.trees.layout.CONSTANT_CHILD"),
+    ("table_rows", "THREADS", "oocbe.propagation.kernels.cuda.table_rows.THREADS"),
+    ("table_rows", "RESIDENT_BLOCKS", "oocbe.propagation.kernels.cuda.table_rows.RESIDENT_BLOCKS"),
+    ("tree_sweeps", "THREADS", "oocbe.junction_trees.kernels.cuda.sweeps.THREADS"),
+    ("tree_sweeps", "WARPS_A_CLIQUE", "oocbe.junction_trees.kernels.cuda.sweeps.WARPS_A_CLIQUE"),
+    ("tree_sweeps", "VARIABLE", "oocbe.junction_trees.kernels.cuda.layout.VARIABLE"),
+    ("tree_sweeps", "CHILD", "oocbe.junction_trees.kernels.cuda.layout.CHILD"),
+    ("tree_sweeps", "CONSTANT_CHILD", "oocbe.junction_trees.kernels.cuda.layout.CONSTANT_CHILD"),
 ]
 
 

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from oocbe.algebra import drop_forbidden, join_maximise, join_sum, maximise
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.model.semiring import LOG_SUM_EXP, SEMIRINGS, Combination, Marginalisation
-from oocbe.table_algebra import drop_forbidden, join_maximise, join_sum, maximise
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
 from oocbe.tables.residence import is_on_device, to_host, to_kernels

@@ -7,11 +7,11 @@ import threading
 import numpy as np
 import pytest
 
+from oocbe.algebra import join_sum, maximise
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.transfer import memory
 from oocbe.kernels.cuda.transfer.memory import free_blocks, held_by, held_bytes, set_limit, used_bytes, with_retry
-from oocbe.settings.machine import device_memory_limit
-from oocbe.table_algebra import join_sum, maximise
+from oocbe.model.settings.machine import device_memory_limit
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 

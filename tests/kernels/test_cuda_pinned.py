@@ -6,7 +6,7 @@ import pytest
 from oocbe.errors import UsageError
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_memory, touched
-from oocbe.system.stretches import ALIGNMENT, Region
+from oocbe.runtime.stretches import ALIGNMENT, Region
 
 
 def pool():

@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.elimination.search.row_search import RowSearch
+from oocbe.bounds.row_ascent import RowAscent
+from oocbe.bounds.row_reduction import reduced
+from oocbe.bounds.row_tables import Tables
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.pruning.row_ascent import RowAscent
-from oocbe.pruning.row_reduction import reduced
-from oocbe.pruning.row_tables import Tables
-from oocbe.settings.options import SolveOptions
-from oocbe.synth import grid_network, random_network
-from oocbe.system.deadline import Deadline
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.knowledge import Knowledge
+from oocbe.search.row_search import RowSearch
+from oocbe.stress import grid_network, random_network
 from tests.helpers.bound_problems import anything, costly_photographs, photographs
 from tests.helpers.small_problems import all_values
 from tests.kernels.conftest import skip_without_gpu
@@ -73,7 +73,7 @@ def thresholds(problem: Problem, random: np.random.Generator) -> float:
 
 def check_walk(problem: Problem, seed: int, kept_rows: int) -> int:
     """Assert that rows along one walk are the same on both sides; how many there were."""
-    from oocbe.kernels.cuda.pruning.row_ascent import DeviceAscent, Shape
+    from oocbe.bounds.kernels.cuda.row_ascent import DeviceAscent, Shape
 
     random = np.random.default_rng(seed)
     ascent = RowAscent(Tables.of(problem), thresholds(problem, random))
@@ -125,7 +125,7 @@ def test_many_variables():
 def test_rows_that_do_not_fit_shared_memory():
     problem = random_network(70, 30, 0.9, tightness=0.0, seed=3)
     ascent = RowAscent(Tables.of(problem), 10**7)
-    from oocbe.kernels.cuda.pruning.row_ascent import DeviceAscent
+    from oocbe.bounds.kernels.cuda.row_ascent import DeviceAscent
 
     device = DeviceAscent(ascent.network, ascent.need)
     level = ascent.level(range(1, 70))

@@ -10,9 +10,7 @@ import pytest
 
 import oocbe
 from oocbe.kernels.cuda import spans
-from oocbe.tables.layout import Layout
-from oocbe.tables.table import Table
-from oocbe.tracing.recorder import (
+from oocbe.runtime.tracing.recorder import (
     CALLER,
     DEVICE_TO_HOST,
     HOST_TO_DEVICE,
@@ -22,7 +20,9 @@ from oocbe.tracing.recorder import (
     active,
     set_active,
 )
-from oocbe.tracing.trace_file import read_trace
+from oocbe.runtime.tracing.trace_file import read_trace
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table
 
 
 class Device:

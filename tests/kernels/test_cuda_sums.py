@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from oocbe.kernels.cuda.buckets.flags import MOST_SUMMED, SUM_THREADS, prefix_sum
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.pruning.flags import MOST_SUMMED, SUM_THREADS, prefix_sum
 from tests.kernels.conftest import skip_without_gpu
 
 pytestmark = pytest.mark.gpu

@@ -19,14 +19,14 @@ import pytest
 import oocbe
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu import threads
+from oocbe.kernels.cpu.buckets.dominance import mark_dominated
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of
 from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
-from oocbe.kernels.cpu.pruning.dominance import mark_dominated
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, tiled_ranges
-from oocbe.system.deadline import Deadline, current, current_flag, look, unlimited
+from oocbe.runtime.deadline import Deadline, current, current_flag, look, unlimited
 
 FLAG = "looks at the flag"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination.search import bounded
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
+from oocbe.search import bounded
 
 
 def chosen(seed: int, constraints: int = 1) -> Problem:

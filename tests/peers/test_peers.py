@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oocbe.errors import UnsupportedError
-from oocbe.io import read
+from oocbe.formats import read
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT

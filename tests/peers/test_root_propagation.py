@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.io import write
+from oocbe.formats import write
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable
 from oocbe.model.linear_system import INFINITE, LinearSystem
 from oocbe.model.parts import Constraint, Variable

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from oocbe.errors import UsageError
-from oocbe.io import read_model
-from oocbe.kernels.cpu.propagation.linear_rows import CHUNK, tile_rows
-from oocbe.kernels.cuda.propagation import linear_rows
+from oocbe.formats import read_model
 from oocbe.model.linear_system import LinearSystem
 from oocbe.propagation.bounds import propagate_bounds
+from oocbe.propagation.kernels.cpu.linear_rows import CHUNK, tile_rows
+from oocbe.propagation.kernels.cuda import linear_rows
 from oocbe.propagation.propagate import propagate
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 from tests.helpers.linear_systems import KINDS, sparse_system
 from tests.kernels.conftest import skip_without_gpu
 
@@ -26,7 +26,7 @@ INF = math.inf
 def on_device(request, monkeypatch):
     """Propagates on the device, with the loop over rounds on either side."""
     skip_without_gpu()
-    from oocbe.kernels.cuda.propagation.linear_rows import DeviceRows
+    from oocbe.propagation.kernels.cuda.linear_rows import DeviceRows
 
     def propagated(rows, *arguments):
         return whole(rows, *arguments, is_loop_on_device=request.param == "device")

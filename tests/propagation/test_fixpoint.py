@@ -23,7 +23,7 @@ from oocbe.propagation.compact_table import CompactTable
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.propagate import BIT_SET_BYTES
 from oocbe.propagation.tables import ForbiddenPatterns
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 
 

@@ -14,7 +14,7 @@ from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.large_tables import DeviceRows, SharedRows, ThreadedRows, allowed_rows
 from oocbe.propagation.propagate import propagate
 from oocbe.propagation.tables import AllowedRows
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.errors import ModelError, UsageError
-from oocbe.io.files import read_bytes
-from oocbe.io.mps import parse
-from oocbe.io.text import Text
+from oocbe.formats.files import read_bytes
+from oocbe.formats.mps import parse
+from oocbe.formats.text import Text
 from oocbe.model.linear_system import LinearSystem
 from oocbe.propagation.bounds import propagate_bounds
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 
 INF = math.inf

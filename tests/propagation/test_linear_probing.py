@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.io import as_problem
-from oocbe.kernels.cpu.propagation.linear_rows import Rounding
+from oocbe.formats import as_problem
 from oocbe.model.linear_system import LinearSystem
 from oocbe.propagation import linear_probing
 from oocbe.propagation.bounds import PROGRESS, linear_rows_of, propagate_bounds
 from oocbe.propagation.fixpoint import Network
+from oocbe.propagation.kernels.cpu.linear_rows import Rounding
 from oocbe.propagation.linear_probing import outcomes_of, probe_bounds, two_valued
 from oocbe.propagation.probing import probe
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 from tests.kernels.conftest import skip_without_gpu
 
@@ -180,7 +180,7 @@ def test_numbers_without_end_do_not_stop_probes(upper):
 @pytest.mark.parametrize(("seed", "count"), [(1, 30), (2, 120), (3, 700), (4, 3000), (5, 3001)])
 def test_probes_on_a_device_are_those_of_the_processor(seed, count):
     skip_without_gpu()
-    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+    from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
 
     system = sparse_binaries(seed, count)
     bounds = propagate_bounds(system, backend="cpu")
@@ -208,7 +208,7 @@ def test_probes_on_a_device_are_those_of_the_processor(seed, count):
 @pytest.mark.parametrize("seed", range(8))
 def test_probes_of_reals_on_a_device(seed):
     skip_without_gpu()
-    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+    from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
 
     random = np.random.default_rng(seed)
     rows = []

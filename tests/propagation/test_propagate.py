@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import UnsupportedError, UsageError
-from oocbe.io import as_problem, read_model, write
+from oocbe.formats import as_problem, read_model, write
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.propagation import bounds
 from oocbe.propagation.bounds import propagate_round

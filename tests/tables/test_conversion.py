@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 import pytest
 
-from oocbe.complete_tables.complete_transpose import transposed
-from oocbe.complete_tables.conversion import complete_in_memory, in_memory, row_pieces, rows_in_memory
+from oocbe.algebra.complete_tables.complete_transpose import transposed
+from oocbe.algebra.complete_tables.conversion import complete_in_memory, in_memory, row_pieces, rows_in_memory
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.complete_tables.cost_tables import CostTable, add, least
+from oocbe.algebra.complete_tables.cost_tables import CostTable, add, least
 
 
 @pytest.mark.parametrize("seed", range(60))

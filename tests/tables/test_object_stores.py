@@ -18,12 +18,12 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.algebra import join_sum, maximise
 from oocbe.cli.main import app
-from oocbe.cluster.workers import InThreads, using
 from oocbe.errors import CorruptDataError, DiskError, UnsupportedError, UsageError
+from oocbe.execution.cluster.workers import InThreads, using
 from oocbe.model.semiring import MAX_SUM
-from oocbe.settings.tuning import tuned
-from oocbe.table_algebra import join_sum, maximise
+from oocbe.model.settings.tuning import tuned
 from oocbe.tables import object_path
 from oocbe.tables.object_path import ObjectPath, is_url
 from oocbe.tables.objects import POINTER_NAME

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import DiskError, FormatError, OocbeError, UsageError
-from oocbe.system.urls import url_of
+from oocbe.runtime.urls import url_of
 from oocbe.tables import object_files
 from oocbe.tables.object_files import ObjectReader
 from oocbe.tables.object_path import ObjectPath

@@ -9,13 +9,13 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+from oocbe.algebra.inputs import OutOfCore
+from oocbe.algebra.out_of_core import context
+from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.runs.run_directory import RunDirectory
 from oocbe.errors import DiskError, UsageError
-from oocbe.system import temporary_names
-from oocbe.table_algebra.inputs import OutOfCore
-from oocbe.table_algebra.out_of_core import context
-from oocbe.table_algebra.out_of_core.context import ExecutionContext
+from oocbe.runtime import temporary_names
 from oocbe.tables import folder_lock
 from oocbe.tables import scratch as scratch_folders
 from oocbe.tables.disk import hooked

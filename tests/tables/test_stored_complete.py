@@ -22,10 +22,10 @@ from oocbe import (
     to_complete,
 )
 from oocbe.errors import DiskError, TimeLimitError
+from oocbe.execution.cells import cells_touched, read_box
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
-from oocbe.streaming.cells import cells_touched, read_box
-from oocbe.system.deadline import Deadline
+from oocbe.runtime.deadline import Deadline
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
 from oocbe.tables.stored_complete import open_table
 

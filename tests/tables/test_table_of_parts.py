@@ -11,11 +11,11 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oocbe.algebra import join_sum, maximise
 from oocbe.errors import CorruptDataError, DiskError, ModelError
+from oocbe.execution.sources import ChunkCache, HeldRows, StoredRows
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MIN_SUM
-from oocbe.streaming.sources import ChunkCache, HeldRows, StoredRows
-from oocbe.table_algebra import join_sum, maximise
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.packed import PackedTable

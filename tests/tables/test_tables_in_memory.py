@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oocbe.algebra import join_sum
 from oocbe.errors import ModelError, TimeLimitError, ValueRangeError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
-from oocbe.system.deadline import Deadline
-from oocbe.table_algebra import join_sum
+from oocbe.runtime.deadline import Deadline
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable

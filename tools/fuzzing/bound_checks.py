@@ -130,7 +130,7 @@ def check_messages(source: Any, problem: Problem, own: Assignments, case: Descri
     limit = problem.upper_bound
     if limit is None or source.assignment is not None or source.root >= limit:
         return
-    from oocbe.elimination.search.scope import Scope
+    from oocbe.search.scope import Scope
 
     scope = replace(Scope.whole(problem), source=source).below(limit)
     if scope is None:
@@ -150,8 +150,8 @@ def check_messages(source: Any, problem: Problem, own: Assignments, case: Descri
 
 def check_with_tables(problem: Problem, own: Assignments, case: Description, tally: Tally) -> None:
     """Rows of messages along the case's order, with tables of mini-buckets beside the additive bound."""
-    from oocbe.elimination.mini_buckets.outside_tables import OutsideTables
-    from oocbe.pruning.bounds import ascended_source
+    from oocbe.bounds.bounds import ascended_source
+    from oocbe.bounds.mini_buckets.outside_tables import OutsideTables
 
     order, limit = case["order"], problem.upper_bound
     if limit is None or any(c.can_bind for c in problem.linear_constraints):

@@ -109,9 +109,9 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
 
 
 def _check(case: Description, tally: Tally) -> None:
+    from oocbe.bounds.bounds import bound_sources
     from oocbe.elimination.preparation.arity import narrowed
     from oocbe.errors import ValueRangeError
-    from oocbe.pruning.bounds import bound_sources
 
     problem, seed = narrowed(problem_of(case["problem"])), case["chance"]  # as a solve begins
     every = Assignments.of(case["problem"])

@@ -125,7 +125,7 @@ def environment_of(disturbances: Sequence[Disturbance], counts: Path) -> Mapping
 def disturb_this_process() -> None:
     """Do as the variable says, until this process ends."""
     given = json.loads(os.environ[VARIABLE])
-    role = WORKER if "oocbe.cluster.worker" in sys.orig_argv else "asks"
+    role = WORKER if "oocbe.execution.cluster.worker" in sys.orig_argv else "asks"
     _lasting.append(disturbed(given["disturbances"], Path(given["counts"]), role))
     _lasting[-1].__enter__()
 

@@ -28,11 +28,11 @@ from .control_groups import Ended, group_of, peak_of
 
 LOADED = (
     *(f"oocbe.cli.{name}" for name in ("bound", "convert", "inspect", "plan", "propagate", "solve", "trees", "verify")),
-    "oocbe.elimination.solve",
+    "oocbe.api.solving.solve",
     "oocbe.elimination.plan",
-    "oocbe.facade",
+    "oocbe.api.facade",
     "oocbe.junction_trees.tree",
-    "oocbe.tasks.verbs",
+    "oocbe.api.tasks.verbs",
     "oocbe.kernels.cpu.jit",
     "tools.fuzzing.memory_operators",
 )
@@ -91,8 +91,8 @@ class _Fresh:
 
     def __init__(self) -> None:
         from oocbe.cli.main import program
-        from oocbe.settings import machine, option_values
-        from oocbe.system import data_limit, memory
+        from oocbe.model.settings import machine, option_values
+        from oocbe.runtime import data_limit, memory
 
         assert machine.available_processors() and option_values.parse_bytes("", "1MiB")
         program("solve")
@@ -100,7 +100,7 @@ class _Fresh:
 
     def pretend(self) -> None:
         """Have the limits of this process, a child, set from that."""
-        from oocbe.system import data_limit, memory
+        from oocbe.runtime import data_limit, memory
 
         look, mapped, more = memory.own_memory, data_limit.mapped_data, data_limit.mapped_data() - self._mapped
 
@@ -114,7 +114,7 @@ class _Fresh:
     @staticmethod
     def narrow(room: int) -> None:
         """Have them set from what this process has, with so many bytes for the program."""
-        from oocbe.system import data_limit, memory
+        from oocbe.runtime import data_limit, memory
 
         data_limit.PROGRAM_DATA_BYTES, memory.PROGRAM_BYTES = room, room + (16 << 20)
 
@@ -136,7 +136,7 @@ def main() -> None:
 
 def _in_child(order: dict[str, Any], fresh: _Fresh) -> dict[str, Any] | None:
     """How the command ended; None where it took too long."""
-    from oocbe.system.memory import own_memory
+    from oocbe.runtime.memory import own_memory
 
     folder = Path(order["folder"])
     shared = 0 if ROOM_VARIABLE in order["environment"] else own_memory()

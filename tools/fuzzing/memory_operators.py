@@ -14,7 +14,7 @@ def main(case: dict[str, Any], folder: Path) -> int:
     """Run the operator on the tables in the folder, and return the exit code."""
     import oocbe
     from oocbe.errors import OocbeError
-    from oocbe.results.failure import exit_code_of, message_of
+    from oocbe.model.results.failure import exit_code_of, message_of
 
     operator, output = case["way"], folder / "out"
     settings: dict[str, Any] = {}

@@ -17,9 +17,9 @@ from .descriptions import Description
 from .outcome import Tally
 
 if TYPE_CHECKING:
-    from oocbe.bucket_engine.bucket_engine import BucketEngine
+    from oocbe.elimination.engine.bucket_engine import BucketEngine
+    from oocbe.elimination.row_pruning.pruner import RowPruner
     from oocbe.model.problem import Problem
-    from oocbe.pruning.pruner import RowPruner
     from oocbe.tables.table import Table
 
 Message = tuple[int, tuple[int, ...], "Table"]
@@ -31,11 +31,11 @@ def check_tables(problem: Problem, source: Any, own: Assignments, case: Descript
 
     problem : with its upper bound. own : assignments below it.
     """
-    from oocbe.bucket_engine.bucket_engine import BucketEngine
+    from oocbe.elimination.engine.bucket_engine import BucketEngine
     from oocbe.elimination.preparation.linear import carried_in_rows, left_out
     from oocbe.elimination.preparation.ranges import rounding_margin
+    from oocbe.elimination.row_pruning.pruner import RowPruner
     from oocbe.errors import ValueRangeError
-    from oocbe.pruning.pruner import RowPruner
 
     limit = problem.upper_bound
     assert limit is not None

@@ -13,9 +13,9 @@ from .descriptions import Description
 from .outcome import Tally
 
 if TYPE_CHECKING:
+    from oocbe.bounds.row_reduction import Reduction
+    from oocbe.bounds.row_tables import Tables
     from oocbe.model.problem import Problem
-    from oocbe.pruning.row_reduction import Reduction
-    from oocbe.pruning.row_tables import Tables
 
 KEPT_ROWS = 8
 """Of a level: their children are bounded next."""
@@ -25,8 +25,8 @@ def check_row_bounds(
     problem: Problem, every: Assignments, threshold: float | None, case: Description, tally: Tally
 ) -> None:
     """Bounds of rows of a problem, and of what reduction leaves of it. every : feasible assignment."""
-    from oocbe.pruning.row_reduction import reduced
-    from oocbe.pruning.row_tables import Tables
+    from oocbe.bounds.row_reduction import reduced
+    from oocbe.bounds.row_tables import Tables
 
     tables = Tables.of(problem)
     if tables is None or not problem.sizes:
@@ -45,7 +45,7 @@ def check_row_bounds(
 
 def _reduced_values(made: Reduction, every: Assignments) -> dict[Row, int]:
     """The least value of the assignments that each of those left stands for."""
-    from oocbe.pruning.row_reduction import Removal
+    from oocbe.bounds.row_reduction import Removal
 
     kept = [np.arange(size) for size in made.sizes]
     for step in made.steps:
@@ -74,7 +74,7 @@ def check_walk(
 
     values : of feasible assignments, in 1 / unit.
     """
-    from oocbe.pruning.row_ascent import RowAscent
+    from oocbe.bounds.row_ascent import RowAscent
 
     random = Random(f"{case['chance']} {len(values)}")
     ascent, limit = RowAscent(tables, threshold), counted(threshold, unit)

@@ -109,7 +109,7 @@ def _warm_up() -> None:
     if _is_warm:
         return
     import oocbe
-    import oocbe.pruning.relaxation
+    import oocbe.bounds.relaxation
     import oocbe.tables.new_arrays
 
     problem = random_description(Random(3), ("min-sum",), linear=False)
@@ -188,7 +188,7 @@ def _check_task(case: Description, folder: Path, tally: Tally) -> None:
     (folder / "work").mkdir()
 
     def work() -> Description:
-        from oocbe.tasks.verbs import run_task
+        from oocbe.api.tasks.verbs import run_task
 
         options = {"order_seconds": 0, "backend": "cpu", "chunk_rows": case["options"]["chunk_rows"]}
         with inside_settings({"inside": {"message_bytes": 2000}}):

@@ -23,14 +23,14 @@ def check_searches(problem: Problem, every: Assignments, own: Assignments, case:
 
     every, own : feasible assignments, and those that count.
     """
-    from oocbe.elimination.search import depth_search, subproblems
-    from oocbe.elimination.search.depth_search import DepthSearch
-    from oocbe.elimination.search.knowledge import Knowledge
-    from oocbe.elimination.search.subproblems import SubproblemSearch
-    from oocbe.pruning.row_reduction import reduced
-    from oocbe.pruning.row_tables import Tables
-    from oocbe.settings.option_values import Gap
-    from oocbe.system.deadline import Deadline
+    from oocbe.bounds.row_reduction import reduced
+    from oocbe.bounds.row_tables import Tables
+    from oocbe.model.settings.option_values import Gap
+    from oocbe.runtime.deadline import Deadline
+    from oocbe.search import depth_search, subproblems
+    from oocbe.search.depth_search import DepthSearch
+    from oocbe.search.knowledge import Knowledge
+    from oocbe.search.subproblems import SubproblemSearch
 
     tables = Tables.of(problem)
     if tables is None or not problem.sizes:

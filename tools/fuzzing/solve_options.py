@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from oocbe.settings.tuning import tuned
+from oocbe.model.settings.tuning import tuned
 
 Settings = dict[str, Any]
 
@@ -101,10 +101,10 @@ def inside_settings(settings: Settings) -> Iterator[None]:
             stack.enter_context(tuned(message_bytes=inside["message_bytes"]))
         if "mixed_forms" in inside:
             coin = Random(inside["mixed_forms"])
-            cheaper = "oocbe.bucket_engine.decision.is_cheaper_complete"
+            cheaper = "oocbe.elimination.engine.decision.is_cheaper_complete"
             stack.enter_context(mock.patch(cheaper, lambda *_, **__: coin.random() < 0.5))
         if "first_cap" in inside:
-            stack.enter_context(mock.patch("oocbe.elimination.search.race.FIRST_CAP", inside["first_cap"]))
+            stack.enter_context(mock.patch("oocbe.elimination.race.FIRST_CAP", inside["first_cap"]))
         if "forgets" in inside:
             stack.enter_context(_forgetting(Random(inside["forgets"])))
         if "embedded_bytes" in inside:

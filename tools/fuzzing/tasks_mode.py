@@ -54,8 +54,8 @@ def draw(random: Random) -> Description:
 def check(case: Description, folder: Path, tally: Tally) -> None:
     """Ask for a task and compare its answer."""
     import oocbe
+    from oocbe.api.tasks.verbs import run_task
     from oocbe.errors import OocbeError
-    from oocbe.tasks.verbs import run_task
 
     description, settings, task = case["problem"], case["options"], case["task"]
     problem = problem_of(description)

@@ -9,10 +9,10 @@ import json
 import sys
 from pathlib import Path
 
-from oocbe.cluster.local import LocalWorkers
-from oocbe.cluster.workers import using
 from oocbe.errors import OocbeError
-from oocbe.settings.tuning import tuned
+from oocbe.execution.cluster.local import LocalWorkers
+from oocbe.execution.cluster.workers import using
+from oocbe.model.settings.tuning import tuned
 
 from .descriptions import problem_of
 from .runs_mode import solved_in

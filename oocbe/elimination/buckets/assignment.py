@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.consumption import Consumption
 from oocbe.elimination.buckets.buckets import Bucket, entries_over, reading
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.recomputation import Recomputation
+from oocbe.elimination.engine.consumption import Consumption
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.model.semiring import Combination
-from oocbe.system.deadline import Deadline
-from oocbe.tracing.recorder import ELIMINATION, spanning
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 
 PAIRS = 1 << 20
 """Pairs of a choice so far and a row of the next message that are looked at together."""
@@ -132,7 +132,7 @@ def _combined(prepared: Prepared, one: int | float, other: int | float) -> int |
 class _Shares:
     """The best choice of one row of each message that together consume no more than there is room for.
 
-    room : packed, as consumptions are (:mod:`oocbe.bucket_engine.consumption`). deadline : looked at now and then.
+    room : packed, as consumptions are (:mod:`oocbe.elimination.engine.consumption`). deadline : looked at now and then.
     """
 
     def __init__(self, prepared: Prepared, consumption: Consumption, room: int, deadline: Deadline) -> None:

@@ -1,9 +1,9 @@
 """Make the message of one bucket: as the decision about it says, and otherwise where an attempt fails.
 
-How is decided by :func:`oocbe.bucket_engine.decision.decide`: from what is measured of the bucket and of memory, and
-once more after each attempt that failed, with what that has shown. Where the device has no memory for a complete table
-after all, main memory may; where a complete table cannot tell what is infeasible, rows do; where more rows come of a
-join than there is room for, or memory for them cannot be had, it is joined again in pieces
+How is decided by :func:`oocbe.elimination.engine.decision.decide`: from what is measured of the bucket and of memory,
+and once more after each attempt that failed, with what that has shown. Where the device has no memory for a complete
+table after all, main memory may; where a complete table cannot tell what is infeasible, rows do; where more rows come
+of a join than there is room for, or memory for them cannot be had, it is joined again in pieces
 (:mod:`oocbe.elimination.buckets.piecewise`). All ways of joining rows join the same program, so they give the same
 rows.
 """
@@ -17,11 +17,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.bucket_cuts import BucketJoin
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
-from oocbe.bucket_engine.bucket_sizes import BucketSizes, Place
-from oocbe.bucket_engine.decision import (
+from oocbe.elimination.buckets.buckets import Bucket, reading, subtree_members
+from oocbe.elimination.buckets.complete_messages import CompleteMessages
+from oocbe.elimination.buckets.complete_pieces import CompletePieces
+from oocbe.elimination.buckets.constraint_index import ConstraintIndex
+from oocbe.elimination.buckets.finish import Finish, unchanged
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.piecewise import PiecewiseBucket
+from oocbe.elimination.buckets.supported_values import SupportedValues
+from oocbe.elimination.engine.bucket_cuts import BucketJoin
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
+from oocbe.elimination.engine.bucket_sizes import BucketSizes, Place
+from oocbe.elimination.engine.decision import (
     COMPLETE,
     INCOMPLETE,
     NOTHING,
@@ -32,26 +41,17 @@ from oocbe.bucket_engine.decision import (
     Wishes,
     decide,
 )
-from oocbe.bucket_engine.factors import PackedFactor
-from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
-from oocbe.bucket_engine.row_pruning import RowPruning
-from oocbe.elimination.buckets.buckets import Bucket, reading, subtree_members
-from oocbe.elimination.buckets.complete_messages import CompleteMessages
-from oocbe.elimination.buckets.complete_pieces import CompletePieces
-from oocbe.elimination.buckets.constraint_index import ConstraintIndex
-from oocbe.elimination.buckets.finish import Finish, unchanged
-from oocbe.elimination.buckets.message import Message
-from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.buckets.piecewise import PiecewiseBucket
-from oocbe.elimination.buckets.supported_values import SupportedValues
+from oocbe.elimination.engine.factors import PackedFactor
+from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
+from oocbe.elimination.engine.row_pruning import RowPruning
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin
 from oocbe.elimination.preparation.scaling import rescale
+from oocbe.elimination.row_pruning.dominance import SubstitutionDominance, applies_to
+from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.errors import DiskError, ResourceError
 from oocbe.model.semiring import Combination
-from oocbe.pruning.dominance import SubstitutionDominance, applies_to
-from oocbe.pruning.pruner import RowPruner
-from oocbe.settings.tuning import tuning
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.limbs import narrowed

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.execution.sources import ChunkCache, SortedRows
 from oocbe.model.semiring import Combination
-from oocbe.streaming.sources import ChunkCache, SortedRows
 from oocbe.tables.layout import bits_for
 
 CHUNK_ROWS = 1 << 16

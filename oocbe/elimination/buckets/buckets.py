@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.tables.layout import bits_for

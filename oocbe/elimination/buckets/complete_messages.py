@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_join import TooManyRowsError
-from oocbe.bucket_engine.bucket_sizes import Place
-from oocbe.bucket_engine.factors import FactorPool, PackedFactor
-from oocbe.complete_tables.complete_bucket import BucketFunction, CompleteBucket
+from oocbe.algebra.complete_tables.complete_bucket import BucketFunction, CompleteBucket
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forms import checked_tables
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_join import TooManyRowsError
+from oocbe.elimination.engine.bucket_sizes import Place
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import Combination
-from oocbe.settings.tuning import tuning
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import bits_for
 

@@ -2,9 +2,9 @@
 
 A message's variable that is eliminated next changes slowest. So a piece of the message that has some values of the
 first variables of its scope is neighbouring cells, and needs of each message of the bucket one range of neighbouring
-cells for each value of the bucket's variable (:mod:`oocbe.complete_tables.complete_cuts`). Nothing else is read, and
-pieces laid end to end are the message. Products of floats are scaled by the largest value of all, so their pieces are
-written to a scratch table first.
+cells for each value of the bucket's variable (:mod:`oocbe.algebra.complete_tables.complete_cuts`). Nothing else is
+read, and pieces laid end to end are the message. Products of floats are scaled by the largest value of all, so their
+pieces are written to a scratch table first.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from contextlib import ExitStack, closing, contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.factors import PackedFactor
-from oocbe.complete_tables.complete_cuts import CellRoom
-from oocbe.complete_tables.complete_stream import CellFunction, CompleteStream
-from oocbe.complete_tables.conversion import cell_pieces
+from oocbe.algebra.complete_tables.complete_cuts import CellRoom
+from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream
+from oocbe.algebra.complete_tables.conversion import cell_pieces
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.cells_to_come import CellsToCome
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import exponent_of, out_of_range, rescale, scaled_values
+from oocbe.execution.budget import Budget
+from oocbe.execution.sources import source_of
+from oocbe.execution.space import Space
 from oocbe.kernels import backend_named
-from oocbe.settings.tuning import tuning
-from oocbe.streaming.budget import Budget
-from oocbe.streaming.sources import source_of
-from oocbe.streaming.space import Space
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable

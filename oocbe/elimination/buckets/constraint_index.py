@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import chain
 
-from oocbe.bucket_engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.buckets.buckets import Bucket, elements_of, members_of
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 
 
 class ConstraintIndex:

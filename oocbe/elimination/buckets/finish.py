@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.pruning.dominance import SubstitutionDominance
+from oocbe.elimination.row_pruning.dominance import SubstitutionDominance
 from oocbe.tables.table import Table
 
 

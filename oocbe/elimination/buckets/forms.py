@@ -1,7 +1,7 @@
 """Which forms messages of a problem may take, complete or incomplete, and what orders cost with the cheaper ones.
 
 The form of each message is decided when its bucket comes, from measured densities
-(:mod:`oocbe.bucket_engine.decision`). Orders are compared before anything is known but predicted rows
+(:mod:`oocbe.elimination.engine.decision`). Orders are compared before anything is known but predicted rows
 (:mod:`oocbe.elimination.orders.order`).
 """
 
@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.bucket_engine.bucket_sizes import BucketSizes, Input, Place
-from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, expected_form
+from oocbe.elimination.engine.bucket_sizes import BucketSizes, Input, Place
+from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, expected_form
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import float_sum_bounds
 from oocbe.errors import ValueRangeError
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
-from oocbe.settings.tuning import tuning
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.layout import WORD_BITS, bits_for, key_words
 
 
@@ -78,7 +78,8 @@ def expected_work(
 
     sizes : domain size of each variable. tables : see :func:`possible_tables`.
     memory : the memory limit, whatever the process takes of it: orders do not depend on that.
-    cells_a_row : that cost what a row does; None: what :class:`oocbe.settings.tuning.Tuning` says of small problems.
+    cells_a_row : that cost what a row does; None: what :class:`oocbe.model.settings.tuning.Tuning` says of small
+        problems.
     most : where the work is more, it is that of a part of the buckets.
     """
     work, bits = 0.0, [bits_for(size) for size in sizes]

@@ -13,24 +13,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_join import TooManyRowsError
-from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.recomputation import Recomputation
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_join import TooManyRowsError
+from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import split
+from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.errors import LimitError
 from oocbe.model.semiring import Combination
-from oocbe.pruning.pruner import RowPruner
+from oocbe.runtime.tracing.recorder import ELIMINATION, span
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.limbs import total
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
-from oocbe.tracing.recorder import ELIMINATION, span
 
 
 @dataclass

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.bucket_sizes import Input, Place
-from oocbe.complete_tables.conversion import complete_in_memory, rows_in_memory
+from oocbe.algebra.complete_tables.conversion import complete_in_memory, rows_in_memory
+from oocbe.elimination.engine.bucket_sizes import Input, Place
 from oocbe.elimination.preparation.ranges import largest_magnitude
 from oocbe.errors import DiskError, ResourceError
+from oocbe.execution.sources import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.kernels.arrays import host_array
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
-from oocbe.settings.tuning import tuning
-from oocbe.streaming.sources import ChunkCache, HeldRows, SortedRows, StoredRows
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import find_row, host_rows, host_rows_between, host_values, is_on_device, to_device, to_host
 from oocbe.tables.stored import StoredTable

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.bucket_sizes import MainMemory
-from oocbe.complete_tables.complete_transpose import Scratch
-from oocbe.complete_tables.conversion import row_pieces
+from oocbe.algebra.complete_tables.complete_transpose import Scratch
+from oocbe.algebra.complete_tables.conversion import row_pieces
 from oocbe.elimination.buckets.cells_to_come import Cells, CellsToCome
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.elimination.buckets.message import Message
-from oocbe.settings.tuning import tuning
+from oocbe.elimination.engine.bucket_sizes import MainMemory
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.disk_budget import DiskBudget

@@ -1,6 +1,7 @@
 """A bucket whose message goes through the disk: joined in pieces, its dominated rows dropped, scaled, published.
 
-1. The pieces of the join come in the order of their keys (:mod:`oocbe.bucket_engine.bucket_stream`). A few of them are
+1. The pieces of the join come in the order of their keys (:mod:`oocbe.elimination.engine.bucket_stream`). A few of them
+are
    kept in memory: where that is all, the message is small, and is finished and kept like any other.
 2. Else they are written to a stored table. Where nothing remains to be done with them, that is the message.
 3. Dominance compares rows across the whole message, and scaling needs its largest value. So for these the rows are
@@ -18,20 +19,20 @@ from pathlib import Path
 
 import numpy as np
 
-from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_join import NO_LIMIT
-from oocbe.bucket_engine.bucket_stream import BucketStream, PieceRoom
-from oocbe.bucket_engine.dominance_stream import DominanceStream
-from oocbe.cluster.workers import Workers
 from oocbe.elimination.buckets.finish import Finish
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_join import NO_LIMIT
+from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
+from oocbe.elimination.engine.dominance_stream import DominanceStream
 from oocbe.elimination.preparation.scaling import check_scaled, exponent_of, rescale, scaled_by
 from oocbe.errors import DiskError
-from oocbe.settings.tuning import tuning
-from oocbe.streaming.sources import ChunkCache
-from oocbe.system.advance import advance
+from oocbe.execution.cluster.workers import Workers
+from oocbe.execution.sources import ChunkCache
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.advance import advance
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes

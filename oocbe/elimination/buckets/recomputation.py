@@ -23,7 +23,7 @@ from oocbe.elimination.buckets.buckets import Bucket, entries_over
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.model.semiring import Combination, Marginalisation
-from oocbe.settings.tuning import tuning
+from oocbe.model.settings.tuning import tuning
 
 
 class Recomputation:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.cluster.workers import current as current_workers
-from oocbe.settings.machine import give_back_large_blocks, resident_memory
-from oocbe.settings.tuning import tuning
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.execution.cluster.workers import current as current_workers
+from oocbe.model.settings.machine import give_back_large_blocks, resident_memory
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
-    from oocbe.settings.options import SolveOptions
-    from oocbe.system.deadline import Deadline
+    from oocbe.model.settings.options import SolveOptions
+    from oocbe.runtime.deadline import Deadline
 
 
 def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:

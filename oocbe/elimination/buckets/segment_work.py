@@ -1,6 +1,6 @@
 """What a worker is told of a segment of a bucket, and does: the rows of one range of keys of a message, as a part.
 
-What it does like any other worker is in :mod:`oocbe.cluster.segment_files`.
+What it does like any other worker is in :mod:`oocbe.execution.cluster.segment_files`.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pathlib import Path
 
 import numpy as np
 
-from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_stream import BucketStream, PieceRoom
-from oocbe.bucket_engine.dominance_stream import DominanceStream
-from oocbe.bucket_engine.factors import PackedFactor
-from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
-from oocbe.bucket_engine.row_pruning import RowPruning
-from oocbe.bucket_engine.substitutions import Substitutions
-from oocbe.cluster.segment_files import Circumstances, MadePart, TableAt, at_work, opened, written_part
 from oocbe.elimination.buckets.resources import memory_within
+from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
+from oocbe.elimination.engine.dominance_stream import DominanceStream
+from oocbe.elimination.engine.factors import PackedFactor
+from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
+from oocbe.elimination.engine.row_pruning import RowPruning
+from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.elimination.preparation.scaling import scaled_by
+from oocbe.execution.cluster.segment_files import Circumstances, MadePart, TableAt, at_work, opened, written_part
+from oocbe.execution.sources import ChunkCache, HeldRows, StoredRows
 from oocbe.model.semiring import Semiring
-from oocbe.settings.machine import give_back_large_blocks
-from oocbe.settings.tuning import tuning
-from oocbe.streaming.sources import ChunkCache, HeldRows, StoredRows
+from oocbe.model.settings.machine import give_back_large_blocks
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.tracing.recorder import KERNELS, span
 from oocbe.tables.table import Table
-from oocbe.tracing.recorder import KERNELS, span
 
 
 @dataclass(frozen=True)

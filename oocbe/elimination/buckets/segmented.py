@@ -1,9 +1,9 @@
 """A bucket cut into segments for workers: each joins a range of keys, and the parts they write are the message.
 
 The message's rows are cut by their leading variables, as pieces of one process are, only larger
-(:mod:`oocbe.bucket_engine.bucket_cuts`); what a worker does with its segment is what one process does with the bucket,
-streams and pieces included. So rows and their order are those of a run without workers, bit for bit, wherever the cuts
-are.
+(:mod:`oocbe.elimination.engine.bucket_cuts`); what a worker does with its segment is what one process does with the
+bucket, streams and pieces included. So rows and their order are those of a run without workers, bit for bit, wherever
+the cuts are.
 
 1. Segments are joined. Where nothing remains to be done with the rows, the list of parts is the message.
 2. Dominance compares rows across the whole message, and scaling needs its largest value. For these the parts are listed
@@ -20,21 +20,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
-from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.bucket_join import TooManyRowsError
-from oocbe.bucket_engine.substitutions import Substitutions
-from oocbe.cluster.collection import PartCollector, Runs, begin_here, circumstances, halved_run
-from oocbe.cluster.dispatch import Dispatch, Pace
-from oocbe.cluster.segment_files import Circumstances, MadePart, TableAt
-from oocbe.cluster.workers import Workers
 from oocbe.elimination.buckets.finish import Finish
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.segment_work import JoinSegment, RestSegment, SentJoin, finish_segment, join_segment
+from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.bucket_join import TooManyRowsError
+from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.errors import ResourceError
-from oocbe.settings.tuning import tuning
-from oocbe.streaming.sources import HeldRows, SortedRows
-from oocbe.system.pieces import Indivisible, cut_to_fit
+from oocbe.execution.cluster.collection import PartCollector, Runs, begin_here, circumstances, halved_run
+from oocbe.execution.cluster.dispatch import Dispatch, Pace
+from oocbe.execution.cluster.segment_files import Circumstances, MadePart, TableAt
+from oocbe.execution.cluster.workers import Workers
+from oocbe.execution.sources import HeldRows, SortedRows
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.pieces import Indivisible, cut_to_fit
 from oocbe.tables.parts import PartsWriter
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table

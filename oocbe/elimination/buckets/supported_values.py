@@ -13,12 +13,12 @@ from itertools import accumulate
 
 import numpy as np
 
-from oocbe.bucket_engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.kernels.cpu.buckets.seen_values import see_values
-from oocbe.settings.tuning import tuning
-from oocbe.system.deadline import look
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import look
 from oocbe.tables.layout import Field, bits_for
 from oocbe.tables.table import Table
 

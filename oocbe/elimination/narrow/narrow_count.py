@@ -16,7 +16,7 @@ from oocbe.elimination.narrow.flat_tables import constants_of
 from oocbe.elimination.narrow.narrow_problem import NarrowProblem
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.kernels.cpu.buckets.narrow_buckets import count_within
-from oocbe.system.deadline import current_flag, look
+from oocbe.runtime.deadline import current_flag, look
 
 
 def count_feasible(narrow: NarrowProblem) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from oocbe.bucket_engine.bucket_sizes import Place
-from oocbe.bucket_engine.decision import COMPLETE, Strategy, WhyForm
 from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.engine.bucket_sizes import Place
+from oocbe.elimination.engine.decision import COMPLETE, Strategy, WhyForm
 from oocbe.elimination.narrow.narrow_problem import CELL_SECONDS, NarrowProblem
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.separators import Separators
@@ -14,7 +14,7 @@ from oocbe.elimination.plan.passage import Passage
 from oocbe.elimination.plan.plan import Plan, disk_available
 from oocbe.elimination.plan.planned_bucket import PlannedBucket
 from oocbe.kernels.cpu.orders.graphs import summed
-from oocbe.settings.options import SolveOptions
+from oocbe.model.settings.options import SolveOptions
 from oocbe.tables.layout import bits_for
 
 BEGIN_SECONDS_A_VARIABLE = 5e-6

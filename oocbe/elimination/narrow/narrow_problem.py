@@ -19,9 +19,9 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.flat_tables import FlatTables, constants_of, flat_tables, scopes_together, table_cells
 from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, OrderFlags, is_order_file
 from oocbe.elimination.orders.order_choice import OrderChoice
@@ -43,8 +43,8 @@ from oocbe.kernels.cpu.buckets.narrow_buckets import (
 from oocbe.kernels.cpu.orders.graphs import added_up
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
-from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import current_flag, look
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import current_flag, look
 
 LEAST_VARIABLES = 1 << 12
 """Problems of fewer variables are for the engine, which searches for better orders and bounds."""

@@ -6,16 +6,16 @@ import time
 from dataclasses import replace
 
 from oocbe.elimination.buckets.resources import memory_warning
+from oocbe.elimination.claims import check_claim
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.outcome import result_of_elimination
-from oocbe.elimination.search.claims import check_claim
+from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
-from oocbe.pruning.dominance import applies_to
-from oocbe.results.result import Result
-from oocbe.settings.machine import peak_memory
-from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import Deadline, unlimited
+from oocbe.model.results.result import Result
+from oocbe.model.settings.machine import peak_memory
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline, unlimited
 
 
 def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from oocbe.bucket_engine.decision import INCOMPLETE
+from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.kernels.choice import cuda_works
 
 ROWS_A_SECOND = 1_000_000.0

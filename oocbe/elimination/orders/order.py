@@ -35,8 +35,8 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import UNHURRIED, Hurry, ScopeGraph
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import Deadline
-from oocbe.tracing.recorder import ELIMINATION, spanning
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 
 SEARCH_PROBES = 16
 """Probes a separator while searching: enough to tell orders apart whose rows differ by half."""

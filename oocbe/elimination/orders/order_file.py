@@ -6,7 +6,7 @@ from pathlib import Path
 
 from oocbe.errors import FormatError
 from oocbe.model.problem import Problem
-from oocbe.system.plain_files import read_text
+from oocbe.runtime.plain_files import read_text
 
 
 def read_order(problem: Problem, path: str | Path) -> list[int]:

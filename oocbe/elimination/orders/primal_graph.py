@@ -17,7 +17,7 @@ from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import current_flag, look, looked
+from oocbe.runtime.deadline import current_flag, look, looked
 
 MASKED_SIZE = 64
 """Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""

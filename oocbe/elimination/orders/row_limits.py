@@ -14,7 +14,7 @@ import numpy as np
 
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 
 
 def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Function]:

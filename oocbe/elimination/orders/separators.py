@@ -16,8 +16,8 @@ from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of, summed
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
-from oocbe.settings.machine import available_memory
-from oocbe.system.deadline import current_flag, look, looked
+from oocbe.model.settings.machine import available_memory
+from oocbe.runtime.deadline import current_flag, look, looked
 from oocbe.tables.table import format_bytes
 
 MOST_ROWS = 2.0**960

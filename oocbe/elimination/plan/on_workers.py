@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oocbe.bucket_engine.decision import WhyPieces
+from oocbe.elimination.engine.decision import WhyPieces
 from oocbe.elimination.plan.planned_bucket import PlannedBucket
-from oocbe.schedule.forecast import forecast, piece_rows
-from oocbe.schedule.simulation import Simulated
-from oocbe.schedule.stages import Stage, predicted_stage
+from oocbe.execution.schedule.forecast import forecast, piece_rows
+from oocbe.execution.schedule.simulation import Simulated
+from oocbe.execution.schedule.stages import Stage, predicted_stage
 
 ROWS_A_SECOND = 5_000_000.0
 """Rows of a message that a worker joins: a bucket of ``segment_rows`` takes some 0.2 s. What is said of efficiency

@@ -1,8 +1,8 @@
 """Forecast how each bucket passes through memory and disk: in which form, in how many pieces, and what is written.
 
-It decides as the forward pass does (:func:`oocbe.bucket_engine.decision.decide`), in the same order and of the same
-memory (:mod:`oocbe.elimination.buckets.held_messages`), with predicted rows in place of real ones: with the real ones
-it comes to the same strategies. Rows that dominance or bounds drop are not predicted, so where these are used the
+It decides as the forward pass does (:func:`oocbe.elimination.engine.decision.decide`), in the same order and of the
+same memory (:mod:`oocbe.elimination.buckets.held_messages`), with predicted rows in place of real ones: with the real
+ones it comes to the same strategies. Rows that dominance or bounds drop are not predicted, so where these are used the
 forecast is what happens at the worst. No device is predicted.
 """
 
@@ -13,14 +13,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from oocbe.bucket_engine.bucket_sizes import BucketSizes, Input, Place
-from oocbe.bucket_engine.bucket_stream import PieceRoom
-from oocbe.bucket_engine.decision import Known, Strategy, Wishes, decide
-from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts
+from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
 from oocbe.elimination.buckets.held_messages import HeldMessages
+from oocbe.elimination.engine.bucket_sizes import BucketSizes, Input, Place
+from oocbe.elimination.engine.bucket_stream import PieceRoom
+from oocbe.elimination.engine.decision import Known, Strategy, Wishes, decide
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK, HEADER_WORDS
-from oocbe.settings.tuning import tuning
-from oocbe.system.deadline import look
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import look
 
 
 @dataclass(frozen=True)

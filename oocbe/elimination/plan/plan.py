@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.bucket_engine.bucket_engine import streams_for
-from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, WhyPieces, Wishes
 from oocbe.elimination.buckets.forms import expected_work, possible_tables
 from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.engine.bucket_engine import streams_for
+from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, WhyPieces, Wishes
 from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
 from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
@@ -23,16 +23,16 @@ from oocbe.elimination.plan.on_workers import ROWS_A_SECOND, simulate_plan
 from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
 from oocbe.elimination.plan.planned_bucket import PlannedBucket, PlanPictures, duration_of, powers, size_of
 from oocbe.elimination.preparation.linear import carried_in_rows
+from oocbe.elimination.preparation.packing import is_supply
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.elimination.row_pruning.dominance import applies_to
+from oocbe.execution.schedule.simulation import Simulated
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
-from oocbe.pruning.dominance import applies_to
-from oocbe.pruning.packing import is_supply
-from oocbe.schedule.simulation import Simulated
-from oocbe.settings.options import SolveOptions
-from oocbe.settings.tuning import tuning
-from oocbe.system.deadline import Deadline, look, looked
+from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import Deadline, look, looked
 from oocbe.tables.disk import free_bytes
 from oocbe.tables.layout import WORD_BITS, bits_for, key_words
 from oocbe.tables.scratch import default_parent

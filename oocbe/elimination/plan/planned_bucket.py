@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oocbe.bucket_engine.decision import COMPLETE
+from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.orders.elimination_speed import (
     MESSAGE_CELLS_A_SECOND,
     MESSAGE_ROWS_A_SECOND,
@@ -15,11 +15,11 @@ from oocbe.elimination.orders.elimination_speed import (
 )
 from oocbe.elimination.plan.passage import Passage
 from oocbe.model.problem import Problem
-from oocbe.pictures.shown import Shown
+from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
-    from oocbe.pictures.plots import Picture
+    from oocbe.runtime.pictures.plots import Picture
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class PlanPictures(Shown):
 
         A bucket's parent is the one that its message goes to: that of the separator's first variable.
         """
-        from oocbe.pictures.plots import bucket_tree
+        from oocbe.runtime.pictures.plots import bucket_tree
 
         place = {b.variable: number for number, b in enumerate(self.buckets)}
         return bucket_tree(

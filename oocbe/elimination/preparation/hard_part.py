@@ -12,7 +12,7 @@ from oocbe.model.extremes import lists_all
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import SUM_PRODUCT
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 
 
 def what_forbids(problem: Problem) -> Problem:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oocbe.bucket_engine.consumption import MOST_BITS, carried
-from oocbe.bucket_engine.factors import LOOKUP_BITS
+from oocbe.elimination.engine.consumption import MOST_BITS, carried
+from oocbe.elimination.engine.factors import LOOKUP_BITS
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.tables.layout import bits_for

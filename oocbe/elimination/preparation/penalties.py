@@ -25,17 +25,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.preparation.listed_factors import slots_of, starts_of
 from oocbe.elimination.preparation.prepare import EXPANDED_ROWS
 from oocbe.elimination.preparation.ranges import extremes
+from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.model_checks import INT64, Values
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
-from oocbe.pruning.dominance import applies_to
-from oocbe.pruning.listed_factors import slots_of, starts_of
-from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import look, looked, unlimited
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import look, looked, unlimited
 
 ROUNDING = 1e-9
 """Part of a sum of floats by which a penalty must exceed what avoiding it costs: far more than rounding comes to."""

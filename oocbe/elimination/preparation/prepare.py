@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.consumption import Consumption, consumption_of
-from oocbe.bucket_engine.factors import LOOKUP_BITS, FactorPool, PoolBuilder
+from oocbe.elimination.engine.consumption import Consumption, consumption_of
+from oocbe.elimination.engine.factors import LOOKUP_BITS, FactorPool, PoolBuilder
 from oocbe.elimination.preparation.linear import carried_in_rows, is_tabulated
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import out_of_range, split
@@ -28,9 +28,9 @@ from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
+from oocbe.model.results.numerals import digits
 from oocbe.model.semiring import Combination, Semiring
-from oocbe.results.numerals import digits
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
 

@@ -17,7 +17,7 @@ from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT, Combination, Marginalisation, Semiring
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 
 LARGEST_LOGARITHM = 745
 """No logarithm of a positive float is larger in size."""

@@ -15,7 +15,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, Combination, Marginalisation
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 
 
 def without_upper_bound(problem: Problem) -> Problem:

@@ -15,7 +15,7 @@ import numpy as np
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
-from oocbe.system.deadline import looked
+from oocbe.runtime.deadline import looked
 
 
 def zeros_forbid(semiring: Semiring) -> bool:

@@ -23,9 +23,9 @@ from oocbe.elimination.runs.run_directory import RunDirectory, no_run_in
 from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError, amount
 from oocbe.model.problem import Problem
 from oocbe.model.problem_digest import problem_digest
-from oocbe.results.result import UNPROVEN, Result
-from oocbe.settings.option_values import ORDER_NAMES
-from oocbe.settings.options import SolveOptions
+from oocbe.model.results.result import UNPROVEN, Result
+from oocbe.model.settings.option_values import ORDER_NAMES
+from oocbe.model.settings.options import SolveOptions
 from oocbe.tables.disk import free_bytes
 from oocbe.tables.scratch import default_parent
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from oocbe.elimination.runs.run_directory import FORMAT_VERSION, LARGEST_RECORD, RUN_FORMAT, messages_in, record_in
 from oocbe.errors import UnsupportedError
-from oocbe.results.numerals import finite
+from oocbe.model.results.numerals import finite
 from oocbe.tables import disk
 from oocbe.tables.folder_lock import LOCK_NAME
 from oocbe.tables.records import read_record

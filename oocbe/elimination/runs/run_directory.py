@@ -11,14 +11,14 @@
     oocbe-…/         scratch tables of the process at work
 
 A run begins with the search for orders; the candidates are published in ``run.json`` before the first bucket, because
-the search depends on time. Without bounds, the race between orders (:mod:`oocbe.elimination.search.race`) is a function
+the search depends on time. Without bounds, the race between orders (:mod:`oocbe.elimination.race`) is a function
 of the candidates and of how each attempt ended. So attempts that were given up are recorded, a resumed race replays
 them and comes to the attempt that was running, and that one finds its messages. Messages of orders given up are
 removed. An order is not tried again once it was given up, also where more memory is allowed by then.
 
-With bounds (:mod:`oocbe.elimination.search.bounded`) the race is one of several, each below another threshold, and both
+With bounds (:mod:`oocbe.search.bounded`) the race is one of several, each below another threshold, and both
 bounds and orders depend on time. What is proven and found is published before each, and with every order that begins,
-what bounds had left of the problem by then (:mod:`oocbe.elimination.search.scope`). A resumed run goes on with that
+what bounds had left of the problem by then (:mod:`oocbe.search.scope`). A resumed run goes on with that
 order, on just what was left, and finds its messages; which other orders were given up in such rounds is not remembered.
 
 Whatever is missing or damaged among the messages is computed again; a damaged ``run.json`` cannot be made up for and is
@@ -36,7 +36,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from oocbe.errors import CorruptDataError, UnsupportedError, UsageError, amount
-from oocbe.system.temporary_names import is_temporary
+from oocbe.runtime.temporary_names import is_temporary
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing

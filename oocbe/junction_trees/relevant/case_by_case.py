@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.relevant.answer import FACTOR_SECONDS, CaseAnswer
 from oocbe.junction_trees.relevant.factors import WrittenFactors
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 
 def answer_cases(

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.complete_tables.complete_bucket import BucketFunction, CompleteBucket
+from oocbe.algebra.complete_tables.complete_bucket import BucketFunction, CompleteBucket
 from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique, cliques_of
 from oocbe.junction_trees.dense_factors import DenseFactor
+from oocbe.junction_trees.kernels.cpu.complete_cliques import add_up_products, inner_cells, least_weight, scale_message
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.kernels.cpu.trees.complete_cliques import add_up_products, inner_cells, least_weight, scale_message
 from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT
-from oocbe.settings.tuning import tuning
-from oocbe.system.deadline import current_flag, look
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import current_flag, look
 
 LEAST_PRODUCT = -1000.0
 """Logarithm to the base 2 of a product that float64 holds with all of its digits; products of all of a clique's tables

@@ -19,7 +19,7 @@ from oocbe.junction_trees.relevance import components, relevant
 from oocbe.junction_trees.relevant.complete_tree import CompleteTree
 from oocbe.junction_trees.relevant.factors import CaseFactors
 from oocbe.kernels.cpu.orders import greedy_order as greedy
-from oocbe.system.deadline import look
+from oocbe.runtime.deadline import look
 
 CLIQUE_CELLS = 2e4
 """Joined cells that cost as much as what there is to do for a clique besides."""

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases, Known
+from oocbe.junction_trees.kernels.cpu.piece_sweeps import draw_piece
 from oocbe.junction_trees.stored.pieces import Rows
 from oocbe.junction_trees.stored.sweep import StoredSweep, cases_at_once
 from oocbe.junction_trees.stored.tree import StoredTree
-from oocbe.kernels.cpu.trees.piece_sweeps import draw_piece
-from oocbe.system.deadline import current_flag, look
+from oocbe.runtime.deadline import current_flag, look
 
 
 def sweep_stored(

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 from oocbe.errors import CorruptDataError, UsageError
 from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, read_bytes
 from oocbe.junction_trees.stored_problem import RECORD_NAME
-from oocbe.system.checksums import crc32
-from oocbe.system.deadline import look
-from oocbe.system.urls import refuse_url
+from oocbe.runtime.checksums import crc32
+from oocbe.runtime.deadline import look
+from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError
 from oocbe.junction_trees.cliques import Clique
-from oocbe.kernels.cpu.trees.piece_sweeps import number_rows
-from oocbe.system.checksums import crc32
-from oocbe.system.deadline import current_flag, look
+from oocbe.junction_trees.kernels.cpu.piece_sweeps import number_rows
+from oocbe.runtime.checksums import crc32
+from oocbe.runtime.deadline import current_flag, look
 from oocbe.tables import disk
 
 SEGMENT_NAME = "rows-{:06d}"

@@ -1,10 +1,10 @@
 """Makes the rows of cliques piece by piece, and stores them.
 
 A clique that covers no zero has all rows, and the weights of any stretch of them follow from their numbers. Other
-cliques are walked over (:mod:`oocbe.kernels.cpu.trees.clique_rows`), a *range* at a time: assignments that agree in the
-first variables and whose next one has one of some neighbouring values. A range of too many rows is halved, and one of a
-single value gives way to those of the next variable. Ranges come in the order of rows, so that the first values behind
-a range say where to go on.
+cliques are walked over (:mod:`oocbe.junction_trees.kernels.cpu.clique_rows`), a *range* at a time: assignments that
+agree in the first variables and whose next one has one of some neighbouring values. A range of too many rows is halved,
+and one of a single value gives way to those of the next variable. Ranges come in the order of rows, so that the first
+values behind a range say where to go on.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique
+from oocbe.junction_trees.kernels.cpu.clique_rows import COMPLETE, FIRST_ROWS, walk
+from oocbe.junction_trees.kernels.cpu.piece_sweeps import number_rows
 from oocbe.junction_trees.stored.folder import TreeFolder
 from oocbe.junction_trees.stored.pieces import StoredClique, packed, read_pieces, strides_of
 from oocbe.junction_trees.support import Trie, places_of, product_of, separator_trie, trie_bytes, trie_of
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
-from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, FIRST_ROWS, walk
-from oocbe.kernels.cpu.trees.piece_sweeps import number_rows
-from oocbe.system.deadline import current_flag, look
+from oocbe.runtime.deadline import current_flag, look
 from oocbe.tables import disk
 
 PIECE_ROWS = 1 << 18

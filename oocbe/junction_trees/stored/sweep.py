@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
+from oocbe.junction_trees.kernels.cpu.piece_sweeps import collect_piece, collect_piece_logs, distribute_piece
+from oocbe.junction_trees.kernels.cpu.sweeps import GREATEST, LEAST, TINY
 from oocbe.junction_trees.stored.messages import MessageStore
 from oocbe.junction_trees.stored.pieces import Rows, StoredClique
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
-from oocbe.kernels.cpu.trees.piece_sweeps import collect_piece, collect_piece_logs, distribute_piece
-from oocbe.kernels.cpu.trees.sweeps import GREATEST, LEAST, TINY
-from oocbe.system.deadline import current_flag, look
+from oocbe.runtime.deadline import current_flag, look
 
 BLOCK_CASES = 64
 """Cases swept together at most."""

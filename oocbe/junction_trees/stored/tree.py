@@ -35,8 +35,8 @@ from oocbe.junction_trees.weights import Weights, value_kind, weights_of
 from oocbe.model.model_checks import as_number
 from oocbe.model.problem import Problem
 from oocbe.model.problem_digest import problem_digest
-from oocbe.system.plain_files import plain_status
-from oocbe.system.temporary_names import temporary_beside
+from oocbe.runtime.plain_files import plain_status
+from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.tables import disk
 from oocbe.tables.scratch import ScratchFolder, default_parent
 

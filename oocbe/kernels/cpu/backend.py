@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oocbe.kernels.arrays import host_array
+from oocbe.kernels.cpu.buckets.filters import drop_forbidden
 from oocbe.kernels.cpu.complete.complete import eliminate_complete
 from oocbe.kernels.cpu.packing.fields import permute
 from oocbe.kernels.cpu.pairs.groups import common_groups, group_starts
@@ -10,7 +11,6 @@ from oocbe.kernels.cpu.pairs.join import join_rows
 from oocbe.kernels.cpu.pairs.join_reduce import join_reduce
 from oocbe.kernels.cpu.pairs.reduce import reduce_groups
 from oocbe.kernels.cpu.pairs.sort import sort_rows
-from oocbe.kernels.cpu.pruning.filters import drop_forbidden
 
 
 class CpuBackend:

@@ -29,8 +29,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from oocbe.system.address_space import LOOPS_BYTES, require
-from oocbe.system.data_limit import data_limit
+from oocbe.runtime.address_space import LOOPS_BYTES, require
+from oocbe.runtime.data_limit import data_limit
 
 require(LOOPS_BYTES, "loading and running compiled loops")
 
@@ -42,8 +42,8 @@ from numba.core.environment import Environment, _rebuild_env, lookup_environment
 from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
 
-from oocbe.system.compilation import compilation
-from oocbe.system.writable import can_be_written, private_scratch
+from oocbe.runtime.compilation import compilation
+from oocbe.runtime.writable import can_be_written, private_scratch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -16,9 +16,9 @@ from threading import Condition, Lock, local
 from typing import Any
 
 from oocbe.errors import TimeLimitError, UsageError
-from oocbe.settings.machine import available_processors
-from oocbe.system.deadline import Deadline, current
-from oocbe.system.waiting import wait_for
+from oocbe.model.settings.machine import available_processors
+from oocbe.runtime.deadline import Deadline, current
+from oocbe.runtime.waiting import wait_for
 
 SMALLEST_SHARE = 1 << 14
 """Rows below which another thread costs more (some 20 microseconds to hand over) than it saves."""

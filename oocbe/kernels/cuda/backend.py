@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.arrays import host_array
+from oocbe.kernels.cuda.buckets import filters
 from oocbe.kernels.cuda.complete import complete
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.packing import fields
 from oocbe.kernels.cuda.pairs import groups, join, join_reduce, reduce, sort
-from oocbe.kernels.cuda.pruning import filters
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.kernels.cuda.transfer.memory import set_limit, with_retry
-from oocbe.tracing.recorder import HOST_TO_DEVICE
+from oocbe.runtime.tracing.recorder import HOST_TO_DEVICE
 
 
 class CudaBackend:

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import Any
 
 from oocbe.errors import UsageError, install_hint
-from oocbe.system.deadline import unlimited
-from oocbe.system.waiting import interruptibly
-from oocbe.system.writable import can_be_written, private_scratch
+from oocbe.runtime.deadline import unlimited
+from oocbe.runtime.waiting import interruptibly
+from oocbe.runtime.writable import can_be_written, private_scratch
 
 CACHE_VARIABLE = "CUPY_CACHE_DIR"
 """The environment variable that says where CuPy keeps compiled kernels."""

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.spans import device_span
-from oocbe.system.waiting import interruptibly
-from oocbe.tracing.recorder import KERNELS
+from oocbe.runtime.tracing.recorder import KERNELS
+from oocbe.runtime.waiting import interruptibly
 
 PACKAGE = Path(__file__).parents[2]
 """The folder below which the CUDA sources lie, in folders called ``kernels/cuda``."""

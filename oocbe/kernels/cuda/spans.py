@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from oocbe.kernels.cuda.device import cupy
-from oocbe.tracing.recorder import Detail, Recorder, active
+from oocbe.runtime.tracing.recorder import Detail, Recorder, active
 
 BASE_SECONDS = 8.0
 """A base is used for so long: floats of fewer milliseconds than 8192 are exact to half a microsecond."""

@@ -122,7 +122,7 @@ def check_file(path: Path, twin: Path, folder: Path, tally: Tally, names: Mappin
     names : from a name in the twin to that in the file, where they differ.
     """
     from oocbe.errors import OocbeError, UnsupportedError
-    from oocbe.io import read_model, write
+    from oocbe.formats import read_model, write
 
     solver = highs_of(twin)
     try:
@@ -183,8 +183,8 @@ def _halves(program: Program) -> list[tuple[tuple[tuple[int, float], ...], float
 def _check_optimum(path: Path, program: Program, names: tuple[str, ...], solver: Any, tally: Tally) -> None:
     """Status and optimum, where oocbe solves the file"""
     import oocbe
+    from oocbe.api.facade import read_finite
     from oocbe.errors import UnsupportedError
-    from oocbe.facade import read_finite
 
     try:
         problem = read_finite(path)

@@ -7,7 +7,7 @@ Left out is what toulbar2 (1.4.0) reads in another way than its manual says: ``c
 ``.wcsp`` file, which it passes over; ``wtdiverse`` over one variable, which never forbids, and with the distance 0,
 which always does; ``gcc`` that asks for values which no variable has, or that forbids a value, which may forbid all
 others; limits between 0 and -1, whose sign it loses. So is what oocbe refuses: ``<``, ``<=`` and
-``sregulardp`` of ``.cfn`` (:mod:`oocbe.io.cfn_globals` says why), and ``sregular`` with ``edit``.
+``sregulardp`` of ``.cfn`` (:mod:`oocbe.formats.cfn_globals` says why), and ``sregular`` with ``edit``.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def check(case: Case, folder: Path, tally: Tally) -> None:
     """Compare all costs, and the optimum with other costs besides."""
     import oocbe
     from oocbe.errors import FormatError, UnsupportedError
-    from oocbe.io import global_costs
+    from oocbe.formats import global_costs
 
     alone, priced = (folder / f"{name}.{case['suffix']}" for name in ("alone", "priced"))
     alone.write_text(text_of(case, False))

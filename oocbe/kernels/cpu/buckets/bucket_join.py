@@ -14,14 +14,16 @@ permit everything below (in SPOT5: of a photograph left out) are not looked at u
 *leaf*: one assignment of the separator) the remaining rows differ in the eliminated variable only; they are combined
 with the functions of the bucket, looked up in dense arrays, and reduced to one value.
 
-With a bound on what each prefix of a key costs at least (:mod:`oocbe.bucket_engine.row_pruning`), it goes as soon as no
-completion can be below a threshold: what tables say of the variables so far, their least values for the rest, and the
-least value among the rows of each table that agree with it. A row is judged once more by its own value when written.
+With a bound on what each prefix of a key costs at least (:mod:`oocbe.elimination.engine.row_pruning`), it goes as soon
+as no completion can be below a threshold: what tables say of the variables so far, their least values for the rest, and
+the least value among the rows of each table that agree with it. A row is judged once more by its own value when
+written.
 
-Where rows carry what they consume of linear constraints (:mod:`oocbe.bucket_engine.consumption`), that is the lowest
-field of every key, a leaf has several rows (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), and bounds count a
+Where rows carry what they consume of linear constraints (:mod:`oocbe.elimination.engine.consumption`), that is the
+lowest field of every key, a leaf has several rows (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), and bounds count
+a
 *price* for what a row consumes. Flat arrays for all of it (:mod:`oocbe.kernels.cpu.buckets.join_arrays`) come from
-:mod:`oocbe.bucket_engine.join_program`.
+:mod:`oocbe.elimination.engine.join_program`.
 """
 
 from __future__ import annotations

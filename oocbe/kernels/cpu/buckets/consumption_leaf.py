@@ -1,4 +1,4 @@
-"""The leaf of a walk whose rows carry a consumption (:mod:`oocbe.bucket_engine.consumption`).
+"""The leaf of a walk whose rows carry a consumption (:mod:`oocbe.elimination.engine.consumption`).
 
 At a leaf of the walk (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) each table's remaining rows differ in the
 eliminated variable and, below it, in the packed consumption. For each value of the variable, one row is taken of every

@@ -129,7 +129,7 @@ class SemiringCodes(NamedTuple):
 
 
 class BoundArrays(NamedTuple):
-    """A bound that rows are held against; :mod:`oocbe.bucket_engine.row_pruning` says what it is worth.
+    """A bound that rows are held against; :mod:`oocbe.elimination.engine.row_pruning` says what it is worth.
 
     Attributes
     ----------
@@ -153,7 +153,8 @@ class BoundArrays(NamedTuple):
 
 
 class ConsumptionArrays(NamedTuple):
-    """What rows carry of linear constraints in the lowest field of their keys (:mod:`oocbe.bucket_engine.consumption`).
+    """What rows carry of linear constraints in the lowest field of their keys
+    (:mod:`oocbe.elimination.engine.consumption`).
 
     Attributes
     ----------

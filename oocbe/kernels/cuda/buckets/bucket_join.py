@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cuda import structs
+from oocbe.kernels.cuda.buckets.flags import THREADS, blocks_for, flag, keep_flagged, pack, prefix_sum
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
-from oocbe.kernels.cuda.pruning.flags import THREADS, blocks_for, flag, keep_flagged, pack, prefix_sum
 from oocbe.kernels.cuda.transfer import memory
-from oocbe.system.deadline import look
-from oocbe.system.pieces import Worklist
+from oocbe.runtime.deadline import look
+from oocbe.runtime.pieces import Worklist
 
 SOURCE = "bucket_join"
 DEVICE_LIMBS = 8

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cuda.buckets.flags import pack
 from oocbe.kernels.cuda.complete.complete import eliminate_complete
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch
 from oocbe.kernels.cuda.pairs.selection import counted, empty_bits
-from oocbe.kernels.cuda.pruning.flags import pack
 from oocbe.kernels.cuda.transfer.memory import with_retry
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import infeasible_value, largest_feasible

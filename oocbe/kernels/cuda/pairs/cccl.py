@@ -22,8 +22,8 @@ import numpy as np
 from oocbe.errors import install_hint
 from oocbe.kernels.cuda.device import cupy, cupy_cache
 from oocbe.kernels.cuda.spans import device_span
-from oocbe.system.waiting import interruptibly
-from oocbe.tracing.recorder import KERNELS
+from oocbe.runtime.tracing.recorder import KERNELS
+from oocbe.runtime.waiting import interruptibly
 
 KEY = np.dtype(np.uint64)
 """Dtype of a word of keys."""

@@ -40,7 +40,7 @@ from oocbe.kernels.cuda.transfer.columns import (
 )
 from oocbe.kernels.cuda.transfer.filling import are_done, filling, largest_piece, wait_for_all
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
-from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, STREAM, WRITER, span, waiting
+from oocbe.runtime.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, STREAM, WRITER, span, waiting
 
 MOST_THREADS = 16
 """Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""

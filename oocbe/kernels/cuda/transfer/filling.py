@@ -25,7 +25,7 @@ from oocbe.kernels.cpu.line_copy import copy_past_caches, fill_ring
 from oocbe.kernels.cpu.native import LINE_BYTES
 from oocbe.kernels.cuda.transfer.columns import Column, Columns, bytes_of, carved, is_pinned, room_of
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
-from oocbe.tracing.recorder import CALLER, READER, span, waiting
+from oocbe.runtime.tracing.recorder import CALLER, READER, span, waiting
 
 LOOK_UP_SECONDS = 0.2
 """A waiting thread looks up this often, so that signals get through."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.kernels.cuda.transfer.conveyor import Conveyor
-from oocbe.tracing.recorder import DEVICE_TO_HOST
+from oocbe.runtime.tracing.recorder import DEVICE_TO_HOST
 
 LARGE_BYTES = 1 << 25
 """Arrays of so many bytes together are worth the threads."""

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.device import cupy
-from oocbe.settings.machine import DEVICE_MEMORY_VARIABLE
+from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

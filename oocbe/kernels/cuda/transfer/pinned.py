@@ -16,7 +16,7 @@ from functools import partial
 
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.kernels.cuda.device import cupy
-from oocbe.system.stretches import Bytes, Region, fresh_memory, rounded
+from oocbe.runtime.stretches import Bytes, Region, fresh_memory, rounded
 
 TOUCHED_AT_ONCE = 32 << 20
 """A thread touches so many bytes of fresh memory in one call."""

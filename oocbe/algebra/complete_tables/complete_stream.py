@@ -1,0 +1,174 @@
+"""A bucket of complete tables of any size: eliminated piece by piece, in streams.
+
+Each piece (:mod:`oocbe.algebra.complete_tables.complete_cuts`) reads the boxes that it needs of large functions, from
+memory or from disk, and sees its part of the small ones where they are. One piece at a time has the kernels, which use
+all threads; meanwhile another one reads, and the caller writes what came before. Integers are what they would be in one
+piece, bit for bit; floats may differ in their last bits where three or more of them are combined, or many are summed
+up: in which order a kernel does so depends on the bucket's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.algebra.complete_tables.complete_bucket import BucketFunction, CompleteBucket
+from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts, Ranges
+from oocbe.errors import ResourceError
+from oocbe.execution.cells import read_box
+from oocbe.execution.pipeline import run_in_order
+from oocbe.kernels.interface import steps_of
+from oocbe.model.semiring import Semiring
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.tracing.recorder import KERNELS, phase, span
+from oocbe.tables.feasible_values import converted
+from oocbe.tables.stored_complete import AnyComplete
+from oocbe.tables.table import format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import CompleteBackend
+
+
+@dataclass(frozen=True)
+class CellFunction:
+    """A function that is read by boxes.
+
+    Attributes
+    ----------
+    scope : variable indices, the fastest first. source : its values.
+    """
+
+    scope: tuple[int, ...]
+    source: AnyComplete
+
+
+class CompleteStream:
+    """A bucket eliminated in pieces.
+
+    Parameters
+    ----------
+    separator : variable indices of the result, the fastest first. eliminated : those that are marginalised out.
+    sizes : domain size of each variable.
+    functions : small ones, which stay in memory. tables : those that are read by boxes.
+    dtype : of the result; functions have it, tables are converted.
+    kernels : gives those for so many joined cells. room : how large a piece may be, of all streams together.
+    streams : pieces in memory at a time, at most; None: as many as pay.
+
+    Attributes
+    ----------
+    cuts : the pieces.
+
+    Raises
+    ------
+    ResourceError : memory has no room for the smallest piece.
+    """
+
+    def __init__(
+        self,
+        separator: Sequence[int],
+        eliminated: Sequence[int],
+        sizes: Mapping[int, int],
+        functions: Sequence[BucketFunction],
+        tables: Sequence[CellFunction],
+        semiring: Semiring,
+        dtype: np.dtype[Any],
+        kernels: Callable[[int], CompleteBackend],
+        room: CellRoom,
+        streams: int | None = None,
+    ) -> None:
+        self._separator, self._eliminated, self._sizes = tuple(separator), tuple(eliminated), sizes
+        self._functions, self._tables = functions, tables
+        self._semiring, self._dtype, self._kernels = semiring, dtype, kernels
+        most = tuning().most_cell_streams
+        self._streams = most if streams is None else min(streams, most)
+        each = CellRoom(room.piece_bytes // self._streams, room.piece_cells)
+        read = tuple((t.scope, max(t.source.dtype.itemsize, dtype.itemsize)) for t in tables)
+        self.cuts = CompleteCuts(self._separator, self._eliminated, read, sizes, dtype.itemsize, each)
+        if self.cuts.least_bytes > each.piece_bytes:
+            raise ResourceError(
+                f"a piece of one cell over {len(self._separator)} variables takes "
+                f"{format_bytes(self.cuts.least_bytes)}, each of {self._streams} streams has "
+                f"{format_bytes(each.piece_bytes)} (limit {format_bytes(room.piece_bytes)}); raise the limit"
+            )
+        self._readers = [_BoxReader(t, self.cuts.repeats(t.scope)) for t in tables]
+        self._turn = Lock()
+
+    def values(self) -> Generator[NDArray[Any], None, None]:
+        """The result's values in main memory, in the order of its cells.
+
+        Raises
+        ------
+        CorruptDataError : a table on disk is damaged. TimeLimitError : the kernels' deadline came.
+        """
+        pieces = (partial(self._piece, ranges) for ranges in self.cuts.ranges())
+        with closing(run_in_order(pieces, self._streams)) as results:
+            yield from results
+
+    def _piece(self, ranges: Ranges, stream: int) -> Iterator[NDArray[Any]]:
+        """Values of one piece."""
+        made: NDArray[Any] | None = None
+        for part in self.cuts.parts():
+            values = self._part({**ranges, **part})
+            made = values if made is None else self._semiring.reduce(np.stack((made, values)), axis=0)
+        assert made is not None
+        yield made
+
+    def _part(self, ranges: Ranges) -> NDArray[Any]:
+        sizes = {v: high - low for v, (low, high) in ranges.items()}
+        sizes = {v: sizes.get(v, size) for v, size in self._sizes.items()}
+        functions = [self._seen(f, ranges) for f in self._functions]
+        for reader in self._readers:
+            with phase("read"):
+                values = reader.read(self._sizes, ranges)
+            values = converted(values, self._dtype, self._semiring, "a table of the bucket", may_round=True)
+            steps = steps_of([sizes[v] for v in reader.scope])
+            functions.append(BucketFunction(reader.scope, values, steps))
+        kept = [v for v in self._separator if v not in ranges or sizes[v] > 1]
+        gone = [v for v in self._eliminated if v not in ranges or sizes[v] > 1]
+        joined = int(np.prod([sizes[v] for v in (*kept, *gone)], dtype=object))
+        with self._turn, span(KERNELS, "eliminate piece"):
+            kernels = self._kernels(joined)
+            bucket = CompleteBucket(kept, gone, sizes, self._semiring, self._dtype, kernels)
+            return kernels.download(bucket.eliminate([_without_ones(f, ranges, sizes) for f in functions]))
+
+    def _seen(self, function: BucketFunction, ranges: Ranges) -> BucketFunction:
+        """The part of a function in memory: another first value, no copy."""
+        steps = zip(function.scope, function.strides, strict=True)
+        first = sum(ranges[v][0] * step for v, step in steps if v in ranges)
+        return BucketFunction(function.scope, function.values[first:], function.strides)
+
+
+def _without_ones(function: BucketFunction, ranges: Ranges, sizes: Mapping[int, int]) -> BucketFunction:
+    """A function over those of its variables of which a piece has more than one value."""
+    kept = [i for i, v in enumerate(function.scope) if v not in ranges or sizes[v] > 1]
+    scope, strides = tuple(function.scope[i] for i in kept), tuple(function.strides[i] for i in kept)
+    return BucketFunction(scope, function.values, strides)
+
+
+class _BoxReader:
+    """Reads boxes of one table; keeps the last one where neighbouring pieces need the same."""
+
+    def __init__(self, table: CellFunction, keeps: bool) -> None:
+        self.scope = table.scope
+        self._source = table.source
+        self._keeps = keeps
+        self._kept: tuple[object, NDArray[Any]] | None = None
+        self._lock = Lock()
+
+    def read(self, sizes: Mapping[int, int], ranges: Ranges) -> NDArray[Any]:
+        lengths = [sizes[v] for v in self.scope]
+        box = tuple(ranges.get(v, (0, size)) for v, size in zip(self.scope, lengths, strict=True))
+        if not self._keeps:
+            return read_box(self._source, lengths, box)
+        with self._lock:
+            if self._kept is None or self._kept[0] != box:
+                self._kept = None
+                self._kept = box, read_box(self._source, lengths, box)
+            return self._kept[1]

@@ -1,0 +1,227 @@
+"""Results of pieces on their way back from the device: as rows end to end, or packed there, to memory or to disk."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.algebra.packed_transfer import packed_chunks, rotation_of
+from oocbe.algebra.result_memory import KeptColumns, kept_columns
+from oocbe.errors import ResourceError
+from oocbe.model.semiring import Semiring
+from oocbe.model.settings.machine import default_memory_limit, resident_memory
+from oocbe.runtime.stretches import fresh_memory
+from oocbe.tables.layout import Layout
+from oocbe.tables.packed import PackedColumn, PackedTable
+from oocbe.tables.table import Table, format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.transfer.conveyor import Conveyor
+    from oocbe.tables.writer import StoredTableWriter
+
+
+class PackedResult:
+    """Collects results of pieces as packed chunks, one chunk a piece, in memory that is taken as they arrive.
+
+    Parameters
+    ----------
+    layout : of the result. dtype : of its values. is_sorted : whether the results, end to end, are sorted.
+    """
+
+    def __init__(self, layout: Layout, dtype: np.dtype[Any], is_sorted: bool) -> None:
+        self._layout, self._dtype, self._is_sorted = layout, dtype, is_sorted
+        self._kept: KeptColumns | None = None
+        self._columns: list[NDArray[np.uint64]] = []
+        self._starts = [[0] for _ in range(layout.words + 1)]
+        self._row_starts = [0]
+        self._edges: list[tuple[int, int]] = []
+        self._extents: list[int] = []
+        self._rotations: list[int] | None = None
+
+    def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
+        """Pack a result, keys uint64 (words, rows) and values (rows,) on the device, and start it on its way.
+
+        Raises
+        ------
+        ResourceError : the packed rows do not fit main memory.
+        """
+        if len(values) == 0:
+            return
+        if self._rotations is None:
+            self._rotations = [0 if self._is_sorted else rotation_of(column) for column in [*keys, values]]
+        (chunk,) = packed_chunks([(keys, values)], self._rotations)
+        if not self._columns:
+            # The first chunk shows how much of the memory each column will take.
+            sizes = [len(words) for words in chunk.columns]
+            self._kept = kept_columns([np.dtype(np.uint64)] * len(sizes), sizes)
+            self._columns = self._kept.columns if self._kept else self._fresh_columns()
+        stops = [starts[-1] + len(words) for starts, words in zip(self._starts, chunk.columns, strict=True)]
+        if self._kept and not self._has_room(stops):
+            self._leave_kept(conveyor)
+        if not self._has_room(stops):
+            raise ResourceError(
+                f"a packed result of more than {self._row_starts[-1]:,} rows does not fit main memory "
+                f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
+            )
+        for words, column, starts, stop in zip(chunk.columns, self._columns, self._starts, stops, strict=True):
+            conveyor.bring_back([words], [column[starts[-1] : stop]])
+            starts.append(stop)
+        self._row_starts.append(self._row_starts[-1] + len(values))
+        self._edges.append(chunk.edge_keys)
+        self._extents += chunk.extent or ()
+
+    def finish(self, conveyor: Conveyor) -> None:
+        """Nothing is left to send."""
+
+    def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> PackedTable:
+        """All results, when they have arrived; their values have the dtype that was known before them."""
+        assert dtype == self._dtype
+        if self._kept:
+            self._kept.shorten([starts[-1] for starts in self._starts])
+        columns = [
+            PackedColumn(words[: starts[-1]], np.array(starts, dtype=np.int64))
+            for words, starts in zip(self._columns or self._fresh_columns(), self._starts, strict=True)
+        ]
+        rows = np.array(self._row_starts, dtype=np.int64)
+        extent = (min(self._extents), max(self._extents)) if self._extents else None
+        is_sorted = self._is_sorted or int(rows[-1]) < 2
+        return PackedTable(self._layout, semiring, self._dtype, is_sorted, rows, columns, self._edges, extent)
+
+    def _has_room(self, stops: Sequence[int]) -> bool:
+        if self._kept:
+            return all(stop <= len(column) for stop, column in zip(stops, self._columns, strict=True))
+        return sum(stops) <= len(self._columns[0])
+
+    def _leave_kept(self, conveyor: Conveyor) -> None:
+        """Move what has come so far to fresh memory, where there is room for more."""
+        conveyor.wait_for_targets()
+        kept, self._kept, self._columns = self._columns, None, self._fresh_columns()
+        counts = [starts[-1] for starts in self._starts]
+        if self._has_room(counts):
+            for target, source, count in zip(self._columns, kept, counts, strict=True):
+                target[:count] = source[:count]
+
+    def _fresh_columns(self) -> list[NDArray[np.uint64]]:
+        """Room in each column for all that main memory holds, taken page by page."""
+        capacity = max(0, default_memory_limit() - resident_memory()) // 8
+        return [reserved(capacity, np.dtype(np.uint64)) for _ in self._starts]
+
+
+class PlainResult:
+    """Collects results of pieces as rows, in memory that is taken as they arrive; as :class:`PackedResult`."""
+
+    def __init__(self, layout: Layout, dtype: np.dtype[Any], is_sorted: bool) -> None:
+        self._layout, self._is_sorted = layout, is_sorted
+        self._dtypes = [np.dtype(np.uint64)] * layout.words + [dtype]
+        self._kept = kept_columns(self._dtypes)
+        self._columns = self._kept.columns if self._kept else self._fresh_columns()
+        self._rows = 0
+
+    def _fresh_columns(self) -> list[NDArray[Any]]:
+        room = max(0, default_memory_limit() - resident_memory())
+        capacity = room // sum(dtype.itemsize for dtype in self._dtypes)
+        return [reserved(capacity, dtype) for dtype in self._dtypes]
+
+    def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
+        """Start a result, keys uint64 (words, rows) and values (rows,) on the device, on its way.
+
+        Raises
+        ------
+        ResourceError : the rows do not fit main memory.
+        """
+        start, self._rows = self._rows, self._rows + len(values)
+        if self._kept and self._rows > len(self._columns[0]):
+            self._leave_kept(conveyor, start)
+        if self._rows > len(self._columns[0]):
+            raise ResourceError(
+                f"a result of more than {len(self._columns[0]):,} rows does not fit main memory "
+                f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
+            )
+        conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
+
+    def finish(self, conveyor: Conveyor) -> None:
+        """Nothing is left to send."""
+
+    def _leave_kept(self, conveyor: Conveyor, rows: int) -> None:
+        """Move the rows that have come so far to fresh memory, where there is room for more."""
+        conveyor.wait_for_targets()
+        columns = self._fresh_columns()
+        if rows <= len(columns[0]):
+            for target, source in zip(columns, self._columns, strict=True):
+                target[:rows] = source[:rows]
+        self._kept, self._columns = None, columns
+
+    def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> Table:
+        """All results, when they have arrived, with values of a dtype that holds them."""
+        if self._kept:
+            self._kept.shorten([self._rows] * len(self._columns))
+        *words, values = (column[: self._rows] for column in self._columns)
+        keys = words[0][np.newaxis] if len(words) == 1 else np.stack(words)
+        return Table(self._layout, keys, values.astype(dtype, copy=False), semiring, self._is_sorted or len(values) < 2)
+
+
+class StoredResult:
+    """Cuts results, sorted end to end, into a stored table's chunks; what does not fill one waits for the next result.
+
+    Parameters
+    ----------
+    writer : of the table, inside its ``with`` block.
+    """
+
+    def __init__(self, writer: StoredTableWriter) -> None:
+        self._writer = writer
+        self._waiting: list[tuple[Any, Any]] = []
+
+    def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
+        """Pack a result, keys uint64 (words, rows) and values (rows,) on the device, and start it on its way.
+
+        Raises
+        ------
+        DiskError : the disk or the disk budget is used up (also later, while the conveyor is waited for).
+        """
+        from oocbe.kernels.cuda.device import cupy
+
+        if len(values) == 0:
+            return
+        self._waiting.append((keys, values))
+        rows = sum(len(v) for _, v in self._waiting)
+        size = self._writer.chunk_rows
+        if rows < size:
+            return
+        if len(self._waiting) > 1:
+            keys = cupy().concatenate([k for k, _ in self._waiting], axis=1)
+            values = cupy().concatenate([v for _, v in self._waiting])
+        whole = rows // size * size
+        # A copy: a slice would keep all of the result in the device's memory.
+        self._waiting = [(keys[:, whole:].copy(), values[whole:].copy())] if whole < rows else []
+        parts = [([w[low : low + size] for w in keys], values[low : low + size]) for low in range(0, whole, size)]
+        self._send(conveyor, parts)
+
+    def finish(self, conveyor: Conveyor) -> None:
+        """Send what is left; errors as for :meth:`take`."""
+        from oocbe.kernels.cuda.device import cupy
+
+        if self._waiting:
+            keys = cupy().concatenate([k for k, _ in self._waiting], axis=1)
+            values = cupy().concatenate([v for _, v in self._waiting])
+            self._waiting = []
+            self._send(conveyor, [(list(keys), values)])
+
+    def _send(self, conveyor: Conveyor, parts: list[tuple[list[Any], Any]]) -> None:
+        columns, consumers = [], []
+        for chunk in packed_chunks(parts, [0] * (self._writer.layout.words + 1)):
+            place = self._writer.begin_packed(chunk.rows, chunk.edge_keys, chunk.extent)
+            columns += chunk.columns
+            consumers += [partial(self._writer.write_packed, place, number) for number in range(len(chunk.columns))]
+        conveyor.deliver(columns, consumers)
+
+
+def reserved(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array (count,) whose memory is taken page by page, in large pages where the system has them."""
+    memory = fresh_memory(max(1, count * dtype.itemsize), getattr(mmap, "MAP_NORESERVE", 0))
+    return memory[: count * dtype.itemsize].view(dtype)

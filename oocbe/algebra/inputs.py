@@ -1,0 +1,235 @@
+"""What the operators do with their arguments before any row moves, and with their result at the end.
+
+Stored tables are read, the kernels are chosen, rows are brought to where those kernels work, and two tables are checked
+to agree. A result stays in device memory where an input was there, so that operators chain without copies; otherwise it
+is brought back to main memory.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+
+from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
+from oocbe.errors import ModelError, UsageError, ValueRangeError
+from oocbe.kernels import backend_for
+from oocbe.model.semiring import Combination
+from oocbe.model.settings.option_values import parse_bytes, parse_workers
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.numbers import check_numbers, strange_number
+from oocbe.tables.residence import is_on_device, to_host, to_kernels
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from oocbe.kernels.interface import Backend
+    from oocbe.tables.packed import PackedTable
+    from oocbe.tables.stored import StoredTable
+
+    RowTable: TypeAlias = Table | StoredTable
+    TableLike: TypeAlias = Table | StoredTable | PackedTable
+
+
+Result = TypeVar("Result")
+
+
+class KernelSettings(TypedDict, total=False):
+    """How an operator's kernels work, whatever the tables; see the operators for what each means."""
+
+    piece_rows: int | None
+    backend: Backend | str | None
+
+
+class OperatorSettings(KernelSettings, total=False):
+    """All settings of an operator but its output; see :class:`OutOfCore` for what each of these means."""
+
+    memory: int | str | None
+    scratch: str | Path | None
+    streams: int | None
+    workers: int | str | None
+    client: Client | None
+    overwrite: bool
+
+
+class CannotStreamError(Exception):
+    """Tables cannot go through the device in pieces as they are; another way of working takes them.
+
+    Not for users: whoever asks for streams goes that way.
+    """
+
+
+@dataclass(frozen=True)
+class OutOfCore:
+    """How an operator works out of core.
+
+    Attributes
+    ----------
+    output : the table to write, a path, or the URL of one in an object store (:mod:`oocbe.tables.objects`), to which it
+        goes from the scratch folder; None: the operator works in memory, and none of the rest may be given.
+    memory : limit in bytes on rows, indices and buffers (or text such as ``256MiB``); None: 80 % of what there is.
+    scratch : folder for temporary files, which must be there; None: ``SLURM_TMPDIR``, ``TMPDIR`` or the system's.
+    streams : pieces at work at a time; None: as many as cores, from 2 to 4.
+    workers : processes of this host that large tables are shared out to, which have the memory limit between them:
+        a number, ``cpus:4``, ``gpus`` or ``gpus:2``. client : of a Dask cluster whose workers do that instead, which
+        see the output's folder, and scratch, under the same path.
+    overwrite : whether the output takes the place of a stored table of its name, in the moment that it is complete; the
+        inputs may be read from that one.
+    """
+
+    output: str | Path | None = None
+    memory: int | str | None = None
+    scratch: str | Path | None = None
+    streams: int | None = None
+    workers: int | str | None = None
+    client: Client | None = None
+    overwrite: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a table is to be written; UsageError where settings are given without one."""
+        given = self.memory, self.scratch, self.streams, self.workers, self.client
+        if self.output is None and (self.overwrite or any(setting is not None for setting in given)):
+            raise UsageError(
+                "memory, scratch, streams, workers, client and overwrite are for results on disk: name the output "
+                "table as well"
+            )
+        return self.output is not None
+
+    def working(self) -> AbstractContextManager[None]:
+        """Within the block, operations are shared out to the workers asked for (:func:`working_with`, its errors)."""
+        if self.workers is None and self.client is None:
+            return nullcontext()
+        from oocbe.execution.cluster.choice import working_with
+
+        memory = parse_bytes("memory", self.memory)
+        return working_with(parse_workers("workers", self.workers), None, memory, self.client)
+
+
+@dataclass(frozen=True)
+class PlacedTables:
+    """Where an operation works.
+
+    Attributes
+    ----------
+    kernels : the backend.
+    tables : the inputs; rows where the backend works once they are moved.
+    keeps : whether the result stays there.
+    """
+
+    kernels: Backend
+    tables: tuple[Table, ...]
+    keeps: bool
+
+    def moved(self) -> PlacedTables:
+        """The tables with their rows where the kernels work."""
+        return replace(self, tables=tuple(to_kernels(table, self.kernels) for table in self.tables))
+
+    def has_to_stream(self, piece_rows: int | None) -> bool:
+        """Whether rows have to go through the device in pieces: they do not fit it, or pieces are asked for."""
+        if self.kernels.name != "cuda" or self.keeps:
+            return False
+        from oocbe.algebra.through_device import exceeds_device
+
+        return piece_rows is not None or exceeds_device(self.tables)
+
+    def hand_over(self, result: Table) -> Table:
+        """The result where the caller expects it: beside its inputs."""
+        return result if self.keeps else to_host(result)
+
+
+def choose_kernels(backend: Backend | str | None, *inputs: AnyTable) -> PlacedTables:
+    """Kernels for some tables (see :func:`oocbe.kernels.backend_for`), and the tables, read but not moved yet."""
+    tables = tuple(rows_in_memory(table) for table in inputs)
+    keeps = any(is_on_device(table) for table in tables)
+    return PlacedTables(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
+
+
+def placed_tables(backend: Backend | str | None, *inputs: AnyTable) -> PlacedTables:
+    """Kernels for some tables, and the tables with their rows where these work."""
+    return choose_kernels(backend, *inputs).moved()
+
+
+def check_values(*tables: AnyTable) -> None:
+    """Refuse paths (UsageError), and tables in memory with numbers that none can hold (:mod:`oocbe.tables.numbers`).
+
+    What is packed or on disk was refused when it was packed or written.
+    """
+    for table in tables:
+        if isinstance(table, str | Path):
+            raise UsageError(f"{table}: a path, and no table; open it: oocbe.StoredTable.open({str(table)!r})")
+        if isinstance(table, Table | CompleteTable):
+            kind = "table" if isinstance(table, Table) else "complete table"
+            check_numbers(f"{kind} over {table.scope}", table.values, table.semiring)
+
+
+def check_result(result: Result, *tables: AnyTable) -> Result:
+    """The result, in memory, of tables that passed :func:`check_values`; refused where it left the range of its floats.
+
+    That shows by an infinity or NaN, and, where no table has the semiring's zero, by that: a product too small for its
+    dtype is 0 otherwise, a sum too large infeasible. Beside zeros of the tables' own, and of the assignments that rows
+    lack where they are joined to a complete table, one more is not noticed.
+
+    Raises
+    ------
+    ValueRangeError : a value is too large or too small for the result's dtype.
+    """
+    if not isinstance(result, Table | CompleteTable) or result.values.dtype.kind != "f" or not result.values.size:
+        return result
+    values: Any = result.values
+    zero = result.semiring.zero
+    left = strange_number(values, result.semiring)
+    if left is None and bool((values == zero).any()) and not any(_may_have(zero, t, result) for t in tables):
+        left = zero
+    if left is not None:
+        remedy = "scale the values" if result.semiring.combination is Combination.ADD else "give logarithms to add up"
+        names = ", ".join(str(table.scope) for table in tables)
+        raise ValueRangeError(
+            f"tables over {names}: a value of the result is outside the range of {values.dtype.name}, which makes it "
+            f"{left}; {remedy} ({result.semiring} semiring)"
+        )
+    return result
+
+
+def _may_have(zero: float, table: AnyTable, result: Table | CompleteTable) -> bool:
+    """Whether a zero of the result may be a table's, or, of a sum of products, what terms of both signs cancel to."""
+    if isinstance(table, Table) != isinstance(result, Table) or not isinstance(table, Table | CompleteTable):
+        return True
+    values: Any = table.values
+    if zero == 0 and values.size and float(values.min()) < 0:
+        return True
+    if isinstance(table, CompleteTable):  # of integers, too, whose infeasible value is another
+        return not bool(table.feasible().all())
+    return bool((values == zero).any())
+
+
+def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:
+    """Variables that two tables share, in the order of the first one's scope.
+
+    Raises
+    ------
+    ModelError : the tables have different semirings, or a variable has different domain sizes.
+    """
+    if table1.semiring != table2.semiring:
+        raise ModelError(
+            f"tables of the {table1.semiring} and the {table2.semiring} semiring cannot be joined; "
+            "make both of the same semiring"
+        )
+    shared = tuple(name for name in table1.scope if name in table2.layout)
+    for name in shared:
+        size1 = table1.layout.sizes[table1.layout.place(name)]
+        size2 = table2.layout.sizes[table2.layout.place(name)]
+        if size1 != size2:
+            raise ModelError(
+                f"variable {name} has {size1} values in one table and {size2} in the other; make both with the domains "
+                "that common_domains finds for them"
+            )
+        labels1, labels2 = table1.layout.labels.get(name), table2.layout.labels.get(name)
+        if labels1 is not labels2 and None not in (labels1, labels2) and labels1 != labels2:
+            raise ModelError(
+                f"variable {name} has other labels in one table than in the other; make both with the domains that "
+                "common_domains finds for them"
+            )
+    return shared

@@ -1,0 +1,128 @@
+"""Maximisation: variables marginalised out of a table, whatever its semiring (⇓ of bucket elimination)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack, overload
+
+from oocbe.algebra.dispatch import apply
+from oocbe.algebra.inputs import OutOfCore
+from oocbe.algebra.operations import Marginalise
+from oocbe.tables.packed import PackedTable
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from oocbe.algebra.complete_tables.conversion import AnyTable
+    from oocbe.algebra.inputs import KernelSettings, OperatorSettings, RowTable, TableLike
+    from oocbe.kernels.interface import Backend
+    from oocbe.tables.complete import CompleteTable
+    from oocbe.tables.stored import StoredTable
+    from oocbe.tables.stored_complete import StoredCompleteTable
+
+
+@overload
+def maximise(
+    table: PackedTable,
+    variables: str | Sequence[str],
+    *,
+    output: None = None,
+    **settings: Unpack[OperatorSettings],
+) -> PackedTable: ...
+
+
+@overload
+def maximise(
+    table: RowTable,
+    variables: str | Sequence[str],
+    *,
+    output: None = None,
+    **settings: Unpack[OperatorSettings],
+) -> Table: ...
+
+
+@overload
+def maximise(
+    table: TableLike,
+    variables: str | Sequence[str],
+    *,
+    output: str | Path,
+    **settings: Unpack[OperatorSettings],
+) -> StoredTable: ...
+
+
+@overload
+def maximise(
+    table: AnyTable,
+    variables: str | Sequence[str],
+    *,
+    output: str | Path,
+    **settings: Unpack[OperatorSettings],
+) -> StoredTable | StoredCompleteTable: ...
+
+
+@overload
+def maximise(
+    table: AnyTable,
+    variables: str | Sequence[str],
+    **settings: Unpack[KernelSettings],
+) -> Table | CompleteTable | PackedTable: ...
+
+
+def maximise(
+    table: AnyTable,
+    variables: str | Sequence[str],
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+    output: str | Path | None = None,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+    workers: int | str | None = None,
+    client: Client | None = None,
+    overwrite: bool = False,
+) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
+    """Marginalise variables out of a table: by maximum, minimum or sum, as its semiring says.
+
+    All other variables go to the low places and rows are sorted by them, so that rows to reduce are neighbours
+    (Bistaffa, Bombieri and Farinelli 2016, section IV-C and algorithm 5). A sorted table whose lowest variables are the
+    eliminated ones (elimination-order layout) is not sorted again.
+
+    Parameters
+    ----------
+    table : in memory or stored, incomplete or complete.
+    variables : name of one variable of its scope, or several names.
+    piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
+    backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
+    output, memory, scratch, streams, workers, client, overwrite : with ``output``, a table of any size is treated
+        piece by piece, by workers where these are asked for, and the same rows are written to a table on disk; see
+        :class:`oocbe.algebra.inputs.OutOfCore`.
+
+    Returns
+    -------
+    Table, or StoredTable with ``output`` : scope = the other variables in the table's order; sorted.
+    Of a complete table CompleteTable, or StoredCompleteTable with ``output``, over the same scope.
+
+    Raises
+    ------
+    ModelError : a variable is not in the scope, or numbers that tables cannot hold (:mod:`oocbe.tables.numbers`).
+    ValueRangeError : a sum could leave int64, or has left the range of floats.
+
+    Examples
+    --------
+    >>> from oocbe.tables.table import Table
+    >>> maximise(Table.from_rows({"x": 2, "y": 2}, [[0, 0], [1, 0], [1, 1]], [1, 2, 3]), "x").to_dict()
+    {(0,): 2, (1,): 3}
+    """
+    gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
+    result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
+        Marginalise(gone),
+        (table,),
+        OutOfCore(output, memory, scratch, streams, workers, client, overwrite),
+        piece_rows,
+        backend,
+    )
+    return result

@@ -1,0 +1,289 @@
+"""What the operators out of core share: settings, results, pieces that halve, the table being written."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.algebra.inputs import OutOfCore
+from oocbe.errors import DiskError, ResourceError
+from oocbe.execution.budget import Budget
+from oocbe.execution.cluster.workers import current
+from oocbe.execution.partition import Ordered
+from oocbe.execution.pipeline import run_in_order
+from oocbe.execution.sources import Buffers, Source, row_bytes
+from oocbe.execution.space import Space
+from oocbe.kernels import backend_for
+from oocbe.kernels.cpu.threads import thread_count
+from oocbe.model.semiring import Combination, Semiring
+from oocbe.model.settings.option_values import parse_bytes, parse_integer
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.pieces import Indivisible, Resumption, run_piece
+from oocbe.runtime.tracing.recorder import CALLER, span
+from oocbe.runtime.urls import refuse_url
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.layout import Layout
+from oocbe.tables.residence import to_kernels
+from oocbe.tables.scratch import ScratchFolder, default_parent
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.writer import CHUNK_ROWS
+
+if TYPE_CHECKING:
+    from oocbe.algebra.inputs import TableLike
+    from oocbe.kernels.interface import Backend
+
+MOST_STREAMS = 4
+"""Default streams: one thread a core, but no more than it takes to keep reading, kernels and writing busy."""
+
+
+class ResultRows(NamedTuple):
+    """Rows of a result in main memory.
+
+    Attributes
+    ----------
+    keys, values : the rows.
+    is_open : whether they are rows of one group, more of which may follow in the next piece or come before it.
+    """
+
+    keys: NDArray[np.uint64]
+    values: NDArray[Any]
+    is_open: bool = False
+
+    def after(self, rows: int) -> ResultRows:
+        """The result without some of its first rows.
+
+        Raises
+        ------
+        ResourceError : they are an open group's, of which no one can tell how many there were before.
+        """
+        if self.is_open:
+            raise ResourceError(
+                "memory ran out after some rows of a piece were handed over, and a group of it has to be cut to go on; "
+                "free some memory, or lower the limit to what there is"
+            )
+        return self._replace(keys=self.keys[:, rows:], values=self.values[rows:])
+
+
+@dataclass(frozen=True)
+class ExecutionContext:
+    """Where an operator out of core works: kernels, space, and each stream's buffers; whether results overwrite."""
+
+    kernels: Backend
+    space: Space
+    buffers: list[Buffers] = field(default_factory=list)
+    overwrite: bool = False
+
+    @classmethod
+    def of(
+        cls, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None, *tables: TableLike
+    ) -> ExecutionContext:
+        """The context that an operator's arguments describe; DiskError where the scratch folder is not there."""
+        memory = parse_bytes("memory", settings.memory)
+        streams = None if settings.streams is None else parse_integer("streams", settings.streams, 1)
+        rows = None if piece_rows is None else parse_integer("piece_rows", piece_rows, 1)
+        folder = default_parent() if settings.scratch is None else Path(settings.scratch)
+        refuse_url(folder, "scratch")
+        if settings.scratch is None and settings.output is not None and current() is not None:
+            beside = Path(settings.output).parent  # what workers see as well
+            folder = beside if beside.is_dir() else folder
+        if not folder.is_dir():
+            raise DiskError(f"scratch: there is no folder {folder}; make it, or choose another one")
+        kernels = backend_for(sum(table.rows for table in tables), backend)
+        made = cls.within(kernels, Budget(memory), folder, streams, rows)
+        return replace(made, overwrite=settings.overwrite)
+
+    @classmethod
+    def within(
+        cls, kernels: Backend, budget: Budget, folder: Path, streams: int | None, piece_rows: int | None
+    ) -> ExecutionContext:
+        """A context of some memory, with a folder for scratch files; the others as for the operators."""
+        many = max(2, min(MOST_STREAMS, thread_count())) if streams is None else streams
+        return cls(kernels, Space(budget, DiskBudget(folder), many, piece_rows)).fresh()
+
+    def fresh(self, space: Space | None = None) -> ExecutionContext:
+        """A context with the same kernels, buffers of its own, and possibly another space."""
+        space = self.space if space is None else space
+        return replace(self, space=space, buffers=[Buffers() for _ in range(space.streams)])
+
+    def load(self, inputs: Sequence[Ordered], semiring: Semiring, stream: int) -> list[Table]:
+        """All rows of some sources, read into a stream's buffers and brought to where the kernels work."""
+        tables = [self.buffers[stream].load(f"table {number}", part.source) for number, part in enumerate(inputs)]
+        return [replace(to_kernels(table, self.kernels), semiring=semiring) for table in tables]
+
+    def joined_rows(self, layout: Layout, dtype: np.dtype[Any]) -> int:
+        """Rows of a join's result that a piece hands over at a time: one lot waits while the next one is computed."""
+        return self.space.rows_of(2 * row_bytes(layout, dtype) + 16, 1 - tuning().operator_input_share)
+
+    @contextmanager
+    def scratch_folder(self) -> Iterator[Path]:
+        """A folder for tables between the steps of an operation, removed when the block ends.
+
+        Raises
+        ------
+        DiskError : it cannot be made.
+        """
+        folder, interrupted = ScratchFolder(self.space.disk.folder), True
+        try:
+            yield folder.path
+            interrupted = False
+        finally:
+            folder.close(interrupted)
+
+    def settings_inside(self, output: Path) -> OutOfCore:
+        """Settings for a step of an operation whose result is a table in the scratch folder."""
+        return OutOfCore(output, self.space.budget.limit, self.space.disk.folder, self.space.streams)
+
+    def chunk_rows(self, layout: Layout, dtype: np.dtype[Any]) -> int:
+        """Rows of a chunk of a table that is written here."""
+        return max(1, min(CHUNK_ROWS, self.space.chunk_bytes // row_bytes(layout, dtype)))
+
+    @contextmanager
+    def writing(self, layout: Layout, dtype: np.dtype[Any]) -> Iterator[int]:
+        """Rows of a chunk of a table that is written in the block, for which memory is reserved."""
+        chunk_rows = self.chunk_rows(layout, dtype)
+        with self.space.budget.reserve("chunks being written", 3 * chunk_rows * row_bytes(layout, dtype)):
+            yield chunk_rows
+
+    def write(self, output: str | Path, operation: PartitionedOperation, inputs: Sequence[Ordered]) -> StoredTable:
+        """Write an operation's result chunk by chunk and open it; nothing is left of it where an exception passes
+        through."""
+        layout, dtype, semiring = operation.layout, operation.dtype, operation.semiring
+        with (
+            closing(operation.results(inputs, self)) as results,
+            self.writing(layout, dtype) as chunk_rows,
+            StoredTable.create(
+                output, layout, dtype, semiring, chunk_rows=chunk_rows, overwrite=self.overwrite
+            ) as writer,
+        ):
+            for rows in results:
+                with span(CALLER, "append rows"):
+                    writer.append(rows.keys, rows.values)
+        return StoredTable.open(output)
+
+    def run(self, pieces: Iterable[OperationPiece]) -> Generator[ResultRows, None, None]:
+        """Results of pieces in their order; all threads have ended when this ends, however it does."""
+        with closing(run_in_order((piece.compute for piece in pieces), self.space.streams)) as results:
+            yield from results
+
+
+class PartitionedOperation(Protocol):
+    """An operation on sources that are cut into pieces together."""
+
+    @property
+    def layout(self) -> Layout:
+        """Of the result."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the result's values."""
+
+    @property
+    def semiring(self) -> Semiring:
+        """Of the tables."""
+
+    def results(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+        """All rows of the operation, in their order."""
+
+    def pieces(
+        self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
+    ) -> Iterator[OperationPiece]:
+        """Pieces of work whose results, laid end to end, are the operation's."""
+
+    def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+        """The results of inputs that fit a piece."""
+
+
+@dataclass(frozen=True)
+class OperationPiece:
+    """A piece of an operation, cut into smaller ones where memory cannot be had for it, although the budget has it.
+
+    Attributes
+    ----------
+    operation : what is done with the inputs. inputs : the sources' rows that the piece has, all of them.
+    context : where; its space says how large the piece may be. share : of the piece's memory that the inputs take.
+    """
+
+    operation: PartitionedOperation
+    inputs: Sequence[Ordered]
+    context: ExecutionContext
+    share: float = 1.0
+
+    @classmethod
+    def of_join(
+        cls, operation: PartitionedOperation, inputs: Sequence[Ordered], context: ExecutionContext
+    ) -> OperationPiece:
+        """A piece of a join: a part of its memory is for what comes of the inputs."""
+        return cls(operation, inputs, context, tuning().operator_input_share)
+
+    @property
+    def nbytes(self) -> int:
+        """What the inputs take, reserved while the piece is at work."""
+        return sum(int(ordered.rows * ordered.cost * self.share) for ordered in self.inputs)
+
+    def compute(self, stream: int) -> Iterator[ResultRows]:
+        """The piece's results."""
+        return run_piece(
+            self,
+            lambda piece: piece.operation.work(piece.inputs, piece.context, stream),
+            lambda piece: piece.smaller(stream),
+            lambda error: isinstance(error, MemoryError),
+            reserve=lambda piece: piece.context.space.budget.reserve(f"stream {stream}", piece.nbytes),
+            resumption=Resumption(lambda result: len(result.values), ResultRows.after),
+        )
+
+    def smaller(self, stream: int) -> Iterator[OperationPiece] | Indivisible[OperationPiece]:
+        """Pieces of half the size that do the same; the stream's buffers are given back before."""
+        context = self.context
+        context.buffers[stream].clear()
+        space = context.space
+        if space.is_smallest:
+            tables = ", ".join(f"over {ordered.source.layout.scope}" for ordered in self.inputs)
+            return Indivisible(
+                self,
+                f"tables {tables}: memory could not be had even for a piece of {format_bytes(space.piece_bytes)}, with "
+                f"{format_bytes(space.budget.used)} of the limit of {format_bytes(space.budget.limit)} reserved; "
+                "free some memory or lower the limit to what there is",
+            )
+        smaller = replace(context, space=space.halved())
+        return self.operation.pieces(self.inputs, smaller, outermost=False)
+
+
+def extent_of(table: TableLike, semiring: Semiring) -> NDArray[Any]:
+    """Values that stand for all of a table's in range analysis: the least and the greatest; empty for no rows.
+
+    Floats are only looked at where their sign may matter, in maxima of products.
+    """
+    if isinstance(table, Table):
+        return table.values
+    if table.rows == 0:
+        return np.empty(0, dtype=table.dtype)
+    if table.extent is not None:
+        return np.array(table.extent, dtype=table.dtype)
+    if table.dtype.kind == "f" and (semiring.combination is Combination.ADD or not semiring.selects):
+        return np.zeros(1, dtype=table.dtype)
+    extents = []
+    for start in range(0, table.rows, CHUNK_ROWS):
+        values = np.empty(min(CHUNK_ROWS, table.rows - start), dtype=table.dtype)
+        table.read_into(start, np.empty((0, len(values)), dtype=np.uint64), values)
+        extents += [values.min(), values.max()]
+    return np.array([np.min(extents), np.max(extents)], dtype=table.dtype)
+
+
+def cost_of(source: Source, copies: float, more: int) -> int:
+    """Bytes for a row of a source of which so many copies are made, and some more."""
+    return int(copies * row_bytes(source.layout, source.dtype)) + more
+
+
+def join_cost(source: Source, copies: float, more: int, dtype: np.dtype[Any]) -> int:
+    """Bytes of a piece of a join for a row of an input, with the rows that come of it; arguments as :func:`cost_of`.
+
+    dtype : of the result, to which the values are converted.
+    """
+    return int((cost_of(source, copies, more) + dtype.itemsize) / tuning().operator_input_share)

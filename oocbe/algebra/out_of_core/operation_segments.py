@@ -1,0 +1,213 @@
+"""What a worker is told of a segment of an operator on stored tables, and does.
+
+There are two kinds. A table that is not in the order of the variables that it is cut by is sorted in *runs* first: each
+has some of its rows, sorted by those variables, those that agree in them in the order that they had. Then a *range* of
+those variables' values is taken from all runs of all tables, and what one process would do with the whole tables is
+done with these rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oocbe.algebra.arrange import arrange
+from oocbe.algebra.inputs import CannotStreamError
+from oocbe.algebra.out_of_core.context import ExecutionContext, PartitionedOperation
+from oocbe.algebra.sorted_cuts import RowRanges
+from oocbe.algebra.streamed import streamed_to_disk
+from oocbe.execution.budget import Budget
+from oocbe.execution.cluster.ownership import own_writer
+from oocbe.execution.cluster.segment_files import (
+    NO_VALUES,
+    Circumstances,
+    DiskShare,
+    MadePart,
+    TableAt,
+    at_work,
+    attempt_path,
+    opened,
+    written_part,
+)
+from oocbe.execution.key_cuts import KeyIndex
+from oocbe.execution.laid_end_to_end import LaidEndToEnd, OrderedSlice
+from oocbe.execution.partition import Ordered, run_cost
+from oocbe.execution.sources import StoredRows
+from oocbe.kernels import backend_for
+from oocbe.runtime.tracing.recorder import KERNELS, span
+from oocbe.tables import disk
+from oocbe.tables.parts import PartWriter
+from oocbe.tables.residence import to_kernels
+from oocbe.tables.scratch import default_parent
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+
+
+@dataclass(frozen=True)
+class RunSegment:
+    """Rows of a table to be sorted as a run.
+
+    Attributes
+    ----------
+    circumstances, part : how, and the beginning of the path of the run.
+    table : the rows. low, high : those of the run.
+    scope : of the run, its variables, the least significant first. order : by which it is sorted, likewise.
+    """
+
+    circumstances: Circumstances
+    part: Path
+    table: TableAt
+    low: int
+    high: int
+    scope: tuple[str, ...]
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SentInput:
+    """An input of an operation as it is sent; scope, common and cost as for :class:`Ordered`.
+
+    Attributes
+    ----------
+    tables : its rows, in the order of the variables that are cut, each of them; more than one are runs.
+    cut : the variables; empty where every segment has all rows.
+    """
+
+    tables: tuple[TableAt, ...]
+    cut: tuple[str, ...]
+    scope: tuple[str, ...]
+    common: tuple[str, ...]
+    cost: int
+
+    def ranges(self, low: int, high: int, budget: Budget) -> list[tuple[StoredRows, int, int]]:
+        """Rows of each table whose cut variables have numbers from ``low`` up to ``high``, which is left out."""
+        found = []
+        for rows in (StoredRows(opened(at)) for at in self.tables):
+            places = 0, rows.rows
+            if self.cut:
+                index = KeyIndex(rows, self.cut, budget)
+                places = index.place(low), index.place(high)
+            found.append((rows, *places))
+        return found
+
+    def ordered(self, ranges: Sequence[tuple[StoredRows, int, int]]) -> Ordered:
+        """Those rows as an input."""
+        slices = [OrderedSlice(rows, low, high, self.cut) for rows, low, high in ranges if low < high]
+        source = slices[0] if len(slices) == 1 else LaidEndToEnd(slices)
+        return Ordered(source, self.scope, self.common, self.cost)
+
+
+@dataclass(frozen=True)
+class RangeSegment:
+    """A range of keys of an operation.
+
+    Attributes
+    ----------
+    circumstances, part : how, and the beginning of the path of the part to be written.
+    operation, inputs : what is done, and with what. low, high : numbers of the cut variables (:class:`KeyIndex`).
+    rows : of all inputs, which decide where kernels work.
+    scratch : folder for scratch files; None: the worker's own.
+    stream : brings tables through a device (:func:`streamed_to_disk`), or None; ``given`` is their order there.
+    """
+
+    circumstances: Circumstances
+    part: Path
+    operation: PartitionedOperation
+    inputs: tuple[SentInput, ...]
+    low: int
+    high: int
+    rows: int
+    scratch: Path | None
+    stream: Callable[..., Any] | None
+    given: tuple[int, ...]
+
+
+def sort_run(told: RunSegment) -> MadePart:
+    """Sort some rows of a table and write them.
+
+    Raises
+    ------
+    ResourceError : they do not fit in this worker's memory. DiskError, CorruptDataError, ClusterError.
+    """
+    begin, how = time.perf_counter(), told.circumstances
+    with at_work(how, told.part) as deadline:
+        table = opened(told.table)
+        count = told.high - told.low
+        source = StoredRows(table)
+        with Budget(how.memory_limit).reserve("sorting a run", run_cost(source) * count):
+            kernels = backend_for(table.rows, how.backend)
+            rows = to_kernels(source.read(told.low, told.high), kernels)
+            deadline.check()
+            with span(KERNELS, "sort run", rows=count):
+                sorted_rows = arrange(rows, told.scope, told.order, rows.dtype, kernels)
+            del rows
+            path = attempt_path(told.part)
+            budget = DiskShare(path.parent, how.disk, is_scratch=True)
+            layout, dtype = sorted_rows.layout, table.dtype
+            with PartWriter(path, layout, dtype, table.semiring, how.chunk_rows, budget=budget) as writer:
+                writer.writer = own_writer()
+                writer.append(kernels.download(sorted_rows.keys), kernels.download(sorted_rows.values))
+            return MadePart.since(begin, path.name, count, NO_VALUES)
+
+
+def operate(told: RangeSegment) -> MadePart:
+    """Do an operation with a range of the rows, and write what comes of it; errors as for :func:`sort_run`."""
+    begin, how, operation = time.perf_counter(), told.circumstances, told.operation
+    with at_work(how, told.part) as deadline:
+        budget = Budget(how.memory_limit)
+        found = [sent.ranges(told.low, told.high, budget) for sent in told.inputs]
+        if any(all(low >= high for _, low, high in ranges) for ranges in found):
+            return MadePart.since(begin, None, 0, NO_VALUES)
+        kernels = backend_for(told.rows, how.backend)
+        folder = told.scratch or default_parent()
+        context = ExecutionContext.within(kernels, budget, folder, how.streams, how.piece_rows)
+        if told.stream is not None and kernels.name == "cuda":
+            with suppress(CannotStreamError):
+                return _streamed(told, found, context, begin)
+        inputs = [sent.ordered(ranges) for sent, ranges in zip(told.inputs, found, strict=True)]
+
+        def tables() -> Iterator[Table]:
+            for rows in results:
+                deadline.check()
+                if len(rows.values):
+                    yield Table(operation.layout, rows.keys, rows.values, operation.semiring)
+
+        with (
+            span(KERNELS, "segment"),
+            closing(operation.results(inputs, context)) as results,
+            context.writing(operation.layout, operation.dtype) as chunk_rows,
+        ):
+            how = replace(how, chunk_rows=min(how.chunk_rows, chunk_rows))
+            return written_part(how, told.part, operation.layout, operation.dtype, tables(), begin)
+
+
+def _streamed(
+    told: RangeSegment, found: list[list[tuple[StoredRows, int, int]]], context: ExecutionContext, begin: float
+) -> MadePart:
+    """The range through a device, where rows go packed; CannotStreamError where they cannot."""
+    if any(len(ranges) > 1 for ranges in found):
+        raise CannotStreamError("runs have to be merged")
+    ranges = [only for (only,) in found]
+    rows = RowRanges(tuple(low for _, low, _ in ranges), tuple(high for *_, high in ranges))
+    tables = [ranges[number][0].table for number in told.given]
+    path, how = attempt_path(told.part), told.circumstances
+
+    def create(path: Path, layout: Any, dtype: np.dtype[Any], semiring: Any, chunk_rows: int) -> PartWriter:
+        if dtype != told.operation.dtype or layout != told.operation.layout:
+            raise CannotStreamError(f"values are {dtype} there, and {told.operation.dtype} here")
+        writer = PartWriter(path, layout, dtype, semiring, chunk_rows, budget=DiskShare(path.parent, how.disk))
+        writer.writer = own_writer()
+        return writer
+
+    assert told.stream is not None
+    part: StoredTable = streamed_to_disk(tables, path, context, told.stream, create, rows)
+    if part.rows == 0:
+        disk.remove(path)
+        return MadePart.since(begin, None, 0, NO_VALUES)
+    return MadePart.since(begin, path.name, part.rows, NO_VALUES)

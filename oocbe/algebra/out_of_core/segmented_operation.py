@@ -1,0 +1,314 @@
+"""An operator on stored tables cut into segments for workers; the parts they write are the table that is wanted.
+
+Tables are cut by variables that the result is in the order of: shared ones that stay, or those that stay of one table.
+Rows with one value of these belong together, so a range of values of them is done with as one process does the whole
+operation, and results laid end to end are the operation's, in its order.
+
+1. A table that is not in that order is sorted first, in runs that each fit one worker's memory; where one is, it is
+   taken as it is.
+2. Runs and tables tell the first key of each chunk. From these follow ranges of about as many rows as the next segment
+   is to have; a worker finds where they begin in each run, reading a chunk of it.
+
+A value that very many rows have is in one segment, as are all rows where nothing shared stays (which is done by the
+process that asks).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import replace
+from itertools import accumulate
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from oocbe.algebra.out_of_core.operation_segments import RangeSegment, RunSegment, SentInput, operate, sort_run
+from oocbe.errors import ResourceError
+from oocbe.execution.cluster.collection import PartCollector, begin_here, circumstances, halved_run, take_account
+from oocbe.execution.cluster.dispatch import Dispatch, Pace
+from oocbe.execution.cluster.segment_files import Circumstances, MadePart, TableAt, opened
+from oocbe.execution.cluster.workers import Workers, current
+from oocbe.execution.key_cuts import KeyIndex
+from oocbe.execution.partition import Ordered, run_cost
+from oocbe.execution.sources import Source, StoredRows
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import Deadline
+from oocbe.tables.parts import PartsWriter
+from oocbe.tables.scratch import ScratchFolder
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+from oocbe.tables.writer import CHUNK_ROWS
+
+if TYPE_CHECKING:
+    from oocbe.algebra.inputs import OutOfCore, TableLike
+    from oocbe.algebra.out_of_core.context import ExecutionContext, PartitionedOperation
+    from oocbe.execution.budget import Budget
+    from oocbe.kernels.interface import Backend
+    from oocbe.model.semiring import Semiring
+
+CUTS = 128
+"""Places at which each input can be cut, about; a quarter of them does."""
+
+RUNS_A_WORKER = 4
+"""Runs that a table is sorted in for each worker, at least: fewer, and the last ones are waited for; more, and every
+segment has more places to read from."""
+
+RUN_SHARE = 0.8
+"""Of a worker's memory that the rows of a run take, with what sorting takes."""
+
+RUN_CHUNKS, LEAST_RUN_CHUNK = 128, 1 << 14
+"""Chunks of a run, and rows of one at least: a segment reads two of each run that it needs no more than a part of."""
+
+
+SMALLEST = 4
+"""A segment has no fewer rows than so many times ``segment_rows``, about half a second's: each reads the ends of its
+ranges for nothing."""
+
+
+class Range(NamedTuple):
+    """Some of the smallest ranges that an operation can be cut into: the first one, and the one behind the last."""
+
+    first: int
+    stop: int
+
+
+def workers_for(cut: Sequence[str], *tables: TableLike) -> Workers | None:
+    """The workers that an operation is shared out to; None where this process does it.
+
+    cut : the variables that it could be cut by.
+    """
+    workers = current()
+    if workers is None or not cut or max(table.rows for table in tables) < tuning().segment_rows:
+        return None
+    return workers
+
+
+class SegmentedOperation:
+    """One operator's way through workers.
+
+    Parameters
+    ----------
+    workers : who does it. context : where the operator would work without them; its scratch folder is seen by all.
+    settings, backend : as for the operator.
+    stream, given : the operator through a device, where it has such a way, and the inputs in its order.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        context: ExecutionContext,
+        settings: OutOfCore,
+        backend: Backend | str | None,
+        stream: Callable[..., Any] | None = None,
+        given: Sequence[int] = (0, 1),
+    ) -> None:
+        self._workers, self._context, self._stream, self._given = workers, context, stream, tuple(given)
+        self._settings = settings
+        self._backend = backend if backend is None or isinstance(backend, str) else backend.name
+        self._memory = workers.memory if settings.memory is None else context.space.budget.limit
+        self._folder = context.space.disk.folder.absolute()
+        self._deadline = Deadline()
+
+    def write(
+        self, output: str | Path, operation: PartitionedOperation, inputs: Sequence[Ordered], cut: Sequence[str]
+    ) -> StoredTable:
+        """Do an operation on inputs, and write the result as a table of parts.
+
+        cut : variables that the result is in the order of, the most significant last. An input that lacks them takes
+            part in every segment with all its rows.
+
+        Raises
+        ------
+        ClusterError : the workers cannot go on.
+        ResourceError : a worker has no memory for a segment that has no half. DiskError, CorruptDataError,
+            TimeLimitError as without workers.
+        """
+        name = f"{type(operation).__name__} over {', '.join(operation.layout.scope)}"
+        cut = _cut_in_order(inputs, tuple(cut))
+        layout, dtype, semiring = operation.layout, operation.dtype, operation.semiring
+        rows = sum(ordered.rows for ordered in inputs)
+        scratch_of_workers = None if self._settings.scratch is None else self._folder
+        overwrite = self._context.overwrite
+        with (
+            closing(ScratchFolder(self._folder)) as scratch,
+            PartsWriter(output, layout, dtype, semiring, overwrite=overwrite) as writer,
+        ):
+            sent = tuple(
+                self._sent(ordered, cut, semiring, scratch.path / str(number), name)
+                for number, ordered in enumerate(inputs)
+            )
+            ranges = KeyRanges([each for each in sent if each.cut], self._context.space.budget, self._workers)
+            parts = PartCollector(writer, name, self._workers)
+
+            def told(key: Range, sharing: int) -> RangeSegment:
+                how, part = self._circumstances(CHUNK_ROWS, sharing), writer.part_path().absolute()
+                low, high = ranges.numbers(key)
+                places = (rows, scratch_of_workers, self._stream, self._given[: len(sent)])
+                return RangeSegment(how, part, operation, sent, low, high, *places)
+
+            def submit(key: Range, sharing: int) -> Future[MadePart]:
+                return self._workers.submit(name, operate, told(key, sharing))
+
+            def done(key: Range, made: MadePart) -> None:
+                share = ranges.share(key)
+                ranges.pace.learn(share, made.seconds)
+                parts.add(share, made, key.first)
+
+            dispatch = Dispatch(name, submit, done, ranges.halves, self._deadline)
+            # What loops depend on, so that they are compiled once.
+            words = tuple((o.source.layout.words, o.source.dtype) for o in inputs)
+            kind = (type(operation), layout.words, dtype, semiring, words)
+            begin_here(self._workers, kind, dispatch, ranges, lambda key: operate(told(key, 1)))
+            dispatch.run(ranges, self._workers)
+        return StoredTable.open(output)
+
+    def _circumstances(self, chunk_rows: int, sharing: int) -> Circumstances:
+        return circumstances(
+            self._workers,
+            self._deadline,
+            backend=self._backend,
+            streams=self._settings.streams,
+            piece_rows=self._context.space.piece_rows,
+            memory=self._memory,
+            chunk_rows=chunk_rows,
+            disk=self._context.space.disk,
+            sharing=sharing,
+        )
+
+    def _sent(self, ordered: Ordered, cut: tuple[str, ...], semiring: Semiring, folder: Path, name: str) -> SentInput:
+        """An input as workers find it: as it is where that is in order, else in runs in a folder."""
+        table = self._stored(ordered.source, semiring, folder / "table")
+        own = cut if cut[0] in table.layout else ()
+        tables = [TableAt.of(table)]
+        if table.rows and not replace(ordered, common=own).in_order:
+            tables = self._runs(table, ordered, own, folder / "runs", name)
+        return SentInput(tuple(tables), own, ordered.scope, ordered.common, ordered.cost)
+
+    def _stored(self, source: Source, semiring: Semiring, path: Path) -> StoredTable:
+        """A source as a table on disk."""
+        if isinstance(source, StoredRows):
+            return source.table
+
+        def pieces() -> Iterator[Table]:
+            for low, high in source.ranges(CHUNK_ROWS):
+                keys = np.empty((source.layout.words, high - low), dtype=np.uint64)
+                values = np.empty(high - low, dtype=source.dtype)
+                source.read_into(low, keys, values)
+                yield Table(source.layout, keys, values, semiring)
+
+        return StoredTable.save_pieces(path, source.layout, source.dtype, semiring, pieces())
+
+    def _runs(
+        self, table: StoredTable, ordered: Ordered, order: tuple[str, ...], folder: Path, name: str
+    ) -> list[TableAt]:
+        """The table's rows in runs that workers sort, in the order that they had in the table."""
+        folder.mkdir(parents=True)
+        how = self._circumstances(1, 1)
+        fitting = int(how.memory_limit * RUN_SHARE) // run_cost(ordered.source)
+        even = -(-table.rows // (RUNS_A_WORKER * max(1, self._workers.count)))
+        rows = max(1, min(fitting, even))
+        chunk_rows = min(CHUNK_ROWS, max(LEAST_RUN_CHUNK, rows // RUN_CHUNKS))
+        at, name = TableAt.of(table), f"{name}, sorting"
+        made_of: dict[int, TableAt] = {}
+
+        def told(run: range, sharing: int) -> RunSegment:
+            how, part = self._circumstances(chunk_rows, sharing), folder / f"run-{run.start}"
+            return RunSegment(how, part, at, run.start, run.stop, ordered.scope, order)
+
+        def submit(run: range, sharing: int) -> Future[MadePart]:
+            return self._workers.submit(name, sort_run, told(run, sharing))
+
+        def done(run: range, made: MadePart) -> None:
+            assert made.name is not None
+            take_account(made, name, self._workers)
+            made_of[run.start] = TableAt.of(StoredTable.open(folder / made.name))
+
+        def halves(run: range, error: Exception) -> Iterable[range]:
+            return halved_run(run, error, f"a row of the table over {table.scope}")
+
+        dispatch = Dispatch(name, submit, done, halves, self._deadline)
+        runs = (range(low, high) for low, high in StoredRows(table).ranges(rows))
+        begin_here(
+            self._workers, ("sort", table.layout.words, table.dtype), dispatch, runs, lambda r: sort_run(told(r, 1))
+        )
+        dispatch.run(runs, self._workers)
+        return [made_of[start] for start in sorted(made_of)]
+
+
+class KeyRanges:
+    """Ranges of the cut variables' values, each as long as the next segment is to be.
+
+    Parameters
+    ----------
+    inputs : those that are cut. budget : of the memory for chunks that are looked at.
+
+    Attributes
+    ----------
+    pace : by which they are cut.
+    """
+
+    def __init__(self, inputs: Sequence[SentInput], budget: Budget, workers: Workers) -> None:
+        rows: Counter[int] = Counter()
+        end = 0
+        for sent in inputs:
+            for at in sent.tables:
+                index = KeyIndex(StoredRows(opened(at)), sent.cut, budget)
+                end = max(end, index.end)
+                for number, count in index.samples(-(-CUTS // len(sent.tables))):
+                    rows[number] += count
+        numbers = sorted(rows)
+        self._numbers = [0, *numbers[1:], end] if numbers else []
+        self._before = [0, *accumulate(rows[number] for number in numbers)]
+        self._workers = workers
+        self._next = 0
+        self.pace = Pace()
+
+    def __iter__(self) -> Iterator[Range]:
+        return self
+
+    def __next__(self) -> Range:
+        first, last = self._next, len(self._before) - 1
+        if first == last:
+            raise StopIteration
+        total = self._before[-1]
+        wanted = self.pace.wanted((total - self._before[first]) / total, self._workers.count) * total
+        wanted = max(wanted, SMALLEST * tuning().segment_rows)
+        self._next = min(last, max(first + 1, bisect_right(self._before, self._before[first] + wanted) - 1))
+        return Range(first, self._next)
+
+    def numbers(self, chosen: Range) -> tuple[int, int]:
+        """The first number of a range, and the one behind its last."""
+        return self._numbers[chosen.first], self._numbers[chosen.stop]
+
+    def share(self, chosen: Range) -> float:
+        """A range's part of all rows, about."""
+        return (self._before[chosen.stop] - self._before[chosen.first]) / self._before[-1]
+
+    def halves(self, chosen: Range, error: Exception) -> Iterable[Range]:
+        """Two ranges in the place of one; ResourceError where no chunk begins in it."""
+        first, stop = chosen
+        if stop - first == 1:
+            rows = self._before[stop] - self._before[first]
+            raise ResourceError(f"some {rows:,} rows that are not cut: {error}") from error
+        half = (self._before[first] + self._before[stop]) / 2
+        middle = min(stop - 1, max(first + 1, bisect_right(self._before, half) - 1))
+        return Range(first, middle), Range(middle, stop)
+
+
+def _cut_in_order(inputs: Sequence[Ordered], cut: tuple[str, ...]) -> tuple[str, ...]:
+    """As many of the most significant variables as the inputs that have them are in the order of already.
+
+    All of them where that is none, or these have too few values to cut by: then inputs are sorted.
+    """
+    concerned = [ordered for ordered in inputs if cut[0] in ordered.source.layout]
+    for first in range(len(cut)):
+        less = cut[first:]
+        if all(replace(ordered, common=less).in_order for ordered in concerned):
+            return less if not first or prod(concerned[0].source.layout.select(less).sizes) >= CUTS else cut
+    return cut

@@ -1,0 +1,189 @@
+"""Semi-join: the rows of one table that another one has a row for (Bernstein and Chiu 1981).
+
+It is what a join keeps of one of its tables, without the joined rows. Only the other table's values of the shared
+variables are held in memory, each once. A stored table is read chunk by chunk, and a chunk is skipped, unread, where
+its first and last key show that nothing of the other table lies between: its slowest variables are shared ones then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
+from oocbe.runtime.deadline import look
+from oocbe.runtime.tracing.recorder import phase
+from oocbe.tables.layout import Layout
+from oocbe.tables.moves import move_plan
+from oocbe.tables.residence import to_host
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+
+
+def semi_join(
+    table: AnyTable, other: AnyTable, *, output: str | Path | None = None, overwrite: bool = False
+) -> Table | StoredTable:
+    """Rows of a table whose values of the shared variables some row of another table has, in their order.
+
+    Parameters
+    ----------
+    table, other : in memory or stored, incomplete or complete; a complete one is read into memory as its feasible
+        rows, a packed one unpacked. Of any semirings, as the other one's values do not count. Without shared
+        variables all rows stay, or none where the other table has none.
+    output : path of a stored table for the rows, made chunk by chunk; None: they are returned in memory.
+    overwrite : whether the output takes the place of a stored table of its name, in the moment that it is complete.
+
+    Raises
+    ------
+    ModelError : a shared variable has different domain sizes. UsageError : the output exists. CorruptDataError : a
+        stored table is damaged. ResourceError : memory has no room for a complete table's rows. DiskError : the disk
+        is full. TimeLimitError : at the deadline.
+
+    Examples
+    --------
+    >>> from oocbe.tables.table import Table
+    >>> f = Table.from_rows({"x": 2, "y": 2}, [[0, 0], [1, 0], [1, 1]], [1, 2, 3])
+    >>> g = Table.from_rows({"y": 2, "z": 2}, [[1, 0], [1, 1]], [10, 20])
+    >>> semi_join(f, g).to_dict()
+    {(1, 1): 3}
+    """
+    table, other = _by_rows(table), _by_rows(other)
+    if isinstance(table, StoredTable):
+        table.refuse_duplicates()
+    shared = tuple(name for name in table.layout.scope if name in other.layout)
+    part = Layout(shared, tuple(table.layout.sizes[table.layout.place(name)] for name in shared))
+    move_plan(other.layout, part, shared)  # refuses what does not fit before any row is read
+    pieces = _kept(table, _Rows.of(other, part), part)
+    dtype, semiring = np.dtype(table.dtype), table.semiring
+    if output is not None:
+        return StoredTable.save_pieces(output, table.layout, dtype, semiring, pieces, overwrite=overwrite)
+    found = list(pieces)
+    keys = [np.zeros((table.layout.words, 0), dtype=np.uint64), *(piece.keys for piece in found)]
+    values = [np.zeros(0, dtype=dtype), *(piece.values for piece in found)]
+    is_sorted = table.is_sorted
+    return Table(table.layout, np.concatenate(keys, axis=1), np.concatenate(values), semiring, is_sorted)
+
+
+def _by_rows(table: AnyTable) -> Table | StoredTable:
+    return table if isinstance(table, Table | StoredTable) else rows_in_memory(table)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Different rows of a layout, ascending.
+
+    keys : uint64 (rows,), or where keys take several words, bytes that compare like them.
+    """
+
+    layout: Layout
+    keys: NDArray[Any]
+
+    @classmethod
+    def of(cls, table: Table | StoredTable, part: Layout) -> _Rows:
+        """A table's values of some variables."""
+        plan = move_plan(table.layout, part, part.scope)
+        found = _comparable(np.zeros((part.words, 0), dtype=np.uint64))
+        for piece in _pieces(table):
+            look()
+            found = np.union1d(found, _comparable(_moved(piece.keys, plan, part)))
+        return cls(part, found)
+
+    def slowest(self, count: int) -> _Rows:
+        """The values of the last so many variables, which change slowest."""
+        first = len(self.layout.scope) - count
+        top = Layout(self.layout.scope[first:], self.layout.sizes[first:])
+        plan = move_plan(self.layout, top, top.scope)
+        return _Rows(top, np.unique(_comparable(_moved(_words(self.keys, self.layout.words), plan, top))))
+
+    def among(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of some comparable keys are here."""
+        if not len(self.keys):
+            return np.zeros(len(keys), dtype=np.bool_)
+        places = np.searchsorted(self.keys, keys)
+        found: NDArray[np.bool_] = self.keys[np.minimum(places, len(self.keys) - 1)] == keys
+        return found
+
+    def is_between(self, edges: NDArray[Any]) -> bool:
+        """Whether some row lies between two comparable keys, both included."""
+        low, high = np.searchsorted(self.keys, edges[:1])[0], np.searchsorted(self.keys, edges[1:], side="right")[0]
+        return bool(low < high)
+
+
+def _kept(table: Table | StoredTable, rows: _Rows, part: Layout) -> Iterator[Table]:
+    """The rows of a table that others have the shared values of, a chunk at a time."""
+    plan = move_plan(table.layout, part, part.scope)
+    if not len(rows.keys):
+        return
+    if isinstance(table, Table):
+        chunks: Iterator[Table] = iter([to_host(table)])
+    else:
+        chunks = _chunks_near(table, rows)
+    for chunk in chunks:
+        look()
+        keep = rows.among(_comparable(_moved(chunk.keys, plan, part)))
+        if keep.all():
+            yield chunk
+        elif keep.any():
+            yield replace(chunk, keys=np.ascontiguousarray(chunk.keys[:, keep]), values=chunk.values[keep])
+
+
+def _chunks_near(table: StoredTable, rows: _Rows) -> Iterator[Table]:
+    """The chunks of a stored table that may have such rows, by their first and last keys."""
+    slowest = sum(1 for _ in takewhile(rows.layout.__contains__, reversed(table.layout.scope)))
+    top = rows.slowest(slowest) if table.is_sorted and slowest else None
+    skipped = 0
+    with phase("semi-join") as timed:
+        for chunk in range(table.chunk_count):
+            if top is None or top.is_between(_edges(table, chunk, top.layout)):
+                yield table.read(table.chunk_start(chunk), table.chunk_start(chunk + 1))
+            else:
+                skipped += 1
+        timed.note(chunks=table.chunk_count, chunks_skipped=skipped)
+
+
+def _edges(table: StoredTable, chunk: int, top: Layout) -> NDArray[Any]:
+    """The slowest variables' values in a chunk's first and last row, as comparable keys."""
+    numbers, words = table.chunk_keys(chunk), table.layout.words
+    keys = np.array([[number >> 64 * word & (1 << 64) - 1 for number in numbers] for word in range(words)], np.uint64)
+    return _comparable(_moved(keys, move_plan(table.layout, top, top.scope), top))
+
+
+def _pieces(table: Table | StoredTable) -> Iterator[Table]:
+    if isinstance(table, Table):
+        yield to_host(table)
+    else:
+        yield from table.chunks()
+
+
+def _moved(keys: NDArray[np.uint64], plan: NDArray[np.int64], layout: Layout) -> NDArray[np.uint64]:
+    """Keys of some variables, uint64 (words of their layout, rows)."""
+    made = np.zeros((layout.words, keys.shape[1]), dtype=np.uint64)
+    for word, shift, bits, to_word, to_shift in plan.tolist():
+        mask = np.uint64((1 << bits) - 1)
+        made[to_word] |= ((keys[word] >> np.uint64(shift)) & mask) << np.uint64(to_shift)
+    return made
+
+
+def _comparable(keys: NDArray[np.uint64]) -> NDArray[Any]:
+    """Keys (words, rows) as one array that sorts like them: the word itself, or all words' bytes, the highest first."""
+    if len(keys) == 1:
+        word: NDArray[Any] = keys[0]
+        return word
+    words = np.ascontiguousarray(keys[::-1].T.astype(">u8"))
+    found: NDArray[Any] = words.view(f"S{8 * len(keys)}").reshape(-1)
+    return found
+
+
+def _words(comparable: NDArray[Any], words: int) -> NDArray[np.uint64]:
+    """The inverse of :func:`_comparable`."""
+    if words == 1:
+        whole: NDArray[np.uint64] = comparable[None, :]
+        return whole
+    numbers = np.ascontiguousarray(comparable).view(">u8").reshape(-1, words)
+    return np.ascontiguousarray(numbers[:, ::-1].T.astype(np.uint64))

@@ -1,0 +1,278 @@
+"""Operators on tables in main memory that are larger than the device's, piece by piece through several streams.
+
+Tables that lead with the same variables are cut by those (:mod:`oocbe.algebra.sorted_cuts`). While the kernels
+work on one piece, the next one is on its way in and the results of the one before are on their way back (Bistaffa,
+Bombieri and Farinelli 2016, figures 9 to 11; :mod:`oocbe.kernels.cuda.transfer.conveyor`). A piece's rows have their
+place in the result as soon as they are counted. The result's memory is reserved when it begins and taken page by page
+as rows arrive. Packed tables (:mod:`oocbe.tables.packed`) travel packed, and so does their result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.algebra.device_results import PackedResult, PlainResult, StoredResult
+from oocbe.algebra.packed_transfer import Travelled, packed_words, unpacked
+from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts
+from oocbe.errors import DiskError, ResourceError
+from oocbe.kernels.cuda.transfer.memory import device_room
+from oocbe.runtime.pieces import run_piece
+from oocbe.tables.layout import Layout
+from oocbe.tables.packed import PackedTable
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.transfer.conveyor import Conveyor
+    from oocbe.tables.packed_files import ChunkFiles
+
+WORK_BYTES = 120
+"""Device memory that a piece takes for each of its rows: the row, sorted and moved, its run, a result row, the next
+piece's row and the last result's. Where that is not enough, the piece is halved."""
+
+PACKED_WORK_BYTES = 96
+"""Device memory for each row of a piece whose rows arrive and leave packed."""
+
+LEAST_ROWS = 1 << 16
+"""Pieces are not made smaller than this beforehand."""
+
+MOST_BYTES = 1 << 29
+"""Rows of a piece take no more: a handful of pieces are in pinned memory at a time."""
+
+DeviceRows = tuple[Any, Any]
+"""Keys uint64 (words, rows) and values (rows,) on the device."""
+
+
+@dataclass(frozen=True)
+class StreamedOperation:
+    """What is done with a piece.
+
+    Attributes
+    ----------
+    layout : of the result. is_sorted : whether its rows are sorted, pieces end to end.
+    compute : keys uint64 (words, rows) and values (rows,) on the device, from the piece's tables there and the dtype of
+        the values wanted.
+    dtype_of : dtype that holds every result value, given the least and greatest values of each table (empty for no
+        rows); the tables' own values will do.
+    """
+
+    layout: Layout
+    is_sorted: bool
+    compute: Callable[[Sequence[Table], np.dtype[Any]], DeviceRows]
+    dtype_of: Callable[[Sequence[NDArray[Any]]], np.dtype[Any]]
+
+
+class _WiderError(Exception):
+    """A piece has values that the result's dtype may not hold."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        super().__init__(dtype)
+        self.dtype = dtype
+
+
+def exceeds_device(tables: Sequence[Table | PackedTable]) -> bool:
+    """Whether tables in main memory, with what an operation makes of them, are larger than the device's memory."""
+    return WORK_BYTES * sum(table.rows for table in tables) > device_room()
+
+
+def through_device(
+    tables: Sequence[Table | PackedTable], cuts: SortedCuts, operation: StreamedOperation, piece_rows: int | None = None
+) -> Table | PackedTable:
+    """An operation's result in main memory, the results of the pieces end to end; packed where all tables are.
+
+    Parameters
+    ----------
+    tables : in main memory. cuts : how they are cut.
+    piece_rows : most rows of a piece's tables together; None: as many as fit.
+
+    Raises
+    ------
+    ResourceError : device memory ran out for a piece that cannot be cut, or the result is larger than main memory.
+    """
+    pieces = cuts.fitting(cuts.whole(), rows_a_piece(tables) if piece_rows is None else piece_rows)
+    kind = PackedResult if all(isinstance(table, PackedTable) for table in tables) else PlainResult
+    dtype = known_dtype(tables, operation)
+    while True:
+        result = kind(operation.layout, dtype, operation.is_sorted)
+        try:
+            found = PiecesThroughDevice(tables, cuts, operation, dtype, result).over(pieces)
+        except _WiderError as wider:
+            dtype = wider.dtype
+            del result  # the next one takes its memory
+        else:
+            return result.table(tables[0].semiring, found)
+
+
+def rows_a_piece(tables: Sequence[Table | PackedTable], most_bytes: int = MOST_BYTES) -> int:
+    """Rows of a piece's tables together that the device's memory has room for, and that take ``most_bytes``."""
+    row_bytes = max(8 * table.layout.words + _dtype(table).itemsize for table in tables)
+    are_packed = all(isinstance(table, PackedTable) for table in tables)
+    work = PACKED_WORK_BYTES if are_packed else WORK_BYTES
+    return max(LEAST_ROWS, min(device_room() // work, most_bytes // row_bytes))
+
+
+def known_dtype(tables: Sequence[Table | PackedTable], operation: StreamedOperation) -> np.dtype[Any]:
+    """Dtype that holds an operation's values, as far as is known before: packed tables know their values' extent.
+
+    Of tables of rows each piece shows its own.
+    """
+    return operation.dtype_of([_known_extent(table) for table in tables])
+
+
+class PiecesThroughDevice:
+    """One pass over all pieces with result values of one dtype.
+
+    Parameters
+    ----------
+    tables, cuts, operation : as for :func:`through_device`. dtype : of the results' values.
+    result : takes the results, piece by piece.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[Table | PackedTable],
+        cuts: SortedCuts,
+        operation: StreamedOperation,
+        dtype: np.dtype[Any],
+        result: PackedResult | PlainResult | StoredResult,
+    ) -> None:
+        self._tables, self._cuts, self._operation, self._dtype = tables, cuts, operation, dtype
+        self._result = result
+        self._extents = [_known_extent(table).tolist() for table in tables]
+
+    def over(self, pieces: Sequence[RowRanges], host_bytes: int | None = None) -> np.dtype[Any]:
+        """Bring all pieces through; returns the dtype that would hold the values that were found.
+
+        host_bytes : pinned memory that may be taken; None: as much as is of use.
+
+        Raises
+        ------
+        ResourceError : no pinned memory, or too little memory on the device for a piece that cannot be cut.
+        """
+        from oocbe.kernels.cuda.transfer.conveyor import Conveyor
+
+        try:
+            with Conveyor([self._columns_of(piece) for piece in pieces], host_bytes) as conveyor:
+                conveyor.pieces(lambda number, columns: self._piece(conveyor, pieces[number], columns))
+                self._result.finish(conveyor)
+        except MemoryError as error:
+            raise ResourceError(f"pinned memory for pieces on their way: {error}") from error
+        known = zip(self._extents, self._tables, strict=True)
+        return self._operation.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
+
+    def _columns_of(self, cut: RowRanges) -> list[NDArray[Any] | ChunkFiles]:
+        found: list[NDArray[Any] | ChunkFiles] = []
+        for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
+            if isinstance(table, PackedTable):
+                found += packed_words(table, low, high)
+            else:
+                found += [word[low:high] for word in table.keys]
+                found.append(table.values[low:high])
+        return found
+
+    def _piece(self, conveyor: Conveyor, cut: RowRanges, columns: list[Any]) -> None:
+        """Compute one piece and start its result on its way."""
+        found: list[DeviceRows | Travelled] = []
+        for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
+            own = columns[: table.layout.words + 1]
+            del columns[: table.layout.words + 1]
+            if isinstance(table, PackedTable):
+                found.append(Travelled(table, low, high, own))
+            else:
+                found.append((_stacked(own[:-1]), own[-1]))
+        travelled = [part for part in found if isinstance(part, Travelled)]
+        arrived: Iterator[DeviceRows] = iter(self._with_room(conveyor, lambda: unpacked(travelled)))
+        rows = [next(arrived) if isinstance(part, Travelled) else part for part in found]
+        tables = [
+            Table(table.layout, *part, table.semiring, table.is_sorted)
+            for table, part in zip(self._tables, rows, strict=True)
+        ]
+        self._compute(conveyor, cut, tables)
+
+    def _compute(self, conveyor: Conveyor, whole: RowRanges, tables: Sequence[Table]) -> None:
+        """Compute a piece, in halves where the device's memory does not hold what it takes."""
+
+        def compute(cut: RowRanges) -> list[DeviceRows]:
+            parts = tables if cut is whole else [_part(table, *rows) for table, *rows in _inside(tables, whole, cut)]
+            return [self._try(conveyor, parts)]
+
+        results = run_piece(
+            whole,
+            compute,
+            self._cuts.halves,
+            lambda error: isinstance(error, ResourceError) and not isinstance(error, DiskError),
+        )
+        for rows in results:
+            self._result.take(conveyor, *rows)
+            del rows  # the next half has their memory
+
+    def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> DeviceRows:
+        extents = [
+            _known_extent(whole) if isinstance(whole, PackedTable) else _extent(table.values)
+            for whole, table in zip(self._tables, tables, strict=True)
+        ]
+        dtype = self._operation.dtype_of(extents)
+        if dtype.itemsize > self._dtype.itemsize:
+            raise _WiderError(dtype)
+        for known, found in zip(self._extents, extents, strict=True):
+            known.extend(found.tolist())
+        rows: DeviceRows = self._with_room(conveyor, lambda: self._operation.compute(tables, self._dtype))
+        return rows
+
+    def _with_room(self, conveyor: Conveyor, call: Callable[[], Any]) -> Any:
+        """What a call gives; where the device's memory runs out, once more when no result is on its way any longer.
+
+        Raises
+        ------
+        ResourceError : it ran out again.
+        """
+        from oocbe.kernels.cuda.transfer.memory import with_retry
+
+        try:
+            return with_retry(call)()
+        except ResourceError:
+            conveyor.wait_for_results()
+        return with_retry(call)()
+
+
+def _inside(tables: Sequence[Table], whole: RowRanges, cut: RowRanges) -> list[tuple[Table, int, int]]:
+    """Tables that have the rows of one cut, and where the rows of another one are in them."""
+    bounds = zip(tables, whole.low, cut.low, cut.high, strict=True)
+    return [(table, low - first, high - first) for table, first, low, high in bounds]
+
+
+def _part(table: Table, low: int, high: int) -> Table:
+    """Some rows of a table on the device."""
+    return replace(table, keys=_stacked([word[low:high] for word in table.keys]), values=table.values[low:high])
+
+
+def _stacked(words: Sequence[Any]) -> Any:
+    """Key words as one array (words, rows) on the device."""
+    if len(words) == 1:
+        return words[0][np.newaxis]
+    from oocbe.kernels.cuda.device import cupy
+
+    return cupy().stack(words)
+
+
+def _dtype(table: Table | PackedTable) -> np.dtype[Any]:
+    return table.values.dtype if isinstance(table, Table) else table.dtype
+
+
+def _known_extent(table: Table | PackedTable) -> NDArray[Any]:
+    """Least and greatest value where a table tells; empty otherwise."""
+    extent = table.extent if isinstance(table, PackedTable) else None
+    return np.array(() if extent is None else extent, dtype=_dtype(table))
+
+
+def _extent(values: Any) -> NDArray[Any]:
+    """Least and greatest value; empty for no rows. Floats are not looked at: any result has their dtype."""
+    if len(values) == 0 or values.dtype.kind == "f":
+        return np.empty(0, dtype=values.dtype)
+    from oocbe.kernels.cuda.transfer.readback import Readback
+
+    return Readback(values.min().reshape(1), values.max().reshape(1)).numbers().copy()

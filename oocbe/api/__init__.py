@@ -1,0 +1,1 @@
+"""The library's verbs: what a program or a notebook calls."""

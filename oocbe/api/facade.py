@@ -1,0 +1,280 @@
+"""The library's verbs on problems: the same steps that the command line takes, for a program or a notebook."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, Unpack
+
+from oocbe.errors import UsageError
+from oocbe.model.results.interrupted import carried, interruptible
+from oocbe.model.settings.option_types import OptionValues, OwnValues
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.memory import MemoryLimit
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from oocbe.elimination.observer import Observer
+    from oocbe.elimination.plan.plan import Plan
+    from oocbe.formats import Model
+    from oocbe.formats.evidence import Evidence
+    from oocbe.formats.solutions.verification import Verdict
+    from oocbe.model.problem import Problem
+    from oocbe.model.results.bound_result import BoundResult
+    from oocbe.model.results.propagation_result import PropagationResult
+    from oocbe.model.results.result import Result
+    from oocbe.model.results.task_result import TaskResult
+
+Timed = TypeVar("Timed", "Result", "TaskResult", "BoundResult")
+
+
+def solve(
+    problem: Problem | str | Path,
+    options: SolveOptions | None = None,
+    *,
+    evidence: Evidence | None = None,
+    observer: Observer | None = None,
+    client: Client | None = None,
+    **overrides: Unpack[OptionValues],
+) -> Result:
+    """Solve a problem, or the file that a path names, exactly.
+
+    Parameters
+    ----------
+    problem : the problem, or a path that :func:`oocbe.read` accepts.
+    options : settings; None takes defaults and ``OOCBE_`` environment variables.
+    evidence : variables that are fixed, name to value label or position (or a ``.evid`` file, or ``"rain=yes"``).
+    observer : receives the solve's events, or None.
+    client : of a Dask cluster, whose workers large buckets are shared out to; it stays open.
+    overrides : single options by name, such as ``order="min-fill"`` or ``memory="2GiB"``.
+
+    Returns
+    -------
+    Result : status, value, assignment and what it cost.
+
+    Raises
+    ------
+    UsageError : an unknown or unusable option. FormatError, UnsupportedError : the file. ResourceError : memory or
+        disk ran out. ClusterError : the workers that were asked for cannot go on. ValueRangeError : values that no
+        supported dtype can sum exactly. Interrupted : Ctrl-C came; its ``result`` has the best bound and assignment so
+        far. So do the other verbs.
+    """
+    begin = time.perf_counter()
+    settings = settings_from(options, overrides)
+
+    with (
+        MemoryLimit(settings.memory_limit),
+        interruptible() as interruption,
+        Deadline(settings.time_limit),
+        working(settings, client),
+    ):
+        loaded = load_problem(problem, evidence)
+        reading = time.perf_counter() - begin
+        from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
+
+        result = run(loaded, settings, observer)
+    return carried(result if loaded is problem else with_reading(result, reading), interruption)
+
+
+def working(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
+    """Within the block, large buckets are shared out to the workers asked for
+    (:mod:`oocbe.execution.cluster.choice`)."""
+    if not options.has_workers and client is None:
+        return nullcontext()
+    from oocbe.execution.cluster.choice import working as choose
+
+    return choose(options, client)
+
+
+def with_reading(result: Timed, seconds: float) -> Timed:
+    """A result with the seconds that reading its problem took beforehand, as ``read`` and in the ``total``."""
+    total = seconds + result.seconds.get("total", 0.0)
+    return replace(result, seconds={"read": 0.0, **result.seconds} | {"read": seconds, "total": total})
+
+
+def plan(
+    problem: Problem | str | Path,
+    options: SolveOptions | None = None,
+    *,
+    evidence: Evidence | None = None,
+    **overrides: Unpack[OptionValues],
+) -> Plan:
+    """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``.
+
+    Returns
+    -------
+    Plan : ``width``, ``order`` and ``buckets``, each with its variable and what is predicted of its message; ``plot()``
+        draws it.
+    """
+    from oocbe.api.solving.outlook import plan_solve
+
+    settings = settings_from(options, overrides)
+    with MemoryLimit(settings.memory_limit):
+        with Deadline(settings.time_limit):
+            loaded = load_problem(problem, evidence)
+        return plan_solve(loaded, settings)
+
+
+def bound(
+    problem: Problem | str | Path,
+    z: int | str | Sequence[int | str] = "auto",
+    options: SolveOptions | None = None,
+    *,
+    partition: str = "auto",
+    cost_shifting: bool = False,
+    evidence: Evidence | None = None,
+    observer: Observer | None = None,
+    **overrides: Unpack[OptionValues],
+) -> BoundResult:
+    """Bound a problem's optimum from both sides by mini-bucket elimination.
+
+    Parameters
+    ----------
+    z : most variables of a mini-bucket, the eliminated one included, or several such numbers, of which those that can
+        bring nothing beside the ones before are left out; ``auto`` chooses by the memory limit.
+    partition : how buckets are divided: ``scope``, ``content`` (by what is lost), or ``auto``: content where costs are
+        shifted in complete tables, else scope.
+    cost_shifting : whether costs are shifted between mini-buckets, for a tighter bound and more time.
+    problem, options, evidence, observer, overrides : as for :func:`oocbe.solve`.
+
+    Returns
+    -------
+    BoundResult : for each z a bound and, where one was found, an assignment with its value.
+
+    Raises
+    ------
+    UsageError : an unknown partition, a z below 1, or an option that has no meaning here: ``ub``, ``resume``,
+        ``workdir``, ``piece_rows`` or ``streams``.
+    UnsupportedError : a semiring that does not select, or negative factors. ResourceError : no z fits the memory limit.
+    LimitError : the time limit came before the first z was done. ValueRangeError : sums beyond 64-bit integers.
+    """
+    begin = time.perf_counter()
+    settings = settings_from(options, overrides)
+    wanted = [z] if isinstance(z, int | str) else list(z)
+
+    with MemoryLimit(settings.memory_limit), interruptible() as interruption, Deadline(settings.time_limit):
+        loaded = load_problem(problem, evidence)
+        reading = time.perf_counter() - begin
+        from oocbe.bounds.mini_buckets.mini_buckets_bound import bound as run
+
+        result = run(loaded, settings, wanted, partition, cost_shifting, observer)
+    return carried(with_reading(result, reading), interruption)
+
+
+def verify(
+    problem: Problem | str | Path, solution: str | Path | Result | TaskResult | Mapping[str, str | int]
+) -> Verdict:
+    """Judge an assignment against a problem, without any part of the solver.
+
+    Parameters
+    ----------
+    problem : the problem, or a path that :func:`oocbe.read` accepts.
+    solution : a solution file, a result that has an assignment, or variable name to value.
+
+    Raises
+    ------
+    FormatError : a file that is no solution of this problem. UsageError : a name or value that the problem does not
+        have, a variable without a value, or a result without an assignment.
+    """
+    from oocbe.formats.solutions.verification import judge
+
+    return judge(load_problem(problem), solution)
+
+
+def propagate(
+    problem: Model | str | Path,
+    *,
+    rounds: int = 1000,
+    progress: float = 1e-9,
+    tolerance: float | None = None,
+    probe: bool = False,
+    time_limit: float | None = None,
+    backend: str | None = None,
+) -> PropagationResult:
+    """Remove from domains, or cut off bounds, what no solution has, until nothing more goes.
+
+    Parameters
+    ----------
+    problem : a problem, a linear system, or a path.
+    rounds : rounds at most. progress : part of itself by which a bound of a real variable must get better.
+    tolerance : of linear systems: None rounds outwards, so that no solution is lost; a number (1e-9) does as solvers.
+    probe : whether to try each value of each variable, too, which needs finite domains.
+    time_limit : seconds, reading included; what was reached then is valid.
+    backend : of large systems and tables: ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND`` says.
+
+    Returns
+    -------
+    PropagationResult : status, what was removed, and the problem that is left.
+
+    Raises
+    ------
+    UsageError : limits that make no sense, or no CUDA device where one is asked for.
+    FormatError, UnsupportedError : the file.
+    """
+    begin = time.perf_counter()
+
+    with interruptible() as interruption, Deadline(time_limit):
+        if isinstance(problem, str | Path):
+            from oocbe.formats import read_model
+
+            problem = read_model(problem)
+        reading = time.perf_counter() - begin
+        from oocbe.propagation.propagate import propagate as run
+
+        result = run(problem, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=backend)
+    return carried(replace(result, seconds=result.seconds + reading), interruption)
+
+
+def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnValues) -> SolveOptions:
+    """The options given, or those of the environment, with single ones overridden."""
+    return (SolveOptions.from_environment() if options is None else options).replaced(overrides)
+
+
+def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None) -> Problem:
+    """The problem, read where a path is given; where only propagation makes its domains finite, what that leaves.
+
+    Raises
+    ------
+    UsageError : it is neither a problem nor a path, or evidence that the problem does not know. What :func:`oocbe.read`
+        raises.
+    """
+    if isinstance(problem, str | Path):
+        return read_finite(problem, None, evidence)
+    from oocbe.model.problem import Problem
+
+    if not isinstance(problem, Problem):
+        raise UsageError(f"expected a Problem (oocbe.read makes one of a file) or a path, not {type(problem).__name__}")
+    if evidence is None:
+        return problem
+    from oocbe.formats.evidence import evidence_of
+
+    return problem.with_values(evidence_of(evidence, problem))
+
+
+def read_finite(path: str | Path, format: str | None = None, evidence: Evidence | None = None) -> Problem:
+    """The problem in a file, as :func:`oocbe.read`; where its domains are endless, what propagation leaves of them."""
+    from oocbe.formats import read_model
+
+    return finite_problem(read_model(path, format), path, evidence)
+
+
+def finite_problem(model: Model, path: str | Path, evidence: Evidence | None = None) -> Problem:
+    """The problem that was read from a path; where its domains are endless, what propagation leaves of them."""
+    from oocbe.formats import naming
+    from oocbe.formats.evidence import evidence_of
+    from oocbe.model.dcop import Dcop
+    from oocbe.model.problem import Problem
+
+    if isinstance(model, Dcop):
+        model = model.problem
+    if not isinstance(model, Problem):
+        from oocbe.propagation.propagate import finite  # which loads Numba
+
+        with naming(path):
+            model = finite(model)
+    return model if evidence is None else model.with_values(evidence_of(evidence, model))

@@ -1,0 +1,1 @@
+"""A solve: reformulations, attempts, the result."""

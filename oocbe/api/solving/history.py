@@ -1,0 +1,173 @@
+"""What a solve's result says of its course: bounds and assignments over time, orders tried, rows of each bucket."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oocbe.elimination.observer import Observer, PassingOn
+from oocbe.elimination.orders.order import HEURISTICS, is_order_file
+from oocbe.elimination.orders.order_file import read_order
+from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.errors import OocbeError
+from oocbe.execution.cluster.workers import read_by_workers, read_since
+from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
+from oocbe.runtime.compilation import Stopwatch
+from oocbe.runtime.deadline import Deadline, unlimited
+
+if TYPE_CHECKING:
+    from oocbe.elimination.orders.order_choice import OrderChoice
+    from oocbe.elimination.plan.plan import Plan
+    from oocbe.model.problem import Problem
+    from oocbe.model.results.result import Result
+    from oocbe.model.settings.options import SolveOptions
+    from oocbe.propagation.restrict import Restriction
+
+MOST_POINTS = 2_000
+"""Points of the curve that are kept; where there are more, every second one goes."""
+
+
+PLAN_SECONDS = 0.1
+"""Time to find an order at the end of a search that never needed one."""
+
+
+class History(PassingOn):
+    """Writes down what a solve tells, and passes it on.
+
+    Parameters
+    ----------
+    told : who is told; None: nobody, and no plan is made to be told.
+    begin : time of ``time.perf_counter`` from which seconds count.
+    """
+
+    def __init__(self, told: Observer | None, begin: float) -> None:
+        super().__init__(_Nobody() if told is None else told)
+        self._is_heard = told is not None
+        self._begin = begin
+        self._watch = Stopwatch()
+        self._read_before = read_by_workers()
+        self._known: list[KnownAt] = []
+        self._buckets: list[BucketDone] = []
+        self._width = 0
+        self._orders = 0
+
+    @property
+    def wants_plans(self) -> bool:
+        """Whether anybody is told."""
+        return self._is_heard
+
+    def order_chosen(self, choice: OrderChoice, begins: bool) -> None:
+        """Take the width of an order that is likely to be used, or that an elimination begins with."""
+        self._width = max((len(separator) for separator in choice.separators), default=0)
+        if begins:
+            self._orders += 1
+            self._buckets.clear()
+
+    def started(self, plan: Plan) -> None:
+        """Passed on."""
+        self._told.started(plan)
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        """Written down, and passed on."""
+        self._buckets.append(BucketDone(variable, rows, bytes))
+        self._told.bucket_done(number, total, variable, rows, bytes)
+
+    def bounds_changed(
+        self,
+        lower: int | float | None,
+        value: int | float | None,
+        why: str,
+        assignment: tuple[int, ...] | None,
+    ) -> None:
+        """Written down, and passed on."""
+        self._add(lower, value)
+        self._told.bounds_changed(lower, value, why, assignment)
+
+    def _add(self, bound: int | float | None, value: int | float | None) -> None:
+        if self._known and self._known[-1][1:] == (bound, value):
+            return
+        if len(self._known) >= MOST_POINTS:
+            del self._known[1::2]
+        self._known.append(KnownAt(round(time.perf_counter() - self._begin, 6), bound, value))
+
+    def told_by(self, result: Result, problem: Problem, left: Restriction, options: SolveOptions) -> Result:
+        """The result with what was written down, and what it means in the problem's own words.
+
+        Parameters
+        ----------
+        result : of the whole problem. problem : as it was given. left : what propagation left of it.
+        """
+        if (result.bound, result.value) != (None, None):
+            self._add(result.bound, result.value)
+        assignment = result.assignment
+        linear = () if assignment is None else problem.linear_constraints
+        compiled = self._watch.compiled
+        return replace(
+            result,
+            seconds={**result.seconds, **({"compiling": compiled} if compiled > 0 else {})},
+            width=self.width_of(result, left.problem or left.original, options),
+            notes=(*problem.notes_of_optimum, *result.notes),
+            anytime=tuple(self._course(result, problem)),
+            buckets=tuple(self._buckets),
+            orders_tried=self._orders,
+            read_by_workers=read_since(self._read_before),
+            linear=tuple(Consumption(c.name, int(c.consumption(assignment or ())), c.capacity) for c in linear),
+            propagation=Removed(
+                sum(problem.sizes),
+                left.removed,
+                len(problem.variables) - len(left.variables),
+            ),
+            schedule=None if problem.day is None or assignment is None else problem.day.schedule(assignment),
+        )
+
+    def _course(self, result: Result, problem: Problem) -> Iterator[KnownAt]:
+        """What was known when, as the problem and the result count it.
+
+        Values that are not within the problem's bounds are left out. A bound that rounding has put beyond the value of
+        an assignment is that value.
+        """
+        choose = min if result.sense == "min" else max
+        lower, upper = problem.lower_bound, problem.upper_bound
+        before: tuple[int | float | None, int | float | None] = None, None
+        for seconds, bound, value in self._known:
+            if value is not None and ((lower is not None and value <= lower) or (upper is not None and value >= upper)):
+                value = None
+            if bound is not None:
+                bound = choose(x for x in (bound, value, result.value) if x is not None)
+            if before != (bound, value):
+                yield KnownAt(seconds, bound, value)
+            before = bound, value
+
+    def width_of(self, result: Result, left: Problem, options: SolveOptions) -> int:
+        """The result's own where an elimination ended, and that of the plan where none did; see the base class."""
+        if result.order:
+            return result.width
+        is_planned = not self._width and result.status != "interrupted"
+        return max(result.width, _planned_width(left, options) if is_planned else self._width)
+
+
+def _planned_width(left: Problem, options: SolveOptions) -> int:
+    """Width of an order found at once, where the search never came to one; 0 where it cannot be told in a moment.
+
+    Of the order that is wanted, or else of one greedy order: which of several has the fewest rows takes much longer.
+    """
+    try:
+        with unlimited(), Deadline(PLAN_SECONDS):
+            graph = PrimalGraph(left)
+            if is_order_file(options.order):
+                order = np.array(read_order(left, options.order), dtype=np.int64)
+            else:
+                order = HEURISTICS["min-fill" if options.order == "auto" else options.order](
+                    graph, options.seed & 0x7FFFFFFF
+                )
+            return graph.separators(order).width
+    except OocbeError:  # too many variables for an order, for one: no reason to lose the answer
+        return 0
+
+
+class _Nobody(Observer):
+    """Is told, and does nothing."""

@@ -1,0 +1,111 @@
+"""The plan of a solve, with what a sample of rows says about the search by rows that goes before elimination."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from oocbe.api.solving.sums_of_logarithms import prefers_logarithms
+from oocbe.elimination.engine.decision import COMPLETE
+from oocbe.elimination.narrow.narrow_plan import narrow_plan
+from oocbe.elimination.narrow.narrow_problem import narrow_problem
+from oocbe.elimination.plan.plan import Plan, make_plan
+from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.logarithms import in_logarithms
+from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.penalties import with_penalties_forbidden
+from oocbe.elimination.row_pruning.dominance import applies_to
+from oocbe.errors import RequestedEndError, TimeLimitError
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Marginalisation
+from oocbe.model.settings.options import SolveOptions
+from oocbe.propagation.propagated import propagated, what_went
+from oocbe.propagation.restrict import Restriction
+from oocbe.runtime.compilation import Stopwatch, working_time
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.row_results import FEW_ROWS, rows_to_come
+from oocbe.search.smaller import is_easy, smaller
+
+Found = TypeVar("Found")
+
+PREPARATION_SECONDS = 1.0
+"""Of propagation and reduction together, beyond those that an order is searched for."""
+
+MANY_PARTS = 1 << 12
+"""Propagation of fewer functions and constraints takes no longer than loading it, and is not held to that time."""
+
+
+def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
+    """Propagate, reduce, choose an order, predict what it costs, and try some rows; errors as for :func:`make_plan`.
+
+    A plan does not take as long as a solve may: what propagation and reduction have not done in their time is left out.
+    """
+    semiring = options.semiring or problem.semiring
+    whole = narrowed(problem.in_semiring(semiring))
+    if (narrow := narrow_problem(whole, options)) is not None:
+        return narrow_plan(narrow, options)
+    preparation = _Preparation(options)
+    problem, left = preparation.propagated(whole)
+    if left.removed and (narrow := narrow_problem(problem, options)) is not None:
+        return replace(narrow_plan(narrow, options), propagation=what_went(left))
+    if prefers_logarithms(problem, options):
+        problem = in_logarithms(problem)
+        options, semiring = replace(options, semiring=None), problem.semiring
+    target, said = problem.in_semiring(semiring), [what_went(left)]
+    is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(semiring)
+    if is_bounded and not is_easy(target) and (found := preparation.run(lambda: smaller(target, options))):
+        target = found.problem
+        said.append(found.summary)
+    said.append(preparation.said)
+    plan = replace(make_plan(target, options), propagation="; ".join(filter(None, said)))
+    if not is_bounded:
+        return plan
+    if sum(plan.choice.predicted_rows) <= FEW_ROWS:
+        return plan
+    rows = rows_to_come(negated(target) if semiring.marginalisation is Marginalisation.MAX else target, options)
+    return replace(plan, bounds=f"first {rows}; then {plan.bounds}") if rows else plan
+
+
+class _Preparation:
+    """What is done before an order is searched for, all of it in some seconds; time for compiling does not count.
+
+    Attributes
+    ----------
+    said : what a plan says where the time did not suffice; else empty.
+    """
+
+    def __init__(self, options: SolveOptions) -> None:
+        self._options = options
+        self._seconds = PREPARATION_SECONDS + options.order_seconds
+        self._end = working_time() + self._seconds
+        self.said = ""
+
+    def propagated(self, problem: Problem) -> tuple[Problem, Restriction]:
+        """The problem without penalties and values that nothing needs; itself where time is up."""
+
+        def step() -> tuple[Problem, Restriction]:
+            return propagated(with_penalties_forbidden(problem, self._options), self._options)
+
+        if len(problem.functions) + len(problem.constraints) < MANY_PARTS:
+            return step()
+        return self.run(step) or (problem, Restriction.of_all(problem))
+
+    def run(self, step: Callable[[], Found]) -> Found | None:
+        """What a step comes to; None where time is up."""
+        while True:
+            watch = Stopwatch()
+            with Deadline(max(0.0, self._end - working_time())) as deadline:
+                try:
+                    found = step()
+                except RequestedEndError:
+                    raise
+                except TimeLimitError:
+                    found = None
+            if not deadline.passed:
+                return found
+            if not watch.compiled:  # else what was compiled is there the next time
+                break
+        seconds = f"{self._seconds:.3g} s"
+        self.said = f"propagated and reduced in part, which a solve does before, as that takes longer than {seconds}"
+        return found

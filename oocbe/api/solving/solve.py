@@ -1,0 +1,398 @@
+"""Solve a problem: with bounds where costs are minimised or values maximised, by plain elimination otherwise.
+
+Small problems go straight to elimination: no bound pays for what it takes to compute. Which problems are small is read
+off the predicted rows of the first orders found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING
+
+from oocbe.api.solving import sums_of_logarithms
+from oocbe.api.solving.history import History
+from oocbe.api.solving.whole_steps import WholeSteps
+from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.claims import check_claim
+from oocbe.elimination.engine.decision import INCOMPLETE
+from oocbe.elimination.narrow.narrow_result import narrow_result
+from oocbe.elimination.observer import Observer, PassingOn, begin_telling
+from oocbe.elimination.orders.elimination_speed import speed_of
+from oocbe.elimination.orders.order import longest_search
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.orders.row_limits import predictions_are_exact
+from oocbe.elimination.outcome import result_of_elimination, result_of_nothing
+from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
+from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.penalties import with_penalties_forbidden
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.race import Race, RaceWinner
+from oocbe.elimination.refusals import check_disk, check_linear, checked, has_logarithms
+from oocbe.elimination.rounded_sums import judged, with_room
+from oocbe.elimination.row_pruning.dominance import applies_to
+from oocbe.elimination.runs.durability import Run, open_run
+from oocbe.errors import (
+    FloatRangeError,
+    RequestedEndError,
+    ResourceError,
+    TimeLimitError,
+    UnsupportedError,
+    ValueRangeError,
+)
+from oocbe.model.problem import Problem
+from oocbe.model.results.result import Result
+from oocbe.model.semiring import Marginalisation, Semiring
+from oocbe.model.settings.machine import peak_memory
+from oocbe.model.settings.options import SolveOptions
+from oocbe.propagation.lifting import Lifting, lifted
+from oocbe.propagation.propagated import propagated
+from oocbe.propagation.restrict import Restriction
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline, unlimited
+from oocbe.runtime.interruption import Interruption, listening
+from oocbe.search.bounds_result import result_of_bounds
+from oocbe.search.incumbent_search import beside_elimination
+from oocbe.search.knowledge import Knowledge
+from oocbe.search.row_results import opening_result, result_by_rows
+from oocbe.search.row_rounds import RowRounds
+from oocbe.search.search_statistics import Statistics
+from oocbe.search.smaller import Smaller, is_easy, smaller
+from oocbe.tables.faults import passing
+
+if TYPE_CHECKING:
+    from oocbe.bounds.incumbent import Incumbent
+    from oocbe.bounds.row_reduction import Reduction
+
+
+def solve(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> Result:
+    """Solve a problem exactly by bucket elimination.
+
+    Parameters
+    ----------
+    problem : what to solve; ``options.semiring`` overrides the semiring that its values mean by themselves.
+    options : settings. observer : told about the plan, every bucket, what is known about the optimum, and the result.
+
+    Returns
+    -------
+    Result : ``optimal`` with an assignment (semirings that select), ``exact`` (others), ``infeasible``,
+        ``nothing-better`` than ``options.ub``, or ``limit`` with the best bound and assignment that were found, where
+        time, gap or memory ended the search, or the optimum violates a linear constraint that elimination does not
+        enforce; or ``interrupted`` with the same, where a signal did (:mod:`oocbe.runtime.interruption`).
+
+    Raises
+    ------
+    ResourceError : messages do not fit the memory limit, and no bound and no assignment is known.
+    UsageError : the work folder is in use, or holds another run; ``options.ub`` in any semiring but min-sum.
+    CorruptDataError : its record is damaged. DiskError : the disk, or what may be used of it, is full.
+    TimeLimitError : the time limit was reached in a semiring without bounds.
+    ValueRangeError : values that no supported dtype can combine exactly; products of floats beyond the range of
+        float64 where a value is negative, or in a work folder (others are solved by their logarithms).
+    UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
+        that can bind, in any semiring but min-sum.
+    FormatError : the file named by ``options.order`` is no order of this problem.
+    InternalError : an assignment found is not worth its value (:mod:`oocbe.elimination.claims`).
+    """
+    begin = time.perf_counter()
+    semiring = options.semiring or problem.semiring
+    given = checked(problem, semiring, options).in_semiring(semiring)
+    whole = narrowed(with_room(given))
+    left, history = Restriction.of_all(whole), History(observer, begin)
+    with listening() as interruption:
+        try:
+            result = narrow_result(whole, options)
+            if result is None:
+                problem, left = propagated(with_penalties_forbidden(whole, options), options)
+                check_linear(problem, semiring)
+                result = narrow_result(problem, options) if left.removed else None
+            if result is None:
+                solved = partial(_solved, begin=begin, interruption=interruption)
+                lifting, why = Lifting(history, left), sums_of_logarithms.UNBOUNDED
+                if not sums_of_logarithms.prefers_logarithms(problem, options):
+                    try:
+                        result = solved(problem, options, lifting)
+                    except FloatRangeError:
+                        if options.workdir is not None or not has_logarithms(problem):
+                            raise
+                        why = sums_of_logarithms.OUT_OF_RANGE
+                result = result or sums_of_logarithms.by_sums(problem, options, lifting, begin, solved, why)
+        except BaseException as error:
+            if not interruption.caused(error):
+                raise
+            result = result_of_nothing(whole, semiring, options, interruption.reason, "cpu")
+    result = lifted(result, left)
+    if left.problem is not whole:
+        check_claim(whole, result.value, result.assignment, "what propagation left")
+    result = history.told_by(judged(result, given, options), given, left, options)
+    if observer is not None:
+        observer.finished(result)
+    return result
+
+
+def _solved(
+    problem: Problem, options: SolveOptions, observer: PassingOn, begin: float, interruption: Interruption
+) -> Result:
+    """The result of a problem that was checked, kept in the work folder where there is one."""
+    if (steps := WholeSteps.of(problem, options)) is not None:
+        return steps.in_floats(_solved(steps.problem, steps.options, steps.telling(observer), begin, interruption))
+    with open_run(problem, options) as run:
+        if run.result is None:
+            # Where propagation has left no variable, the answer is there, and no limit that came since takes it away.
+            limited = nullcontext() if problem.variables else unlimited()
+            with limited, Deadline(options.time_limit if problem.variables else None) as deadline:
+                solving = _Solving(problem, problem.semiring, options, observer, deadline, run)
+                result = solving.solve_interruptibly(interruption)
+            check_claim(problem, result.value, result.assignment, result.bounds or "elimination")
+            seconds = {**result.seconds, "total": time.perf_counter() - begin}
+            notes = (*result.notes, solving.warning) if solving.warning else result.notes
+            with unlimited():
+                result = replace(result, width=observer.width_of(result, problem, options), notes=notes)
+                result = run.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory()))
+        else:
+            result = run.result
+            check_claim(problem, result.value, result.assignment, "the run in the work folder")
+    return result
+
+
+@dataclass
+class _Solving:
+    """One solve: what it works on, and the ways through it. reduction : where that is what is left of a problem."""
+
+    problem: Problem
+    semiring: Semiring
+    options: SolveOptions
+    observer: PassingOn
+    deadline: Deadline
+    run: Run
+    reduction: Reduction | None = None
+
+    def __post_init__(self) -> None:
+        self._engine = engine_for(self.options, self.deadline)
+        self.run.set_memory(message_memory(self.options))
+        self.warning = memory_warning(self.options)
+        self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
+        self._known: Knowledge | None = None
+        self._statistics = Statistics()
+        self._within: tuple[Smaller, _Solving] | None = None
+        self._graph = cache(partial(PrimalGraph, self.problem))  # several ways through it ask for it
+
+    def solve_interruptibly(self, interruption: Interruption) -> Result:
+        """The result, or what is known of it where a signal asks to end."""
+        try:
+            result = self.solve()
+        except BaseException as error:
+            if interruption.caused(error):
+                return self._unfinished(interruption)
+            found = interruption.behind(error)
+            if found is error:
+                raise
+            raise found from None
+        was_requested = result.status == "limit" and self.deadline.is_requested
+        return replace(result, status="interrupted") if was_requested else result
+
+    def _unfinished(self, interruption: Interruption) -> Result:
+        """What is known where a signal has ended the work."""
+        if self._within is not None:
+            left, within = self._within
+            return left.lifted(within._unfinished(interruption))
+        problem, options, why = self.problem, self.options, interruption.reason
+        if self._known is None:
+            return result_of_nothing(problem, self.semiring, options, why, self._backend)
+        statistics = replace(self._statistics, stopped=why)
+        dtype = value_dtype(problem, self.semiring).name
+        result = result_of_bounds(problem, options, self._known, statistics, dtype, self._backend)
+        return replace(result, status="interrupted", seconds=statistics.seconds) if result.status == "limit" else result
+
+    def solve(self) -> Result:
+        """By elimination alone, or with bounds, or first the one and then the other."""
+        options, problem, begin = self.options, self.problem, working_time()
+        dtype = value_dtype(problem, self.semiring)
+        bounded = bool(problem.variables) and applies_to(self.semiring) and options.bounds != "none"
+        bounded = bounded and options.tables != "complete"
+        if not bounded:
+            return self._eliminate(self.run.orders(self._orders), working_time() - begin)
+        found: list[Incumbent] = []
+        spent, rows = 0.0, RowRounds(self._target, options, self.deadline, self.reduction)
+        if options.bounds == "auto":
+            try:
+                if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
+                    if not self.reduction and (left := smaller(problem, options, rows)):
+                        return self._solved_smaller(left, working_time() - begin)
+                    if result := opening_result(problem, rows, options, self._knowledge_of(found)):
+                        return result
+                choices = self.run.orders(lambda: easy_orders(problem, options, self._graph()))
+                if choices:
+                    self.observer.order_chosen(choices[0], False)
+            except TimeLimitError:
+                choices = []  # the search with bounds says what is known, and finds an assignment
+            rows.order_seconds = spent = working_time() - begin - rows.seconds
+            if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
+                known = self._knowledge_of(found)
+                result = result_by_rows(problem, rows, choices[0], options, known, spent)
+                if result is None and (result := self._eliminate_easily(choices, spent, found)) and rows.sentence:
+                    notes = (*result.notes, f"solved without bounds, after {rows.sentence}")
+                    result = replace(result, notes=notes, seconds={**result.seconds, "rows": rows.seconds})
+                if result is not None and result.linear_constraints != "relaxed":
+                    return result
+        else:
+            self.run.orders(list)
+        from oocbe.search.attempts_without_bounds import AttemptsWithoutBounds  # not for an easy solve
+        from oocbe.search.bounded import BoundedSolve
+
+        known, beside = self._knowledge_of(found), (self._attempt, speed_of(options.backend), self._graph)
+        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, *beside)
+        search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
+        search.statistics.seconds["order"] = spent
+        self._statistics = search.statistics
+        try:
+            search.run()
+        except (UnsupportedError, ValueRangeError) as error:
+            # Elimination can do what a relaxation may not be able to write down; where it cannot, it says so itself.
+            result = self._eliminate(self._orders(), working_time() - begin)
+            return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
+        if likely := others.likely_order:
+            self.observer.order_chosen(likely, False)
+        seconds = search.statistics.seconds
+        seconds["forward"] += others.given_up_seconds
+        seconds["order"] += others.order_seconds
+        taken = {"rows": search.rows.seconds, "mini-buckets": search.mini_buckets.seconds}
+        seconds.update({name: share for name, share in taken.items() if share > 0})
+        if (result := others.result) is not None:
+            note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
+            seconds = {name: spent + result.seconds.get(name, 0.0) for name, spent in seconds.items()}
+            return replace(result, notes=(*result.notes, note), seconds=seconds)
+        result = result_of_bounds(problem, options, known, search.statistics, dtype.name, self._backend)
+        return replace(result, seconds=seconds)
+
+    def _solved_smaller(self, left: Smaller, seconds: float) -> Result:
+        """The result by what is left of the problem; ``seconds`` : that finding it has taken."""
+        within = replace(self, problem=left.problem, observer=Lifting(self.observer, left), reduction=left.done)
+        self._within = left, within
+        result = left.lifted(within.solve())
+        return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
+
+    def _attempt(self, choices: list[OrderChoice], deadline: Deadline) -> Result:
+        """Elimination without bounds that ends in an answer, or in TimeLimitError with a deadline of its own."""
+        return replace(self, options=replace(self.options, time_limit=None), deadline=deadline)._eliminate(choices, 0.0)
+
+    def _orders(self) -> list[OrderChoice]:
+        """Orders for elimination without bounds."""
+        options, left = self.options, self.deadline.remaining
+        return thorough_orders(self.problem, self.semiring, options, left, longest_search(options.order_seconds, left))
+
+    def _eliminate_easily(
+        self, choices: list[OrderChoice], order_seconds: float, found: list[Incumbent]
+    ) -> Result | None:
+        """Elimination without bounds; None where it did not end, and bounds have something to say all the same.
+
+        That is where time ran out, as they say something in no time, and where memory or disk did and an assignment is
+        known. found : gets what the search for assignments has found by then.
+        """
+        begin = time.perf_counter()
+        try:
+            return self._finished(self._race(choices, found), order_seconds, begin)
+        except RequestedEndError:
+            if found:
+                self._knowledge_of(found)
+            raise
+        except TimeLimitError:
+            return None
+        except ResourceError:
+            if self._knowledge_of(found).assignment is None:
+                raise
+            return None
+
+    def _eliminate(self, choices: list[OrderChoice], order_seconds: float) -> Result:
+        """Elimination without bounds; where it cannot end, what the search for assignments has found by then."""
+        begin = time.perf_counter()
+        found: list[Incumbent] = []
+        try:
+            return self._finished(self._race(choices, found), order_seconds, begin)
+        except (TimeLimitError, ResourceError) as error:
+            if not found:
+                raise
+            known, statistics = self._knowledge_of(found), Statistics(stopped=str(error))
+            dtype = value_dtype(self.problem, self.semiring).name
+            return result_of_bounds(self.problem, self.options, known, statistics, dtype, self._backend)
+
+    def _race(self, choices: list[OrderChoice], found: list[Incumbent]) -> RaceWinner:
+        """The forward pass; ``found`` gets what the search for assignments has found by its end."""
+        options, problem = self.options, self.problem
+        if options.tables != INCOMPLETE and predictions_are_exact(problem):
+            choices = choices[:1]
+        is_request = False
+        beside = beside_elimination(lambda: self._target, options) if applies_to(self.semiring) else nullcontext()
+        with beside as incumbents:
+            try:
+                check_disk(problem, self.semiring, choices, options, self.run.disk_available)
+                race = Race(
+                    problem, self.semiring, choices, options.dominance, self.run, self._engine, tables=options.tables
+                )
+                for attempt in race.rounds():
+                    with attempt:
+                        bucket_done = self._start(problem, attempt.choice, "")
+                        attempt.outcome = attempt.forward.run(bucket_done, may_forget=self.semiring.selects)
+            except BaseException as error:
+                is_request = isinstance(error, RequestedEndError) or not isinstance(error, Exception)
+                raise
+            finally:
+                if incumbents is not None and (best := incumbents.best) is not None:
+                    found.append(best)
+                if found and is_request:
+                    self._knowledge_of(found)
+        assert race.winner is not None
+        return race.winner
+
+    def _knowledge_of(self, found: list[Incumbent]) -> Knowledge:
+        """What has been proven and found so far, with an assignment more where there is one."""
+        if self._known is None:
+            self._known = Knowledge(self._target, self.options.gap, self._report)
+        for best in found:
+            self._known.offer(best.value, best.assignment, best.method)
+        return self._known
+
+    def _finished(self, winner: RaceWinner, order_seconds: float, begin: float) -> Result:
+        """The backward pass; ``begin`` : of the forward pass."""
+        outcome, assignment = winner.outcome, None
+        with winner.store:
+            passing("forward:done")
+            forward_end = time.perf_counter()
+            if outcome.value is not None and self.semiring.selects:
+                assignment = backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self.deadline)
+            passing("backward:done")
+        how = (outcome, winner.choice.order, winner.prepared.dtype.name, assignment, self._backend, winner.attempts)
+        result = result_of_elimination(self.problem, self.semiring, self.options, *how)
+        seconds = {
+            "order": order_seconds,
+            "forward": forward_end - begin,
+            "backward": time.perf_counter() - forward_end,
+        }
+        return replace(result, seconds=seconds)
+
+    @cached_property
+    def _target(self) -> Problem:
+        """The problem in min-sum, in which bounds and searches for assignments work."""
+        with unlimited():  # what is known when a limit comes is told of this problem
+            return self.problem if self._sign > 0 else negated(self.problem)
+
+    @property
+    def _backend(self) -> str:
+        return "cuda" if self._engine.uses_device else "cpu"
+
+    def _report(
+        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
+    ) -> None:
+        """Tell the observer, in the problem's own sense."""
+        own = [None if number is None else self._sign * number for number in (lower, value)]
+        self.observer.bounds_changed(own[0], own[1], why, assignment)
+
+    def _start(self, problem: Problem, choice: OrderChoice, bounds: str) -> Callable[[int, int, int], None]:
+        """Tell the observer that a run begins; returns what tells it about the run's buckets."""
+        plan = partial(plan_for, problem, self.semiring, choice, bounds, self.options)
+        return begin_telling(self.observer, problem, choice, plan)

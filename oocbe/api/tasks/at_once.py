@@ -1,0 +1,76 @@
+"""Counts, partition functions and marginals of problems that are eliminated in one loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from oocbe.elimination.narrow.narrow_count import count_feasible
+from oocbe.elimination.narrow.narrow_problem import COUNTS, NarrowProblem, narrow_problem
+from oocbe.elimination.preparation.hard_part import what_forbids
+from oocbe.elimination.preparation.upper_bound import without_upper_bound
+from oocbe.errors import UnsupportedError
+from oocbe.model.problem import Problem
+from oocbe.model.results.task_result import TaskResult
+from oocbe.model.settings.machine import peak_memory
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+
+TASKS_AT_ONCE = ("count", "logz", "marginals")
+"""Tasks that one loop answers; its order is searched for without regard to values."""
+
+
+def answered_at_once(task: str, problem: Problem, options: SolveOptions, temperature: float) -> TaskResult | None:
+    """The task's result; None where the problem is not for one loop, or the task is another one.
+
+    None, too, of values that the task refuses, as propagation may remove them: what follows refuses them otherwise.
+
+    Raises
+    ------
+    TimeLimitError : the limit came. FormatError : the file named by ``options.order`` is no order of this problem.
+    """
+    if task not in TASKS_AT_ONCE:
+        return None
+    begin = time.perf_counter()
+    with Deadline(options.time_limit):
+        counts = task == "count"
+        try:
+            given = what_forbids(problem) if counts else without_upper_bound(problem)
+            narrow = narrow_problem(given, options, COUNTS if counts else temperature)
+        except UnsupportedError:
+            return None
+        if narrow is None:
+            return None
+        if counts:
+            found = count_feasible(narrow)
+            status = "exact" if found else "infeasible"
+            return _result(task, problem, narrow, found, begin, status=status, dtype="int64")
+        more: dict[str, Any] = {"temperature": temperature, "dtype": "float64"}
+        if task == "logz":
+            value = narrow.solve()[0].value
+        else:
+            value, more["marginals"] = narrow.marginals() or (None, ())
+        more["status"] = "infeasible" if value is None else "exact"
+        return _result(task, problem, narrow, -math.inf if value is None else float(value), begin, **more)
+
+
+def _result(
+    task: str, problem: Problem, narrow: NarrowProblem, value: int | float, begin: float, **more: Any
+) -> TaskResult:
+    cells, order_seconds = narrow.message_cells, narrow.order_seconds
+    return TaskResult(
+        task=task,
+        value=value,
+        problem=problem.name,
+        semiring=problem.semiring.name,
+        variables=problem.variables,
+        width=narrow.width,
+        largest_message_rows=int(cells.max(initial=0)),
+        total_rows=int(cells.sum()),
+        order=tuple(narrow.order.tolist()),
+        backend="cpu",
+        seconds={"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds},
+        peak_memory_bytes=peak_memory(),
+        **more,
+    )

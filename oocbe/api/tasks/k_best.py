@@ -1,0 +1,115 @@
+"""The k best assignments, from exact messages.
+
+After the forward pass, the value of the best completion of any partial assignment of the variables eliminated last is
+known exactly: it is the cost so far plus what the messages say. So the variables are assigned in reverse order, all
+partial assignments of a level side by side, and the k with the best completions are kept. None of the k best is lost: a
+prefix that is dropped has k others whose completions are at least as good, and different. (Best-first search with such
+a heuristic, as in Flerova, Marinescu and Dechter 2016, needs a queue and expands the same prefixes one by one.)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.api.tasks.result import finished, unsatisfiable
+from oocbe.api.tasks.tables import Tables, compute_tables
+from oocbe.api.tasks.top_down import best_products, gaps, multiplies_integers
+from oocbe.elimination.buckets.bucket_rows import BucketRows, Evaluated
+from oocbe.elimination.claims import check_claim
+from oocbe.elimination.outcome import unscaled
+from oocbe.elimination.preparation.ranges import INT64_LIMIT
+from oocbe.errors import UnsupportedError
+from oocbe.model.problem import Problem
+from oocbe.model.results.task_result import TaskResult
+from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
+
+if TYPE_CHECKING:
+    from oocbe.elimination.observer import Observer
+
+
+def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer | None = None) -> TaskResult:
+    """The k best distinct assignments, best first; fewer where fewer are feasible.
+
+    Each is evaluated by the problem itself. Floating-point sums that differ by rounding only may come in any order
+    of those sums; equal values come in the order of the assignments.
+
+    Raises
+    ------
+    UnsupportedError : a semiring that does not select; else as for :func:`oocbe.api.tasks.tables.compute_tables`.
+    """
+    if not problem.semiring.selects:
+        raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no best assignments")
+    tables = compute_tables(problem, options, observer)
+    with tables:
+        found: list[tuple[int | float, float, tuple[int, ...]]] = []
+        sign = -1 if problem.sense == "max" else 1
+        if tables.outcome.value is not None:
+            assignments, behind = _prefixes(tables, k)
+            for assignment, gap in zip(assignments.tolist(), behind.tolist(), strict=True):
+                value = problem.evaluate(assignment)
+                if value is not None:  # at or above the problem's upper bound it does not count
+                    # Beyond the range of float64 values are all the same; how far they are behind is not.
+                    found.append((sign * value, gap if value in _OUTSIDE else 0, tuple(assignment)))
+        found.sort()
+        if not found:
+            return unsatisfiable("kbest", problem, tables, None)
+        check_claim(problem, unscaled(tables.outcome, problem.semiring)[0], found[0][2], "elimination")
+        best = tuple((sign * value, assignment) for value, _, assignment in found)
+        return finished("kbest", problem, tables, best[0][0], assignments=best)
+
+
+_OUTSIDE = (0.0, math.inf, -math.inf)
+"""What sums and products become that float64 cannot hold."""
+
+
+def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The k assignments with the smallest gaps to the optimum, int64 (at most k, variables), and these gaps."""
+    variables = len(tables.prepared.problem.variables)
+    tables.store.free_device_memory()
+    chosen = np.zeros((1, variables), dtype=np.int64)
+    behind: NDArray[Any] = np.zeros(1, dtype=_gap_dtype(tables))
+    for bucket in reversed(tables.outcome.buckets):
+        tables.deadline.check()
+        columns = {v: np.ascontiguousarray(chosen[:, v]) for v in bucket.separator}
+        most = int(tables.store.memory_limit * tuning().descent_cache_share)
+        tables.store.list_rows([m for m in bucket.messages if m.is_complete and m.listed_bytes > most])
+        evaluated = BucketRows(tables.prepared, bucket).evaluate(columns, len(chosen))
+        totals = _behind(tables, behind, evaluated)
+        rows, values = np.nonzero(evaluated.feasible)
+        totals = totals[rows, values]
+        if len(totals) > k:
+            keep = np.sort(np.argsort(totals, kind="stable")[:k])
+            rows, values, totals = rows[keep], values[keep], totals[keep]
+        chosen = chosen[rows]
+        chosen[:, bucket.variable] = values
+        behind = totals
+    return chosen, behind
+
+
+def _gap_dtype(tables: Tables) -> np.dtype[Any]:
+    """What holds how far a completion is behind the optimum."""
+    if tables.prepared.dtype.kind == "f":
+        return np.dtype(np.float64)
+    assert tables.outcome.value is not None
+    fits = not multiplies_integers(tables.prepared) or tables.outcome.value <= INT64_LIMIT
+    return np.dtype(np.int64 if fits else object)
+
+
+def _behind(tables: Tables, behind: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
+    """How far the best completion with each value is behind the optimum, from how far that of its prefix is.
+
+    Products of integers lose a factor and gain another: the prefix's completion is a multiple of its row's best value.
+    """
+    if not multiplies_integers(tables.prepared):
+        found: NDArray[Any] = behind[:, None] + gaps(tables, evaluated)
+        return found
+    assert tables.outcome.value is not None
+    prefixes = tables.outcome.value - behind
+    factors = np.where(evaluated.feasible, evaluated.values, 0)
+    products: NDArray[Any] = tables.outcome.value - prefixes[:, None] // best_products(evaluated) * factors
+    return products

@@ -1,0 +1,248 @@
+"""Many problems side by side, each solved as :func:`oocbe.solve` does, by a process that has a share of the machine
+(:mod:`oocbe.api.tasks.solving_processes`), or by an executor of the caller's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from oocbe.api.facade import read_finite, settings_from, solve, with_reading
+from oocbe.api.tasks.solving_processes import SolvingProcesses
+from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, UsageError
+from oocbe.model.results.failure import Failure, failure_of
+from oocbe.model.results.interrupted import Interrupted
+from oocbe.model.results.result import Result
+from oocbe.model.settings.option_types import OwnValues
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.memory import MemoryLimit
+
+if TYPE_CHECKING:
+    from oocbe.model.problem import Problem
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one problem of many.
+
+    Attributes
+    ----------
+    number : place of the problem in what was given, from 0. problem : its path as it was given, or its name.
+    result : the answer; None where there is none. failure : why there is none; None where there is one.
+    """
+
+    number: int
+    problem: str
+    result: Result | None = None
+    failure: Failure | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What ``oocbe solve`` would return for this problem."""
+        if self.result is not None:
+            return self.result.exit_code
+        assert self.failure is not None
+        return self.failure.exit_code
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A problem to be solved, with its share of what there is, and its place in what was given."""
+
+    number: int
+    problem: Problem | str | Path
+    format: str | None
+    options: SolveOptions
+
+    @property
+    def name(self) -> str:
+        return str(self.problem) if isinstance(self.problem, str | Path) else self.problem.name
+
+
+def solve_many(
+    problems: Iterable[Problem | str | Path],
+    options: SolveOptions | None = None,
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    format: str | None = None,
+    **overrides: Unpack[OwnValues],
+) -> Generator[Outcome, None, None]:
+    """Solve problems, or the files that paths name, side by side; gives each outcome as soon as it is there.
+
+    What goes wrong with one problem is its outcome, and stops no other. Where Ctrl-C comes while the next outcome is
+    waited for, solves that are at work wind down, and what they know by then is given, before KeyboardInterrupt is
+    raised.
+
+    Parameters
+    ----------
+    problems : each a problem or a path that :func:`oocbe.read` accepts.
+    options : settings of each; None takes defaults and ``OOCBE_`` environment variables. ``memory`` and ``max_disk``
+        are limits of all together, shared out evenly. ``device_memory``, where it is given, too. The time limit is that
+        of each. In ``workdir`` each problem has a run directory of its own, named after it, and with ``resume`` those
+        go on that have one.
+    jobs : problems at a time; None: one a core, or as many as the executor says that it has.
+    executor : runs the solves, such as Dask's ``Client.get_executor()``, and is left as it is; None: processes that
+        are started here and ended with the iterator.
+    format : of the files, where their suffixes do not tell.
+    overrides : single options by name.
+
+    Raises
+    ------
+    UsageError : an unusable option, workers to share one problem, or fewer jobs than one. What is wrong with a problem
+        is in its outcome. KeyboardInterrupt : Ctrl-C came; problems that had not begun have no outcome.
+    """
+    if isinstance(problems, str | Path) or not isinstance(problems, Iterable):
+        raise UsageError(f"solve_many takes several problems, such as a list, not {problems!r}; see solve for one")
+    settings, given = settings_from(options, overrides), list(problems)
+    if settings.has_workers:
+        raise UsageError(
+            "workers and cluster share out one problem; of many, one process solves each: give jobs, or an executor"
+        )
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs must be at least 1, not {jobs}")
+    wanted = jobs or getattr(executor, "_max_workers", None) or _processors()
+    count = max(1, min(wanted, len(given)))
+    shared = _shared(settings, count)
+    tasks = [
+        _Task(number, problem, format, replace(shared, workdir=folder))
+        for number, (problem, folder) in enumerate(zip(given, _run_directories(settings.workdir, given), strict=True))
+    ]
+    return _by_processes(tasks, count) if executor is None else _by_executor(tasks, executor)
+
+
+def _processors() -> int:
+    from oocbe.kernels.cpu.threads import thread_count  # which loads Numba
+
+    return thread_count()
+
+
+def _shared(options: SolveOptions, count: int) -> SolveOptions:
+    """What each of so many solves at a time may take."""
+    if count == 1:
+        return options
+
+    def part(limit: int | None) -> int | None:
+        return None if limit is None else max(1, limit // count)
+
+    memory = part(options.memory_limit)
+    return replace(options, memory=memory, max_disk=part(options.max_disk), device_memory=part(options.device_memory))
+
+
+def _run_directories(parent: Path | None, problems: Sequence[Problem | str | Path]) -> list[Path | None]:
+    """A run directory for each problem, the same ones whenever the same problems are given; None where none are kept.
+
+    They are called after their file, and by a few digits of its path, as files in several folders may have one name.
+    """
+    if parent is None:
+        return [None] * len(problems)
+    taken: set[str] = set()
+    folders: list[Path | None] = []
+    for problem in problems:
+        if isinstance(problem, str | Path):
+            path = Path(problem)
+            digits = blake2b(os.fsencode(path.absolute()), digest_size=4).hexdigest()
+            name = f"{path.name}-{digits}"
+        else:
+            name = "".join(c if c.isalnum() or c in "-_." else "_" for c in problem.name) or "problem"
+        found, again = name, 1
+        while found in taken:
+            again += 1
+            found = f"{name}-{again}"
+        taken.add(found)
+        folders.append(parent / found)
+    return folders
+
+
+def solved(task: _Task) -> Outcome:
+    """Solve a problem where its executor runs it."""
+    try:
+        return Outcome(task.number, task.name, _result(task))
+    except Interrupted as error:
+        assert isinstance(error.result, Result)
+        return Outcome(task.number, task.name, error.result)
+    except KeyboardInterrupt:
+        return Outcome(task.number, task.name, failure=Failure("KeyboardInterrupt", "interrupted", EXIT_INTERRUPTED))
+    except Exception as error:
+        return Outcome(task.number, task.name, failure=failure_of(error))
+
+
+def _result(task: _Task) -> Result:
+    folder = task.options.workdir
+    if folder is not None:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    if task.format is None or not isinstance(task.problem, str | Path):
+        return solve(task.problem, task.options)
+    begin = time.perf_counter()
+    with MemoryLimit(task.options.memory_limit), Deadline(task.options.time_limit):
+        problem = read_finite(task.problem, task.format)
+        reading = time.perf_counter() - begin
+        return with_reading(solve(problem, task.options), reading)
+
+
+def _by_processes(tasks: Sequence[_Task], count: int) -> Generator[Outcome, None, None]:
+    """Outcomes of tasks that processes of ours solve."""
+    threads = max(1, _processors() // count)
+    processes: SolvingProcesses[_Task, Outcome] = SolvingProcesses(
+        threads, _killed, lambda task, failure: Outcome(task.number, task.name, failure=failure)
+    )
+    with processes:
+        yield from processes.answers(tasks, count)
+
+
+def _by_executor(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome, None, None]:
+    """Outcomes of tasks that an executor of somebody else's solves."""
+    left = {task.number: task for task in tasks}
+    for outcome in _ended(tasks, executor):
+        if outcome is None:
+            break
+        del left[outcome.number]
+        yield outcome
+    for task in left.values():
+        yield _killed(task)
+
+
+def _ended(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome | None, None, None]:
+    """Outcomes as they come; None at last where the executor broke. What has not begun at the end never does."""
+    waiting: dict[Future[Outcome], _Task] = {}
+    try:
+        for task in tasks:
+            try:
+                waiting[executor.submit(solved, task)] = task
+            except BrokenExecutor:
+                break
+        is_broken = len(waiting) < len(tasks)
+        while waiting:
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=lambda f: waiting[f].number):
+                task = waiting.pop(future)
+                error = future.exception()
+                if error is None:
+                    yield future.result()
+                elif isinstance(error, BrokenExecutor):
+                    is_broken = True
+                elif isinstance(error, Exception):
+                    yield Outcome(task.number, task.name, failure=failure_of(error))
+                else:
+                    raise error
+        if is_broken:
+            yield None
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _killed(task: _Task) -> Outcome:
+    """The outcome of a problem whose process ended before its solve had."""
+    why = (
+        f"{task.name}: the process that solved it was ended by the system; where that was for memory, give less "
+        "--memory, or solve fewer at a time"
+    )
+    return Outcome(task.number, task.name, failure=Failure("ResourceError", why, EXIT_RESOURCES))

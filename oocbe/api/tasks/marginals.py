@@ -1,0 +1,207 @@
+"""Partition functions and marginals at a temperature, and min-marginals.
+
+At temperature T an assignment of cost c weighs exp(-c / T), one of utility u exp(u / T), one of product p p^(1/T).
+The infinite temperature weighs all feasible assignments alike: marginals are then shares of the count. Everything is
+computed with logarithms (log-sum-exp), so that nothing leaves the range of float64.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.api.tasks.result import TreeNumbers, finished, finished_by_tree, unsatisfiable
+from oocbe.api.tasks.tables import compute_tables
+from oocbe.api.tasks.top_down import descend, gaps
+from oocbe.elimination.buckets.bucket_rows import Evaluated
+from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.orders.order import is_order_file
+from oocbe.elimination.plan.plan import plan_for
+from oocbe.elimination.preparation.ranges import INT64_LIMIT
+from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.elimination.preparation.upper_bound import without_upper_bound
+from oocbe.errors import ResourceError, UnsupportedError
+from oocbe.junction_trees.calibration import Calibration
+from oocbe.junction_trees.cliques import Clique
+from oocbe.junction_trees.compiled import find_order, tree_of
+from oocbe.junction_trees.relevant.answer import CaseAnswer
+from oocbe.junction_trees.single_case import large_cost, making_seconds
+from oocbe.junction_trees.support import ROW_BYTES
+from oocbe.model.problem import Problem
+from oocbe.model.results.task_result import TaskResult
+from oocbe.model.semiring import Combination, Marginalisation
+from oocbe.model.settings.options import SolveOptions
+from oocbe.propagation.restrict import Restriction, restrict
+from oocbe.runtime.deadline import Deadline
+
+if TYPE_CHECKING:
+    from oocbe.elimination.observer import Observer
+
+
+def log_partition(
+    problem: Problem, options: SolveOptions, temperature: float = 1.0, observer: Observer | None = None
+) -> TaskResult:
+    """Natural logarithm of the sum of all feasible assignments' weights at a temperature (see the module).
+
+    Raises
+    ------
+    UsageError : a temperature that is not above 0. UnsupportedError : a factor of a product is negative; else as for
+        :func:`oocbe.api.tasks.tables.compute_tables`.
+    """
+    energies = at_temperature(problem, temperature)
+    tables = compute_tables(energies, options, observer, carries=True)
+    with tables:
+        if tables.outcome.value is None:
+            return unsatisfiable("logz", problem, tables, -math.inf, temperature=temperature)
+        return finished("logz", problem, tables, float(tables.outcome.value), temperature=temperature)
+
+
+def marginals(
+    problem: Problem, options: SolveOptions, temperature: float = 1.0, observer: Observer | None = None
+) -> TaskResult:
+    """Probability of each value of each variable at a temperature, and the partition function; errors as above.
+
+    A junction tree answers where its cliques fit the memory, on the CPU; else the pass back over the messages, which
+    may lie on disk.
+    """
+    energies = at_temperature(problem, temperature)
+    found_by_tree = _marginals_by_tree(problem, energies, options, temperature, observer)
+    if isinstance(found_by_tree, TaskResult):
+        return found_by_tree
+    tables = compute_tables(energies, options, observer, known=found_by_tree)
+    found = [np.zeros(size) for size in problem.sizes]
+
+    def share(bucket: Bucket, _: NDArray[np.int64], weights: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
+        logs = np.where(evaluated.feasible, evaluated.values, -np.inf)
+        odds = np.exp(logs - logs.max(axis=1)[:, None])
+        shares: NDArray[Any] = weights[:, None] * odds / odds.sum(axis=1)[:, None]
+        found[bucket.variable] += shares.sum(axis=0)
+        return shares
+
+    with tables:
+        if tables.outcome.value is None:
+            return unsatisfiable("marginals", problem, tables, -math.inf, temperature=temperature)
+        descend(tables, 1.0, 0.0, np.add, share)
+        value = float(tables.outcome.value)
+        return finished("marginals", problem, tables, value, temperature=temperature, marginals=tuple(found))
+
+
+def _marginals_by_tree(
+    problem: Problem, energies: Problem, options: SolveOptions, temperature: float, observer: Observer | None
+) -> TaskResult | tuple[int, ...]:
+    """The marginals from a junction tree of what evidence leaves of the problem.
+
+    Where there can be no tree, the order that was found for one, of all variables; empty where none was searched for.
+    """
+    if options.backend == "cuda":
+        return ()
+    if is_order_file(options.order):
+        return ()  # a file that names all variables, also those that evidence fixes
+    begin = time.perf_counter()
+    with Deadline(options.time_limit):
+        left = restrict(energies, ())
+        if left.problem is None:
+            return finished_by_tree("marginals", problem, left, None, -math.inf, {}, temperature=temperature)
+
+        def clique_done(number: int, total: int, clique: Clique, rows: int) -> None:
+            if observer is not None:
+                name = problem.variables[left.variables[clique.own[-1]]].name
+                observer.bucket_done(number, total, name, rows, ROW_BYTES * rows)
+
+        cost = large_cost(left.problem) if options.order == "auto" else None
+        if cost is not None:
+            answer = CaseAnswer.of(left.problem)
+            if answer.seconds(range(len(left.variables)), message_memory(options)) < making_seconds(cost):
+                return _by_parts(problem, left, answer, begin, temperature)
+        order: tuple[int, ...] = ()
+        try:
+            choice = find_order(left.problem, options.order, options.order_seconds, options.seed)
+            fixed = set(range(len(problem.variables))) - set(left.variables)
+            order = (*sorted(fixed), *(left.variables[v] for v in choice.order))
+            order_seconds = time.perf_counter() - begin
+            if observer is not None:
+                observer.started(plan_for(left.problem, left.problem.semiring, choice, "", options))
+            memory = message_memory(options)
+            tree = tree_of(left.problem, choice.order, choice.separators, memory, clique_done=clique_done)
+        except (ResourceError, UnsupportedError, MemoryError):
+            return order  # messages may go to disk, and what is wrong with the problem is said there
+        calibration = Calibration(tree) if tree.is_possible else None
+        value = -math.inf if calibration is None else calibration.log_evidence
+        seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
+        if calibration is None:
+            numbers = TreeNumbers.of(tree)
+            return finished_by_tree("marginals", problem, left, numbers, value, seconds, temperature=temperature)
+        found = _of_all(problem, left, calibration.posteriors(range(len(left.variables))))
+    more = {"temperature": temperature, "marginals": found}
+    return finished_by_tree("marginals", problem, left, TreeNumbers.of(tree), value, seconds, **more)
+
+
+def _by_parts(problem: Problem, left: Restriction, answer: CaseAnswer, begin: float, temperature: float) -> TaskResult:
+    """The marginals from complete tables of what targets need, where a tree for all of them would be large."""
+    order_seconds = time.perf_counter() - begin
+    every = range(len(left.variables))
+    posteriors = answer.posteriors(every, "cpu")
+    value = answer.log_evidence("cpu")
+    width, cells, order = answer.numbers(every)
+    seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
+    more: dict[str, Any] = {"temperature": temperature}
+    if value > -math.inf:
+        more["marginals"] = _of_all(problem, left, [posteriors[v] for v in every])
+    return finished_by_tree("marginals", problem, left, TreeNumbers(width, cells, order), value, seconds, **more)
+
+
+def _of_all(
+    problem: Problem, left: Restriction, posteriors: Sequence[NDArray[np.float64]]
+) -> tuple[NDArray[np.float64], ...]:
+    """Marginals of all variables of a problem, from those that are left."""
+    found = [np.zeros(size) for size in problem.sizes]
+    for v, own in zip(left.variables, posteriors, strict=True):
+        found[v][left.kept[v]] = own
+    for own, kept in zip(found, left.kept, strict=True):
+        if len(kept) == 1:
+            own[kept] = 1.0
+    return tuple(found)
+
+
+def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
+    """The best value that an assignment with each value of each variable has, NaN where none is feasible.
+
+    Where all of the problem's values are integers, these are Python's in arrays of dtype object; else float64, off by
+    what rounding does to the largest sums.
+
+    Raises
+    ------
+    UnsupportedError : a semiring that does not add values and select one sum, or an upper bound that sums can reach.
+    """
+    semiring = problem.semiring
+    if not semiring.selects or semiring.combination is not Combination.ADD:
+        raise UnsupportedError(f"{problem.name}: min-marginals are sums that are compared, not {semiring}")
+    tables = compute_tables(without_upper_bound(problem), options, observer)
+    # A gap between two sums is at most twice the largest of them: value_dtype makes that an even number of 63 bits.
+    is_integral = tables.prepared.dtype.kind == "i"
+    never: Any = np.int64(INT64_LIMIT) if is_integral else np.float64(np.inf)
+    found = [np.full(size, never) for size in problem.sizes]
+
+    def share(bucket: Bucket, _: NDArray[np.int64], weights: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
+        totals: NDArray[Any] = np.where(evaluated.feasible, weights[:, None] + gaps(tables, evaluated), never)
+        np.minimum(found[bucket.variable], totals.min(axis=0), out=found[bucket.variable])
+        return totals
+
+    with tables:
+        best = tables.outcome.value
+        if best is None:
+            return unsatisfiable("min-marginals", problem, tables, None)
+        descend(tables, np.zeros_like(never)[()], never, np.minimum, share)
+        sign = -1 if semiring.marginalisation is Marginalisation.MAX else 1
+        dtype = np.dtype(object if is_integral else np.float64)
+        values = tuple(
+            np.array([math.nan if gap == never else best + sign * gap for gap in own.tolist()], dtype=dtype)
+            for own in found
+        )
+        return finished("min-marginals", problem, tables, best, marginals=values)

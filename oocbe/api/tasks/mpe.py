@@ -1,0 +1,70 @@
+"""The most probable explanation: the assignment, given evidence, whose product of values is the greatest.
+
+Products are solved as sums of logarithms, which neither underflow nor keep bounds and dominance from working. The
+answer's logarithm is that of a belief network's joint probability of assignment and evidence; for a Markov network it
+is not normalised (subtract the task ``logz`` for that).
+
+Sums of logarithms are rounded. So the assignment is optimal within a *tolerance*, which the result states: no other one
+has a logarithm that is larger by more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from oocbe.api.solving.solve import solve
+from oocbe.elimination.claims import check_claim
+from oocbe.elimination.preparation.logarithms import in_logarithms
+from oocbe.elimination.preparation.ranges import rounding_margin
+from oocbe.errors import UnsupportedError
+from oocbe.model.problem import Problem
+from oocbe.model.results.task_result import TaskResult
+from oocbe.model.semiring import MAX_PRODUCT, Combination
+from oocbe.model.settings.options import SolveOptions
+
+if TYPE_CHECKING:
+    from oocbe.elimination.observer import Observer
+
+
+def most_probable_explanation(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
+    """The best assignment of a max-product or sum-product problem, with the natural logarithm of its value.
+
+    Evidence is what unary constraints fix (:meth:`oocbe.model.problem.Problem.with_evidence`). Limits, bounds, run
+    directories and errors are those of :func:`oocbe.api.solving.solve.solve`.
+
+    Raises
+    ------
+    UnsupportedError : values that are not multiplied, or negative ones.
+    """
+    semiring = problem.semiring
+    if semiring.combination is not Combination.MULTIPLY or semiring.counts:
+        raise UnsupportedError(
+            f"{problem.name}: the task mpe is about factors that are multiplied, such as probabilities; the {semiring} "
+            "semiring adds. Ask for the optimum"
+        )
+    logs = in_logarithms(problem.in_semiring(MAX_PRODUCT))
+    options = replace(options, semiring=None)
+    result = solve(logs, options, observer)
+    check_claim(logs, result.value, result.assignment, "elimination")
+    value = None if result.value is None else -float(result.value)
+    return TaskResult(
+        task="mpe",
+        status="exact" if result.status == "optimal" else result.status,
+        value=value,
+        problem=problem.name,
+        semiring=problem.semiring.name,
+        variables=problem.variables,
+        width=result.width,
+        largest_message_rows=result.largest_message_rows,
+        total_rows=result.total_rows,
+        order=result.order,
+        dtype=result.dtype,
+        backend=result.backend,
+        seconds={k: v for k, v in result.seconds.items() if k not in ("backward", "total", "compiling")},
+        peak_memory_bytes=result.peak_memory_bytes,
+        assignments=() if result.assignment is None or value is None else ((value, result.assignment),),
+        notes=result.notes,
+        bound=None if result.bound is None else -float(result.bound),
+        tolerance=rounding_margin(logs),
+    )

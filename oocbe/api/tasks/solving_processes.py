@@ -1,0 +1,230 @@
+"""Processes that each solve one problem at a time, until there is none left, or a signal asks all of them to end.
+
+They are new ones, as a process with threads cannot be copied safely, and find their modules where this package lies and
+never in the current folder. A process is sent a task when it reads: a task may be larger than a pipe. One that the
+system kills, for memory or otherwise, takes nothing but its own task with it. That one is done again when no other is
+at work, and given up where it ends its process once more.
+
+On Ctrl-C, and on other signals that a command listens to, every process that is at work is requested to end: its solve
+winds down as that of one file does, and what it knows by then is its outcome.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Generic, TypeVar
+
+from oocbe.errors import EXIT_INTERRUPTED
+from oocbe.model.results.failure import Failure, failure_of
+from oocbe.runtime.interruption import END_SIGNALS, Interruption, current, heard
+from oocbe.runtime.parents import connected_child
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+LOOK_SECONDS = 0.1
+"""Seconds between two checks for a signal."""
+
+END_SECONDS = 10.0
+"""Seconds that a process has to end and remove its files before it is killed."""
+
+MOST_TRIES = 2
+"""A task whose process was lost so often is given up: it may be what ends it."""
+
+
+@dataclass(eq=False)
+class _Attempt(Generic[Task]):
+    """A task, and how often its process was lost."""
+
+    task: Task
+    lost: int = 0
+
+
+@dataclass(eq=False)
+class _Process(Generic[Task]):
+    """One process: what it has at work, which it is sent as soon as it reads."""
+
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    attempt: _Attempt[Task] | None
+    is_ready: bool = False
+
+
+@dataclass
+class SolvingProcesses(Generic[Task, Answer]):
+    """Processes that do tasks; a context manager that leaves none of them.
+
+    Attributes
+    ----------
+    threads : of each. killed : the answer of a task that is given up. failed : that of one that could not be sent.
+    """
+
+    threads: int
+    killed: Callable[[Task], Answer]
+    failed: Callable[[Task, Failure], Answer]
+    _processes: list[_Process[Task]] = field(default_factory=list, init=False, repr=False)
+
+    def __enter__(self) -> SolvingProcesses[Task, Answer]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End all; those at work remove their files first."""
+        for process in self._processes:
+            process.connection.close()
+            process.process.terminate()
+        self._processes, ended = [], self._processes
+        _wait_for(process.process for process in ended)
+
+    def answers(self, tasks: Iterable[Task], count: int) -> Generator[Answer, None, None]:
+        """Answers as they come, by so many processes at most.
+
+        Raises
+        ------
+        KeyboardInterrupt : a signal has come, and all that is known by then has been given.
+        """
+        left, again = deque(_Attempt(task) for task in tasks), deque[_Attempt[Task]]()
+        for _ in range(min(count, len(left))):
+            self._start(left.popleft())
+        while self._processes or again:
+            if not self._processes:
+                self._start(again.popleft())
+            with _listening() as interruption:
+                ready = self._ready()
+            if interruption.is_requested:
+                yield from self._last_answers(interruption.number)
+                raise KeyboardInterrupt(interruption.reason)
+            for process in ready:
+                yield from self._received(process, again)
+                if process.attempt is None:
+                    yield from self._next(process, left)
+
+    def _start(self, attempt: _Attempt[Task]) -> None:
+        self._processes.append(_Process(*connected_child("oocbe.api.tasks.worker", self.threads), attempt))
+
+    def _next(self, process: _Process[Task], left: deque[_Attempt[Task]]) -> Iterator[Answer]:
+        """Give a process that has nothing at work the next task, or a new process in its place; without one it ends."""
+        if process not in self._processes:
+            if left:
+                self._start(left.popleft())
+            return
+        while left and process.attempt is None:
+            process.attempt = left.popleft()
+            yield from self._send(process)
+        if process.attempt is None:
+            self._end(process)
+
+    def _end(self, process: _Process[Task]) -> None:
+        self._processes.remove(process)
+        process.connection.close()
+        _wait_for([process.process])
+
+    def _ready(self) -> list[_Process[Task]]:
+        """Those that have sent something, or have ended."""
+        found = wait([process.connection for process in self._processes], LOOK_SECONDS)
+        return [process for process in self._processes if process.connection in found]
+
+    def _received(self, process: _Process[Task], again: deque[_Attempt[Task]]) -> list[Answer]:
+        """Take what a process sends: that it reads, an answer, or that it has ended."""
+        attempt = process.attempt
+        assert attempt is not None
+        try:
+            content = process.connection.recv()
+        except (EOFError, OSError):
+            self._lose(process)
+            attempt.lost += 1
+            if attempt.lost < MOST_TRIES:
+                again.append(attempt)
+                return []
+            return [self.killed(attempt.task)]
+        if process.is_ready:
+            process.attempt = None
+            return [self.failed(attempt.task, content) if isinstance(content, Failure) else content]
+        process.is_ready = True
+        return self._send(process)
+
+    def _send(self, process: _Process[Task]) -> list[Answer]:
+        """Send a process its task; the answer where that cannot be sent."""
+        assert process.attempt is not None
+        task = process.attempt.task
+        try:
+            data = pickle.dumps(task)
+        except Exception as error:
+            process.attempt = None
+            return [self.failed(task, failure_of(error))]
+        with suppress(OSError):  # it has ended, which is seen when it is read from
+            process.connection.send_bytes(data)
+        return []
+
+    def _lose(self, process: _Process[Task]) -> None:
+        self._processes.remove(process)
+        process.connection.close()
+        process.attempt = None
+        process.process.kill()  # where it has closed its end and goes on
+        process.process.wait()
+
+    def _last_answers(self, number: int | None) -> Generator[Answer, None, None]:
+        """Ask those that are at work to end; what they know by then."""
+        for process in list(self._processes):
+            if process.is_ready:
+                process.process.send_signal(number or signal.SIGINT)
+            else:
+                self._lose(process)
+        end = time.monotonic() + END_SECONDS
+        while self._processes and time.monotonic() < end:
+            for process in self._ready():
+                lost: deque[_Attempt[Task]] = deque()
+                yield from self._received(process, lost)
+                if process in self._processes:
+                    self._end(process)
+
+
+def _wait_for(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Wait until processes have ended that were requested to; kill those that do not."""
+    end = time.monotonic() + END_SECONDS
+    for process in processes:
+        try:
+            process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def _listening() -> Iterator[Interruption]:
+    """Within the block a first signal is a request; signals are those that an outer block hears, or Ctrl-C."""
+    outer = current()
+    if outer is not None:
+        yield outer
+        return
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with heard({signal.SIGINT: KeyboardInterrupt} if is_default else {}) as made:
+        made.defer()
+        yield made
+
+
+def serve(connection: Connection, solved: Callable[[Task], Answer]) -> None:
+    """In such a process: say that it reads, then do tasks, until nobody sends any, or a signal asks to end."""
+    with heard(dict.fromkeys(END_SIGNALS, KeyboardInterrupt)) as interruption, suppress(KeyboardInterrupt, OSError):
+        connection.send(None)
+        while not interruption.is_requested:
+            try:
+                data = connection.recv_bytes()
+            except EOFError:
+                return
+            try:
+                content: object = solved(pickle.loads(data))
+            except Exception as error:  # the task cannot be read here
+                content = failure_of(error)
+            interruption.defer()  # whatever comes now, the answer goes out
+            connection.send(content)
+    if interruption.is_requested:
+        os._exit(EXIT_INTERRUPTED)  # nobody waits for what threads have begun

@@ -1,0 +1,146 @@
+"""The tables that the tasks work on: one forward pass without dominance or bounds, kept until the task is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from oocbe.elimination.buckets.forward import Forward, ForwardPass
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.resources import engine_for, message_memory
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.plan.plan import candidate_orders, plan_of
+from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.elimination.race import Race
+from oocbe.elimination.runs.durability import Run
+from oocbe.errors import DiskError, UnsupportedError
+from oocbe.model.problem import Problem
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+
+if TYPE_CHECKING:
+    from oocbe.elimination.observer import Observer
+
+
+@dataclass
+class Tables:
+    """A finished forward pass.
+
+    Attributes
+    ----------
+    prepared, outcome : of the forward pass.
+    store : holds the messages.
+    choice : the order. engine : what computed them. deadline : after which its calls end, later passes too.
+    seconds : wall time by phase.
+
+    A context manager at whose end the store is closed, and the deadline's timer ended.
+    """
+
+    prepared: Prepared
+    outcome: ForwardPass
+    store: MessageStore
+    choice: OrderChoice
+    engine: BucketEngine
+    seconds: dict[str, float]
+    deadline: Deadline
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.deadline.close()
+        self.store.close(interrupted=kind is not None)
+
+
+def compute_tables(
+    problem: Problem,
+    options: SolveOptions,
+    observer: Observer | None = None,
+    *,
+    carries: bool = False,
+    known: Sequence[int] = (),
+    forward: type[Forward] = Forward,
+) -> Tables:
+    """Run the forward pass in the problem's semiring, every feasible row kept.
+
+    Parameters
+    ----------
+    carries : whether the task can do with rows that carry what they consume of linear constraints.
+    known : an order that was searched for before, in place of a long search. forward : what makes the messages.
+
+    Raises
+    ------
+    UnsupportedError : a linear constraint that can bind, for which keys have no room, or, without ``carries``, over
+        more variables than fit a lookup.
+    ResourceError : messages do not fit the memory limit, or the disk is full.
+    FloatRangeError : products of floats leave the range of float64.
+    TimeLimitError : ``options.time_limit`` was reached, from here on; it goes on for later passes of the same engine.
+    """
+    relaxed = left_out(problem)
+    if relaxed:
+        raise UnsupportedError(f"{problem.name}: the task needs every constraint enforced; {why_left_out(relaxed)}")
+    carried = carried_in_rows(problem)
+    if carried and not carries:
+        c = problem.linear_constraints[carried[0]]
+        raise UnsupportedError(
+            f"{problem.name}: {c.name} over {len(c.scope)} variables can bind; this task goes back over the tables, "
+            "which is not supported yet where their rows carry what they consume of a linear constraint. The optimum, "
+            "count and logz are exact there"
+        )
+    deadline = Deadline(options.time_limit)
+    try:
+        return _computed(problem, options, observer, deadline, known, forward)
+    except BaseException:
+        deadline.close()
+        raise
+
+
+def _computed(
+    problem: Problem,
+    options: SolveOptions,
+    observer: Observer | None,
+    deadline: Deadline,
+    known: Sequence[int],
+    forward: type[Forward],
+) -> Tables:
+    """The tables of a problem whose constraints can all be enforced."""
+    begin = time.perf_counter()
+    unpruned = replace(options, semiring=problem.semiring, dominance=False, bounds="none")
+    choices = candidate_orders(problem, unpruned, deadline, known)
+    plans = cache(lambda number: plan_of(problem, choices[number], unpruned))
+    if all(plans(number).disk_refusal for number in range(len(choices))):
+        raise DiskError(plans(0).disk_refusal)
+    ordered = time.perf_counter()
+    engine = engine_for(options, deadline)
+    run = Run(problem, options)
+    run.set_memory(message_memory(options))
+
+    def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
+        if observer is None:
+            return None
+        listener = observer
+        listener.started(plans(next(number for number, own in enumerate(choices) if own is choice)))
+        names = [problem.variables[v].name for v in choice.order]
+
+        def bucket_done(number: int, rows: int, size: int) -> None:
+            listener.bucket_done(number, len(names), names[number - 1], rows, size)
+
+        return bucket_done
+
+    race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables, forward=forward)
+    for attempt in race.rounds():
+        with attempt:
+            # Tasks go back over all rows of the messages, so none may be forgotten.
+            attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=False)
+    winner = race.winner
+    assert winner is not None
+    seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
+    return Tables(winner.prepared, winner.outcome, winner.store, winner.choice, engine, seconds, deadline)

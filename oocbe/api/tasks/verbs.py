@@ -1,0 +1,237 @@
+"""The library's verbs for tasks: questions about a problem other than its optimum.
+
+Each takes a problem, or the path of one, and the options of :func:`oocbe.solve`. All but the most probable explanation
+are answered from all feasible rows, so that dominance is never applied. The
+problem's own semiring says what its values mean; ``semiring`` overrides it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from oocbe.api.facade import load_problem, settings_from, with_reading, working
+from oocbe.errors import UsageError
+from oocbe.execution.cluster.workers import read_by_workers, read_since
+from oocbe.model.results.interrupted import carried, interruptible
+from oocbe.model.settings.option_types import OptionValues
+from oocbe.runtime.compilation import Stopwatch
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.interruption import listening
+from oocbe.runtime.memory import MemoryLimit
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from oocbe.elimination.observer import Observer
+    from oocbe.formats.evidence import Evidence
+    from oocbe.model.problem import Problem
+    from oocbe.model.results.task_result import TaskResult
+    from oocbe.model.settings.options import SolveOptions
+
+TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
+"""Names of the tasks."""
+
+RESUMED = ("optimum", "mpe")
+"""Tasks whose runs are kept in a work folder; the others only have scratch folders there."""
+
+
+class TaskValues(OptionValues, total=False):
+    """Keyword arguments of a task: options, and what is known or listens."""
+
+    evidence: Evidence | None
+    observer: Observer | None
+    client: Client | None
+
+
+def run_task(
+    task: str,
+    problem: Problem | str | Path,
+    options: SolveOptions | None = None,
+    *,
+    k: int = 10,
+    temperature: float = 1.0,
+    evidence: Evidence | None = None,
+    observer: Observer | None = None,
+    client: Client | None = None,
+    **overrides: Unpack[OptionValues],
+) -> TaskResult:
+    """Answer a question about a problem from the tables of bucket elimination.
+
+    Parameters
+    ----------
+    task : one of :data:`TASKS`.
+    problem : the problem, or a path that :func:`oocbe.read` accepts.
+    options, overrides, evidence, observer, client : as for :func:`oocbe.solve`.
+    k : how many assignments ``kbest`` finds, at least 1.
+    temperature : of ``logz`` and ``marginals``, above 0; ``math.inf`` weighs all feasible assignments alike.
+
+    Raises
+    ------
+    UsageError : an unknown task, or a k or temperature out of range.
+    UnsupportedError : a constraint that tables cannot carry, or a semiring in which the task has no meaning.
+    FloatRangeError : products of floats leave the range of float64, in ``count-optimal`` and ``kbest``; ``mpe``,
+        ``logz`` and ``marginals`` add logarithms instead.
+    ResourceError : memory or disk ran out.
+    Interrupted : Ctrl-C came; its ``result`` has the status ``interrupted``.
+    """
+    settings = settings_from(options, overrides)
+    begin = time.perf_counter()
+
+    with (
+        MemoryLimit(settings.memory_limit),
+        interruptible() as interruption,
+        Deadline(settings.time_limit),
+        working(settings, client),
+    ):
+        loaded = load_problem(problem, evidence)
+        reading = time.perf_counter() - begin
+        load_engine()
+        result = answered(task, loaded, settings, k=k, temperature=temperature, observer=observer)
+    return carried(with_reading(result, reading), interruption)
+
+
+def answered(
+    task: str,
+    problem: Problem,
+    settings: SolveOptions,
+    *,
+    k: int = 10,
+    temperature: float = 1.0,
+    observer: Observer | None = None,
+) -> TaskResult:
+    """The task's result; one with the status ``interrupted`` is returned like any other."""
+    if task not in TASKS:
+        raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
+    if k < 1:
+        raise UsageError(f"k: {k} is not at least 1")
+    if math.isnan(temperature) or temperature <= 0:
+        raise UsageError(f"temperature: {temperature} is not above 0")
+    problem.refuse_question(f"the task {task}")
+    from oocbe.api.tasks import count_optimal as optimal
+    from oocbe.api.tasks import k_best as best
+    from oocbe.api.tasks import marginals as weights
+    from oocbe.api.tasks import mpe as explanation
+    from oocbe.api.tasks.at_once import answered_at_once
+    from oocbe.api.tasks.count import count as count_feasible
+    from oocbe.api.tasks.result import lifted, unfinished
+    from oocbe.elimination.buckets.resources import memory_warning
+    from oocbe.elimination.preparation.arity import narrowed
+    from oocbe.propagation.propagated import propagated
+    from oocbe.propagation.restrict import Restriction
+
+    watch, before = Stopwatch(), read_by_workers()
+    whole = narrowed(problem.in_semiring(settings.semiring or problem.semiring))
+    if settings.ub is not None:
+        raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
+    is_solve = task == "mpe"  # which warns and propagates itself, and can be resumed
+    warnings = () if is_solve else (memory_warning(settings), why_from_the_start(task, settings))
+    ways: dict[str, Callable[[], TaskResult]] = {
+        "mpe": lambda: explanation.most_probable_explanation(loaded, settings, observer),
+        "count": lambda: count_feasible(loaded, settings, observer),
+        "count-optimal": lambda: optimal.count_optimal(loaded, settings, observer),
+        "kbest": lambda: best.k_best(loaded, settings, k, observer),
+        "logz": lambda: weights.log_partition(loaded, settings, temperature, observer),
+        "marginals": lambda: weights.marginals(loaded, settings, temperature, observer),
+        "min-marginals": lambda: weights.min_marginals(loaded, settings, observer),
+    }
+    with listening() as interruption:
+        try:
+            loaded, left = whole, Restriction.of_all(whole)
+            at_once = answered_at_once(task, whole, settings, temperature)
+            if at_once is None and not is_solve:
+                loaded, left = propagated(whole, settings)
+                at_once = answered_at_once(task, loaded, settings, temperature) if left.removed else None
+            result = lifted(at_once or ways[task](), left)
+        except BaseException as error:
+            if not interruption.caused(error):
+                raise
+            used = temperature if task in ("logz", "marginals") else None
+            result = unfinished(task, whole, interruption.reason, temperature=used)
+    known = sum(result.seconds.values())
+    total, compiled = watch.elapsed, watch.compiled
+    seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}
+    if compiled:
+        seconds["compiling"] = compiled
+    notes = (*result.notes, *filter(None, warnings), *(() if is_solve else whole.notes))
+    result = replace(result, read_by_workers=read_since(before))
+    return replace(result, seconds=seconds, notes=notes, evidence=whole.evidence)
+
+
+def why_from_the_start(task: str, settings: SolveOptions) -> str:
+    """What to say where a run is to be resumed that is not there; empty where there is one, or none is asked for."""
+    from oocbe.elimination.runs.run_directory import no_run_in
+
+    if not settings.resume:
+        return ""
+    if task not in RESUMED:
+        return f"resume: of the task {task} nothing is kept that a later run could go on from; it begins from the start"
+    return "" if settings.workdir is None else no_run_in(settings.workdir)
+
+
+def load_engine() -> None:
+    """Load what tasks need, which takes longer than reading most problems: a malformed file need not wait for it."""
+    import oocbe.api.tasks.count
+    import oocbe.api.tasks.count_optimal
+    import oocbe.api.tasks.k_best
+    import oocbe.api.tasks.marginals
+    import oocbe.api.tasks.mpe  # noqa: F401
+
+
+def most_probable_explanation(
+    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
+) -> TaskResult:
+    """The assignment with the greatest product of values, and its logarithm; see :mod:`oocbe.api.tasks.mpe`."""
+    return run_task("mpe", problem, options, **overrides)
+
+
+def count(
+    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
+) -> TaskResult:
+    """The exact number of feasible assignments, an integer of any size; see :func:`run_task`."""
+    return run_task("count", problem, options, **overrides)
+
+
+def count_optimal(
+    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
+) -> TaskResult:
+    """The exact number of optimal assignments; see :func:`run_task`."""
+    return run_task("count-optimal", problem, options, **overrides)
+
+
+def k_best(
+    problem: Problem | str | Path, k: int = 10, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
+) -> TaskResult:
+    """The k best distinct assignments in order; see :func:`run_task`."""
+    return run_task("kbest", problem, options, k=k, **overrides)
+
+
+def log_partition(
+    problem: Problem | str | Path,
+    temperature: float = 1.0,
+    options: SolveOptions | None = None,
+    **overrides: Unpack[TaskValues],
+) -> TaskResult:
+    """Natural logarithm of the partition function at a temperature; see :func:`run_task`."""
+    return run_task("logz", problem, options, temperature=temperature, **overrides)
+
+
+def marginals(
+    problem: Problem | str | Path,
+    temperature: float = 1.0,
+    options: SolveOptions | None = None,
+    **overrides: Unpack[TaskValues],
+) -> TaskResult:
+    """Probability of each value of each variable at a temperature; see :func:`run_task`."""
+    return run_task("marginals", problem, options, temperature=temperature, **overrides)
+
+
+def min_marginals(
+    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
+) -> TaskResult:
+    """The best value of an assignment with each value of each variable; see :func:`run_task`."""
+    return run_task("min-marginals", problem, options, **overrides)

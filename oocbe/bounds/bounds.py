@@ -1,0 +1,237 @@
+"""Which sources of bounds a problem gets: a few relaxations, each in a share of the time, the best at the root first.
+
+``constant`` is always there. ``local-polytope`` suits problems with costs over two or more variables, ``lp`` those with
+conflicts between values. Both are run where both apply; the linear program then starts from what the dual ascent
+left of the costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.constant_bound import constant_source, minimum_terms
+from oocbe.bounds.costly_tuples import CostlyTuples, split_costly
+from oocbe.bounds.estimators import AdditiveSource
+from oocbe.bounds.fixed_point import FixedPoint
+from oocbe.bounds.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
+from oocbe.bounds.local_polytope import DualAscent
+from oocbe.elimination.row_pruning.row_bounds import BoundSource
+from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.interruption import is_requested
+from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
+
+ASCENT_SHARE = 0.3
+"""Share of the time for dual ascent where a linear program follows."""
+
+
+@spanning(ELIMINATION, "bounds")
+def bound_sources(
+    problem: Problem,
+    seconds: float,
+    seed: int = 0,
+    upper_bound: int | float | None = None,
+    order: Sequence[int] | None = None,
+    improve: bool = False,
+) -> list[BoundSource]:
+    """Sources of bounds for the rows of a problem's messages, the one with the best root bound first.
+
+    Parameters
+    ----------
+    problem : in the min-sum semiring.
+    seconds : for all sources together, not counting what it takes to write the problem out as relaxations.
+    seed : of the choices between equals.
+    upper_bound : only assignments strictly below it count (an incumbent's value); None: the problem's own.
+    improve : let sources look for assignments, too. Where one has an ``assignment``, all that it says holds for
+        assignments strictly better than that one: the caller must take it as incumbent.
+    order : variables in an order along which costs are shifted, such as the reverse elimination order; None: as given.
+
+    Returns
+    -------
+    list : at least the source ``constant``. Where a root bound reaches the upper bound, nothing counts: the list then
+        ends there.
+
+    Raises
+    ------
+    UnsupportedError : the semiring is not min-sum.
+    """
+    if problem.semiring != MIN_SUM:
+        raise UnsupportedError(
+            f"{problem.name}: bounds on rows exist for the min-sum semiring only, not for {problem.semiring}; "
+            "negate the costs of a max-sum problem, or solve it without bounds"
+        )
+    limits = [b for b in (problem.upper_bound, upper_bound) if b is not None]
+    limit = min(limits, default=None)
+    problem = problem.below(limit)
+    constant = constant_source(problem)
+    if constant.root == math.inf:
+        return [constant]
+    found = [constant]
+    # What is known by then is a bound, too.
+    with suppress(TimeLimitError):
+        _improve(problem, constant, found, seconds, seed, improve, order)
+    found.sort(key=lambda source: source.root, reverse=True)
+    return [*found]
+
+
+def _improve(
+    problem: Problem,
+    constant: AdditiveSource,
+    found: list[AdditiveSource],
+    seconds: float,
+    seed: int,
+    improve: bool,
+    order: Sequence[int] | None,
+) -> None:
+    """Append better bounds than the constant to those found, or replace it where nothing is left.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came before all were tried.
+    """
+    deadline = working_time() + seconds
+    removed = constant.removed
+    conflicts: list[Conflicts] = []
+    if sum(problem.sizes) <= MOST_LITERALS:
+        conflicts = conflicts_of(problem, constant.fixed_point)
+        if conflicts[-1].forbidden.is_empty:
+            removed[:] = 1
+            found[:] = [constant_source(problem)]
+            return
+        removed = removed | conflicts[-1].forbidden.removed
+        conflicts = [c for c in conflicts if _has_rows(problem, c.forbidden)]
+    else:
+        constant.why += (
+            f"; there is no linear program, as {sum(problem.sizes):,} values of variables are more than the "
+            f"{MOST_LITERALS:,} whose conflicts it can take"
+        )
+    if any(len(f.scope) >= 2 for f in problem.functions):
+        share = (deadline - working_time()) * (ASCENT_SHARE if conflicts else 1)
+        ascended = _ascended(problem, constant.fixed_point, removed, share, order, True)
+        if ascended is not None:
+            found.append(ascended)
+            removed = ascended.removed
+    for number, c in enumerate(conflicts):
+        if is_requested():
+            break
+        left = (deadline - working_time()) / (len(conflicts) - number)
+        linear = _linear(problem, c, constant, removed, left, seed, improve, order)
+        if linear is not None:
+            found.append(linear)
+            if linear.root >= max(source.root for source in found):
+                break
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """Forbidden sets with costly tuples among them, and the problem in which these are capped.
+
+    Attributes
+    ----------
+    capped : the problem, costly tuples costing no more than the costliest of the others. costly : these tuples.
+    forbidden : what assignments cannot contain, and the costly tuples.
+    """
+
+    capped: Problem
+    costly: CostlyTuples
+    forbidden: Forbidden
+
+
+def conflicts_of(problem: Problem, fixed_point: FixedPoint) -> list[Conflicts]:
+    """What linear programs are made of: with costly tuples as conflicts, where there are any, and without."""
+    plain = Conflicts(problem, CostlyTuples(), forbidden_sets(problem))
+    capped, costly = split_costly(problem, fixed_point)
+    return [Conflicts(capped, costly, forbidden_sets(problem, costly.sets)), plain] if costly.sets else [plain]
+
+
+def _has_rows(problem: Problem, forbidden: Forbidden) -> bool:
+    """Whether values of different variables exclude one another, so that a linear program says more than minima."""
+    own = int(sum(n * (n - 1) for n in problem.sizes))
+    is_linear = any(c.can_bind and c.scope for c in problem.linear_constraints)
+    return int(forbidden.pairs.sum()) > own or bool(forbidden.larger) or is_linear
+
+
+def _ascended(
+    problem: Problem,
+    fixed_point: FixedPoint,
+    removed: NDArray[np.uint8],
+    seconds: float,
+    order: Sequence[int] | None,
+    with_constraints: bool,
+) -> AdditiveSource | None:
+    """The source named ``local-polytope``; None where its sums leave 64-bit integers."""
+    ascent = DualAscent(problem, fixed_point, removed, with_constraints, order)
+    ascent.run(seconds)
+    try:
+        terms = ascent.terms()
+        source = AdditiveSource("local-polytope", "", problem, fixed_point, terms, ascent.removed)
+    except ValueRangeError:
+        return None
+    source.residuals = ascent.residuals
+    source.why = f"{ascent.passes} passes of dual ascent over the functions give {source.root} at the root"
+    return source
+
+
+def ascended_source(
+    problem: Problem, seconds: float, upper_bound: int | float, order: Sequence[int] | None = None
+) -> AdditiveSource | None:
+    """The source ``local-polytope`` alone, which has residuals; parameters as for :func:`bound_sources`.
+
+    None where nothing counts, no function has two variables, or sums leave 64-bit integers.
+    """
+    problem = problem.below(upper_bound)
+    constant = constant_source(problem)
+    if constant.root == math.inf or not any(len(f.scope) >= 2 for f in problem.functions):
+        return None
+    return _ascended(problem, constant.fixed_point, constant.removed, seconds, order, True)
+
+
+def _linear(
+    problem: Problem,
+    conflicts: Conflicts,
+    constant: AdditiveSource,
+    removed: NDArray[np.uint8],
+    seconds: float,
+    seed: int,
+    improve: bool,
+    order: Sequence[int] | None,
+) -> AdditiveSource | None:
+    """The source named ``lp``; None where its sums leave 64-bit integers, or, said with ``constant``, without HiGHS."""
+    try:
+        # Only here: loading it takes half a second, and fails beside another copy of the solver's library (as in
+        # OR-Tools) in the same process.
+        from oocbe.bounds.relaxation import Relaxation
+    except ImportError as error:
+        constant.why += f"; there is no linear program, as highspy cannot be loaded: {error}"
+        return None
+    begin = working_time()
+    fixed_point = constant.fixed_point
+    base = minimum_terms(conflicts.capped, fixed_point)
+    if any(len(f.scope) >= 2 for f in problem.functions):
+        soft = _ascended(conflicts.capped, fixed_point, removed, seconds * ASCENT_SHARE, order, False)
+        base = base if soft is None else soft.terms
+        removed = removed if soft is None else soft.removed
+    forbidden = replace(conflicts.forbidden, removed=conflicts.forbidden.removed | removed)
+    try:
+        relaxation = Relaxation(problem, forbidden, fixed_point, base, seed, conflicts.costly)
+        with suppress(TimeLimitError):  # what the last round that ended has given is a bound, too
+            relaxation.tighten(seconds - (working_time() - begin), problem.upper_bound, improve)
+        source = relaxation.source("lp", "")
+    except ValueRangeError:
+        return None
+    source.assignment = relaxation.rounding.assignment
+    cuts = relaxation.cuts
+    source.why = (
+        f"a linear program, tightened by {cuts['clique']} cliques and {cuts['local']} local cuts in "
+        f"{relaxation.rounds} rounds, gives {source.root} at the root"
+        + (f"; rounding it gave an assignment worth {relaxation.rounding.value}" if source.assignment else "")
+    )
+    return source

@@ -1,0 +1,76 @@
+"""The bound that is always there: each function outside a message costs at least its minimum.
+
+Functions over one variable are kept value by value, as they are additive already. This is also what the other sources
+start from.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.estimators import AdditiveSource, Terms
+from oocbe.bounds.fixed_point import FixedPoint
+from oocbe.bounds.forbidden import removed_values
+from oocbe.bounds.kernels.cpu.estimators import SOFT
+from oocbe.bounds.single_values import SingleValues
+from oocbe.model.problem import Problem
+
+
+def minimum_terms(problem: Problem, fixed_point: FixedPoint, with_minima: bool = True) -> Terms:
+    """Soft terms: functions over one variable as they are, others by their minimum, or not at all.
+
+    Terms that say nothing are left out, and those of functions that permit nothing: then every bound holds.
+    """
+    single = SingleValues.of_functions(problem)
+    entries = _entries(single, fixed_point)
+    says_something = np.zeros(len(single.numbers), dtype=np.bool_)
+    if len(entries):
+        says_something = np.maximum.reduceat(entries != 0, single.starts[:-1])
+    arity = np.fromiter((len(f.scope) for f in problem.functions), dtype=np.int64, count=len(problem.functions))
+    minima = scaled_minima(problem, fixed_point)
+    others = np.flatnonzero((minima != 0) & (arity != 1) & (with_minima | (arity == 0)))
+    # All variables of the scope are named, without entries: the term goes where its function goes.
+    scopes = [problem.functions[number].scope for number in others.tolist()]
+    members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity[others].sum()))
+    lengths = np.concatenate([np.ones(int(says_something.sum()), dtype=np.int64), arity[others]])
+    nothing = np.zeros(max(problem.sizes, default=0) if len(members) else 0, dtype=np.int64)
+    return Terms(
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.concatenate([single.variables[says_something], members]),
+        np.concatenate([single.starts[:-1][says_something], np.full(len(members), len(entries))]),
+        np.concatenate([entries, nothing]),
+        np.concatenate([np.zeros(int(says_something.sum()), dtype=np.int64), minima[others]]),
+        np.full(len(lengths), SOFT, dtype=np.uint8),
+    )
+
+
+def scaled_minima(problem: Problem, fixed_point: FixedPoint) -> NDArray[np.int64]:
+    """The least value of each function in fixed point; 0 of those that permit nothing."""
+    least = problem.least_values
+    return fixed_point.down(np.where(least == np.inf, 0, least))
+
+
+def _entries(single: SingleValues, fixed_point: FixedPoint) -> NDArray[np.int64]:
+    """Values of functions over one variable in fixed point; the largest where one permits nothing, 0 of all then."""
+    costs, permitted, begins = single.costs, single.permitted, single.starts[:-1]
+    if not len(costs):
+        return np.zeros(0, dtype=np.int64)
+    lowest = np.iinfo(np.int64).min if costs.dtype.kind == "i" else -np.inf
+    largest = np.maximum.reduceat(np.where(permitted, costs, lowest), begins)
+    largest[~np.logical_or.reduceat(permitted, begins)] = 0
+    return fixed_point.down(np.where(permitted, costs, np.repeat(largest, np.diff(single.starts))))
+
+
+def constant_source(problem: Problem) -> AdditiveSource:
+    """The source named ``constant``, for any problem in the min-sum semiring."""
+    fixed_point = FixedPoint.of(problem)
+    removed, is_empty = removed_values(problem)
+    if is_empty or (problem.least_values == np.inf).any():
+        removed[:] = 1
+    terms = minimum_terms(problem, fixed_point)
+    source = AdditiveSource("constant", "", problem, fixed_point, terms, removed)
+    source.why = f"the functions' minima add up to {source.root}"
+    return source

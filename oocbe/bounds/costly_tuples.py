@@ -1,0 +1,126 @@
+"""Soft tuples so costly that relaxations do best to treat them as forbidden, within their cost.
+
+Many files write hard constraints as large costs, and a linear program over cliques of forbidden pairs is far tighter
+than any relaxation of one function at a time. So such a function is split: ``f >= capped f + Σ excess of its costly
+tuples``. The capped function is relaxed as any other. Inequalities are derived as if costly tuples were forbidden.
+Where an assignment contains some, the left-hand side exceeds the right by at most the largest coefficient for each of
+them: without one literal of each, nothing forbidden is left. So an inequality with multiplier y holds as a bound if
+each costly tuple among its literals can pay ``y * largest coefficient``, and all inequalities together never ask more
+of a tuple than its excess. (Certificates, whose format is older than this name, call such tuples *dear*.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.estimators import first_values
+from oocbe.bounds.fixed_point import FixedPoint
+from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
+from oocbe.elimination.row_pruning.rows import Row
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
+from oocbe.runtime.deadline import look
+
+COSTLY = 2
+"""A tuple that costs so many times more than any variable alone can save, beyond its function's least, is costly."""
+
+BLOCK = 1 << 22
+"""Row and tuple pairs that are looked at together."""
+
+
+@dataclass(frozen=True)
+class CostlyTuples:
+    """Costly tuples as sets of literals, one array for each size.
+
+    Attributes
+    ----------
+    sets : int64 (tuples, size). excess : int64 (tuples,), in fixed point: what each can pay.
+    """
+
+    sets: tuple[NDArray[np.int64], ...] = ()
+    excess: tuple[NDArray[np.int64], ...] = ()
+
+    def payable(
+        self, rows: Sequence[Row], multipliers: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Multipliers in fixed point, lowered until all costly tuples can pay, and which rows depend on such tuples."""
+        depends = np.zeros(len(rows), dtype=bool)
+        is_derived = np.array(
+            [row.kind != "linear" and int(row.coefficients.min(initial=1)) > 0 for row in rows], dtype=bool
+        )
+        if not self.sets or not len(rows):
+            return multipliers, depends
+        named = [row.literals for row in rows] + [sets.ravel() for sets in self.sets]
+        literals = 1 + int(np.concatenate(named).max())
+        contains = np.zeros((literals, len(rows)), dtype=bool)
+        for number, row in enumerate(rows):
+            if is_derived[number]:  # linear constraints, and rows about removed values, depend on no tuple
+                contains[row.literals, number] = True
+        largest = np.array([max(1, int(row.coefficients.max(initial=1))) for row in rows], dtype=np.int64)
+        asked = (multipliers * largest).astype(np.float64)
+        factor = np.ones(len(rows))
+        for sets, excess in zip(self.sets, self.excess, strict=True):
+            step = max(1, BLOCK // len(rows))
+            for begin in range(0, len(sets), step):
+                part, can_pay = sets[begin : begin + step], excess[begin : begin + step]
+                holds = contains[part].all(axis=1)
+                depends |= holds.any(axis=0)
+                load = holds @ asked
+                # A hair less than the exact share: loads are floating-point sums of positive numbers.
+                share = np.minimum(1.0, can_pay * (1 - 1e-9) / np.maximum(load, 1.0))
+                lowest = np.where(holds, share[:, None], 1.0).min(axis=0, initial=1.0)
+                factor = np.minimum(factor, lowest)
+        lowered = np.floor(multipliers * factor).astype(np.int64)
+        return np.where(factor < 1, lowered, multipliers), depends
+
+
+def split_costly(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, CostlyTuples]:
+    """The problem with its costly tuples capped, and the tuples with what they cost beyond that."""
+    if not problem.is_integral:
+        return problem, CostlyTuples()
+    threshold = COSTLY * largest_saving(problem)
+    if threshold == 0:
+        return problem, CostlyTuples()
+    first = first_values(problem.sizes)
+    limits = cost_limits(problem)
+    functions = list(problem.functions)
+    found: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}
+    for number, f in enumerate(problem.functions):
+        look()
+        if len(f.scope) < 2 or math.prod(problem.sizes[v] for v in f.scope) > LARGEST_PART:
+            continue
+        values, permitted = f.to_array(problem.sizes)
+        if limits:
+            permitted = permitted & (values < limits[number])
+        if not permitted.any():
+            continue
+        least = int(values[permitted].min())
+        is_costly = permitted & (values > least + threshold)
+        if not is_costly.any():
+            continue
+        cap = int(values[permitted & ~is_costly].max())
+        tuples = np.argwhere(is_costly)
+        excess = fixed_point.down(values[is_costly]) - int(fixed_point.down(cap))
+        found.setdefault(len(f.scope), []).append((first[list(f.scope)] + tuples, excess))
+        feasible = f.to_array(problem.sizes)[1]
+        capped = np.where(is_costly, cap, values)
+        functions[number] = Function(f.scope, np.argwhere(feasible), capped[feasible])
+    sets = tuple(np.concatenate([s for s, _ in group]) for _, group in sorted(found.items()))
+    excess_of = tuple(np.concatenate([e for _, e in group]) for _, group in sorted(found.items()))
+    return replace(problem, functions=tuple(functions)), CostlyTuples(sets, excess_of)
+
+
+def largest_saving(problem: Problem) -> int:
+    """The most that changing one variable can save in the functions over it alone."""
+    totals = [np.zeros(size, dtype=np.int64) for size in problem.sizes]
+    for f in problem.functions:
+        if len(f.scope) == 1:
+            values, feasible = f.to_array(problem.sizes)
+            if feasible.any():
+                totals[f.scope[0]] += np.where(feasible, values, values[feasible].min())
+    return max((int(total.max() - total.min()) for total in totals), default=0)

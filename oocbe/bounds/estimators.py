@@ -1,0 +1,208 @@
+"""Additive under-estimators: the common form of every reparametrisation, and the bound on rows that follows from it.
+
+A *term* says ``constant + Σ_v entries_v(x_v) <= part(x)`` about a part of the problem, in fixed point. A *soft* term
+bounds one function. A *hard* term is at most 0 for every assignment that counts: a multiplier times a valid
+inequality (``-y * rhs + Σ y * coef * x <= 0``), or what a hard constraint was charged with. A *literal* term is an
+inequality of literals with coefficients of at least 0 that the costly tuples of functions
+(:mod:`oocbe.bounds.costly_tuples`) pay for where it is violated. A *consumed* term is a multiplier times one of the
+problem's linear constraints. The
+sum of all terms is a lower bound on the problem, and each variable then takes its cheapest value by itself.
+
+Outside a message lie the functions whose scope meets no eliminated variable. Their terms are added up; so are hard
+terms, wherever they come from, since an assignment that counts satisfies them, with the least entry in place of
+variables that are already eliminated. Literal terms count without the literals of eliminated variables: what pays for
+the rest lies outside. Consumed terms always count, and what a row's eliminated variables consume of the constraint has
+the multiplier as its price. What remains depends on the separator's variables, one by one, and on others, which take
+their cheapest value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.fixed_point import LARGEST, FixedPoint
+from oocbe.bounds.kernels.cpu.estimators import ELIMINATED, OUTSIDE, SEPARATOR, sum_outside
+from oocbe.elimination.row_pruning.row_bounds import RowBound, ValueGrid
+from oocbe.errors import ValueRangeError
+from oocbe.model.problem import Problem
+
+LARGEST_SUM = 2**62
+"""Removed values are made as costly as that only where the sum over a row cannot leave 64-bit integers."""
+
+SWEEPS = 3
+"""How often the hard terms that meet eliminated variables are judged; a third sweep hardly ever changes anything."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms in one place, as :func:`oocbe.bounds.kernels.cpu.estimators.sum_outside` takes them.
+
+    Attributes
+    ----------
+    start : int64 (terms + 1,), CSR into ``variable`` and ``offset``.
+    variable, offset : int64, variables of each term and where their entries (domain size each) begin.
+    entries : int64. constant : int64 (terms,). kind : uint8 (terms,), SOFT, HARD, LITERAL or CONSUMED.
+    linear : (term, index of the linear constraint, multiplier) of each consumed term.
+    """
+
+    start: NDArray[np.int64]
+    variable: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    entries: NDArray[np.int64]
+    constant: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+    linear: tuple[tuple[int, int, int], ...] = ()
+
+    def magnitude(self) -> float:
+        """Sum of the absolute values of all constants and entries: no sum of terms exceeds it."""
+        return float(np.abs(self.constant, dtype=np.float64).sum() + np.abs(self.entries, dtype=np.float64).sum())
+
+
+def joined(one: Terms, other: Terms) -> Terms:
+    """The terms of both."""
+    return Terms(
+        np.concatenate([one.start, other.start[1:] + len(one.variable)]),
+        np.concatenate([one.variable, other.variable]),
+        np.concatenate([one.offset, other.offset + len(one.entries)]),
+        np.concatenate([one.entries, other.entries]),
+        np.concatenate([one.constant, other.constant]),
+        np.concatenate([one.kind, other.kind]),
+        one.linear + tuple((term + len(one.constant), number, price) for term, number, price in other.linear),
+    )
+
+
+def first_values(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Where the values of each variable begin when all (variable, value) pairs are numbered in order."""
+    return np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))]).astype(np.int64)
+
+
+Residual = tuple[tuple[int, ...], NDArray[np.int64], bool]
+"""A scope, what a function costs beyond its term, in fixed point: an axis a variable, -1 where it can't be; and whether
+it is a hard constraint."""
+
+
+class AdditiveSource:
+    """A source of bounds (:class:`oocbe.elimination.row_pruning.row_bounds.BoundSource`) made of terms.
+
+    Parameters
+    ----------
+    name, why : for the plan.
+    problem : what is bounded, in the min-sum semiring.
+    fixed_point : in which the terms are written.
+    terms : under-estimators; for every function at most one soft term.
+    removed : uint8, for all (variable, value) pairs in order: 1 where no assignment that counts has the value.
+
+    Attributes
+    ----------
+    residuals : what functions and hard constraints cost beyond their terms, at least 0; None where nobody knows.
+    margin : what sums of floats may be off by.
+
+    Raises
+    ------
+    ValueRangeError : sums of the terms may leave 64-bit integers.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        why: str,
+        problem: Problem,
+        fixed_point: FixedPoint,
+        terms: Terms,
+        removed: NDArray[np.uint8],
+    ) -> None:
+        self.name = name
+        self.why = why
+        self.assignment: tuple[int, ...] | None = None
+        self.residuals: Callable[[], list[Residual]] | None = None
+        self.terms = terms
+        self.removed = removed
+        self.fixed_point = fixed_point
+        self._sizes = problem.sizes
+        self._first = first_values(problem.sizes)
+        self._constant = int(fixed_point.down(problem.constant))
+        self._grid = ValueGrid.of(problem)
+        magnitude = terms.magnitude()
+        if magnitude + abs(float(self._constant)) > LARGEST:
+            raise ValueRangeError(f"{problem.name}: the terms of the {name} bound leave 64-bit integers")
+        # More than any bound or value is from another: a row with a removed value goes.
+        self._excess = 2 * (int(magnitude) + abs(self._constant) + int(fixed_point.magnitude * fixed_point.scale)) + 2
+        sums_to = float(fixed_point.magnitude) + magnitude / float(fixed_point.scale)
+        self.margin = sums_to * fixed_point.rounding
+        everything, self._sums, _ = self._sum(np.full(len(self._sizes), OUTSIDE, dtype=np.uint8))
+        self._least = everything + int(self._least_of_each(self._sums).sum())
+        is_empty = bool(len(self._sizes)) and bool(np.minimum.reduceat(removed, self._first[:-1]).any())
+        self.root: int | float = math.inf if is_empty else self._rounded(self._least)
+
+    def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
+        """Bound the rows of a message; see :class:`oocbe.elimination.row_pruning.row_bounds.BoundSource`."""
+        count = len(self._sizes)
+        bits = np.frombuffer(eliminated.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
+        role = np.unpackbits(bits, bitorder="little", count=count) * np.uint8(ELIMINATED)
+        role[list(separator)] = SEPARATOR
+        constant, sums, prices = self._sum(role)
+        constant += int(self._least_of_each(sums)[role == OUTSIDE].sum())
+        if self._excess * (len(separator) + 1) < LARGEST_SUM:
+            sums[self.removed > 0] += self._excess
+        tables = {v: sums[self._slice(v)] for v in separator}
+        tables = {v: table for v, table in tables.items() if table.any()}
+        if self.fixed_point.is_integral:
+            return RowBound(int(self.fixed_point.scale), constant, tables, prices)
+        scale = float(self.fixed_point.scale)
+        scaled = {v: table / scale for v, table in tables.items()}
+        return RowBound(1, constant / scale - self.margin, scaled, {n: p / scale for n, p in prices.items()})
+
+    def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
+        """Pairs (variable, value) whose reduced cost lifts the root bound to ``upper_bound``, and those removed."""
+        least, reduced = self.reduced_costs()
+        variables = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        found = []
+        for place in np.flatnonzero((reduced > 0) | (self.removed > 0) | (self.root >= upper_bound)).tolist():
+            if self.removed[place] or self._rounded(least + int(reduced[place])) >= upper_bound:
+                v = int(variables[place])
+                found.append((v, place - int(self._first[v])))
+        return found
+
+    def reduced_costs(self) -> tuple[int, NDArray[np.int64]]:
+        """Scaled root bound, not rounded up, and what each (variable, value) pair that is left adds to it."""
+        return self._least, self._sums - np.repeat(self._least_of_each(self._sums), self._sizes)
+
+    def _slice(self, v: int) -> slice:
+        return slice(int(self._first[v]), int(self._first[v + 1]))
+
+    def _rounded(self, bound: int) -> int | float:
+        """A scaled bound as a value, rounded up to one that the problem can have."""
+        if not self.fixed_point.is_integral:
+            return bound / float(self.fixed_point.scale) - self.margin
+        scale = int(self.fixed_point.scale)
+        return self._grid.round_up(-(-bound // scale))
+
+    def _least_of_each(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Least sum of each variable's values that are left (of all, where none is)."""
+        if not self._sizes:
+            return np.zeros(0, dtype=np.int64)
+        begin = self._first[:-1]
+        left = np.minimum.reduceat(np.where(self.removed > 0, np.iinfo(np.int64).max, sums), begin)
+        is_empty = np.minimum.reduceat(self.removed, begin) > 0
+        return np.where(is_empty, np.minimum.reduceat(sums, begin), left)
+
+    def _sum(self, role: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64], dict[int, int]]:
+        """Constant and sums over values of what lies outside a message, and prices of what linear constraints limit."""
+        sums = np.zeros(int(self._first[-1]), dtype=np.int64)
+        terms = self.terms
+        if len(terms.constant) == 0:
+            return self._constant, sums, {}
+        kept = np.empty(len(terms.constant), dtype=np.uint8)
+        uses = (terms.start, terms.variable, terms.offset)
+        parts = (terms.entries, terms.constant, terms.kind)
+        total = sum_outside(*uses, *parts, self._first, role, self.removed, SWEEPS, sums, kept)
+        prices: dict[int, int] = {}
+        for term, number, price in terms.linear:
+            if kept[term]:
+                prices[number] = prices.get(number, 0) + price
+        return self._constant + int(total), sums, prices

@@ -1,0 +1,273 @@
+"""What assignments that count cannot contain: single values, pairs of values, and larger partial assignments.
+
+A *literal* is a (variable, value) pair; all of them are numbered in order. The forbidden sets of literals come from
+hard constraints, from the rows that incomplete functions lack, and, under an upper bound, from rows so costly that the
+cheapest rest cannot make up for them. Of each part only the *minimal* forbidden partial tuples are kept: a ternary
+constraint that forbids (a, b, c) for every c forbids the pair (a, b).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.estimators import first_values
+from oocbe.bounds.fixed_point import FixedPoint
+from oocbe.bounds.single_values import SingleValues
+from oocbe.model.parts import Constraint, LinearConstraint
+from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import MOST_AXES
+from oocbe.runtime.deadline import look, looked
+
+LARGEST_PART = 1 << 16
+"""Cells of the largest function or constraint that is looked at; larger ones forbid nothing as far as bounds know."""
+
+LARGEST_SEARCH = 1 << 20
+"""Most cells times subsets of a scope for which minimal forbidden partial tuples are sought."""
+
+LARGEST_COEFFICIENT = 2**40
+"""Linear constraints with larger numbers are not looked at."""
+
+MOST_LITERALS = 8192
+"""Conflicts are kept in a square matrix up to this many literals (64 MiB)."""
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """Sets of literals that no assignment that counts contains.
+
+    Attributes
+    ----------
+    first : int64 (variables + 1,), the first literal of each variable. owner : int64 (literals,), its variable.
+    removed : uint8 (literals,), 1 for literals forbidden by themselves.
+    pairs : bool (literals, literals), symmetric; two values of one variable are a forbidden pair.
+    larger : int64 (sets, size), one array for each size from 3; none contains a removed literal or a forbidden pair.
+    is_empty : nothing at all counts.
+    """
+
+    first: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    removed: NDArray[np.uint8]
+    pairs: NDArray[np.bool_]
+    larger: tuple[NDArray[np.int64], ...]
+    is_empty: bool
+
+    @cached_property
+    def between(self) -> NDArray[np.bool_]:
+        """The pairs of values of different variables, in a matrix as ``pairs``."""
+        between = self.pairs.copy()
+        for low, high in itertools.pairwise(self.first.tolist()):
+            between[low:high, low:high] = False
+        return between
+
+
+def removed_values(problem: Problem) -> tuple[NDArray[np.uint8], bool]:
+    """Literals that some part over one variable forbids, as uint8 (literals,), and whether nothing counts at all."""
+    first, limits = first_values(problem.sizes), cost_limits(problem)
+    removed = np.zeros(int(first[-1]), dtype=np.uint8)
+    functions, constraints = SingleValues.of_functions(problem), SingleValues.of_constraints(problem)
+    is_costly = np.zeros(len(functions.costs), dtype=np.bool_)
+    if limits:
+        own = np.array([limits[number] for number in functions.numbers.tolist()], dtype=object)  # of any length
+        is_costly = (functions.costs >= np.repeat(own, np.diff(functions.starts))).astype(np.bool_)
+    removed[functions.slots(first)[~functions.permitted | is_costly]] = 1
+    removed[constraints.slots(first)[~constraints.permitted]] = 1
+    is_empty = not all(c.permits(()) for c in problem.constraints if not c.scope)
+    for linear in problem.linear_constraints:
+        if linear.can_bind and len(linear.scope) <= 1:
+            forbids = ~linear.to_array()
+            if linear.scope:
+                removed[first[linear.scope[0]] : first[linear.scope[0] + 1]] |= forbids.astype(np.uint8)
+            else:
+                is_empty |= bool(forbids)
+    for number, f in enumerate(problem.functions):
+        if not f.scope:
+            value = f.value_at(())
+            is_empty |= value is None or bool(limits and value >= limits[number])
+    return removed, is_empty
+
+
+def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) -> Forbidden:
+    """All forbidden sets of a problem of at most :data:`MOST_LITERALS` literals.
+
+    Parameters
+    ----------
+    besides : int64 (sets, size), sets of two or more literals to be treated as forbidden, too.
+    """
+    sizes = problem.sizes
+    first = first_values(sizes)
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    pairs = np.zeros((len(owner), len(owner)), dtype=bool)
+    for low, high in itertools.pairwise(first.tolist()):
+        pairs[low:high, low:high] = True
+    np.fill_diagonal(pairs, False)
+    removed = np.zeros(len(owner), dtype=np.uint8)
+    larger: dict[int, list[NDArray[np.int64]]] = {}
+    is_empty = False
+    listed, others = _split(problem)
+    known: dict[tuple[tuple[int, ...], bytes], list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
+    for scope, cells in _forbidding_parts(problem, others):
+        look()
+        key = cells.shape, cells.tobytes()  # thousands of parts forbid one of a few patterns
+        if key not in known:
+            known[key] = _minimal(cells)
+        for axes, tuples in known[key]:
+            if not axes:
+                is_empty = True
+                continue
+            literals = first[[scope[axis] for axis in axes]] + tuples
+            larger.setdefault(len(axes), []).append(literals)
+    for c in listed:
+        larger.setdefault(len(c.scope), []).append(first[list(c.scope)] + c.tuples)
+    for sets in besides:
+        larger.setdefault(sets.shape[1], []).append(sets)
+    for linear in problem.linear_constraints:
+        look()
+        _add_linear(linear, first, pairs, removed)
+    for literals in larger.pop(1, []):
+        removed[literals[:, 0]] = 1
+    for literals in larger.pop(2, []):
+        pairs[literals[:, 0], literals[:, 1]] = True
+        pairs[literals[:, 1], literals[:, 0]] = True
+    pairs[removed > 0] = False
+    pairs[:, removed > 0] = False
+    kept = (_irredundant(np.concatenate(found), removed, pairs) for _, found in sorted(larger.items()))
+    return Forbidden(first, owner, removed, pairs, tuple(sets for sets in kept if len(sets)), is_empty)
+
+
+def propagated(forbidden: Forbidden, removed: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Removed literals, and those that exclude all that is left of some variable (arc consistency)."""
+    removed = removed.copy()
+    changed = dict.fromkeys(range(len(forbidden.first) - 1))
+    while changed:
+        v = next(iter(changed))
+        del changed[v]
+        low, high = forbidden.first[v : v + 2].tolist()
+        left = low + np.flatnonzero(removed[low:high] == 0)
+        # What excludes every literal that is left of the variable.
+        excludes = forbidden.pairs[left].all(axis=0)
+        fresh = np.flatnonzero(excludes & (removed == 0))
+        removed[fresh] = 1
+        changed.update(dict.fromkeys(forbidden.owner[fresh].tolist()))
+    return removed
+
+
+def _add_linear(
+    c: LinearConstraint, first: NDArray[np.int64], pairs: NDArray[np.bool_], removed: NDArray[np.uint8]
+) -> None:
+    """Mark the literals, and pairs of them, that a linear constraint has no room for, the others at their least."""
+    least = [int(own.min()) for own in c.coefficients]
+    largest = max((max(abs(int(own.max())), -low) for own, low in zip(c.coefficients, least, strict=True)), default=0)
+    room = c.capacity - sum(least)
+    if not c.can_bind or largest > LARGEST_COEFFICIENT or not 0 <= room <= LARGEST_COEFFICIENT:
+        return
+    literals = np.concatenate([np.arange(first[v], first[v + 1]) for v in c.scope])
+    use = np.concatenate([own - low for own, low in zip(c.coefficients, least, strict=True)])
+    removed[literals[use > room]] = 1
+    heavy = 2 * use > room  # of two literals with no room together, one has no room twice
+    for literal, own in zip(literals[heavy].tolist(), use[heavy].tolist(), strict=True):
+        look()
+        others = literals[own + use > room]
+        others = others[(others < first[_variable(first, literal)]) | (others >= first[_variable(first, literal) + 1])]
+        pairs[literal, others] = True
+        pairs[others, literal] = True
+
+
+def _variable(first: NDArray[np.int64], literal: int) -> int:
+    return int(np.searchsorted(first, literal, side="right")) - 1
+
+
+def _irredundant(sets: NDArray[np.int64], removed: NDArray[np.uint8], pairs: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Each set once, without those that contain a smaller forbidden set."""
+    look()
+    keep = ~removed[sets].any(axis=1)
+    for one, other in itertools.combinations(range(sets.shape[1]), 2):
+        keep &= ~pairs[sets[:, one], sets[:, other]]
+    return np.unique(np.sort(sets[keep], axis=1), axis=0)
+
+
+def _split(problem: Problem) -> tuple[list[Constraint], list[Constraint]]:
+    """Constraints whose listed tuples are the minimal forbidden ones already, to first judgement, and the others."""
+    listed: list[Constraint] = []
+    others: list[Constraint] = []
+    for c in problem.constraints:
+        cells = math.prod(problem.sizes[v] for v in c.scope)
+        is_sparse = not c.allowed and len(c.scope) >= 2 and len(c.tuples) < min(problem.sizes[v] for v in c.scope)
+        is_large = not c.allowed and cells > LARGEST_PART
+        (listed if is_sparse or is_large else others).append(c)
+    return listed, others
+
+
+def _forbidding_parts(
+    problem: Problem, constraints: Sequence[Constraint]
+) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
+    """Scopes and dense arrays, True where forbidden, of the parts that forbid anything."""
+    return ((scope, cells) for scope, cells in _dense_parts(problem, constraints) if cells.any())
+
+
+def _dense_parts(
+    problem: Problem, constraints: Sequence[Constraint]
+) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
+    """What parts forbid, as dense arrays, of parts that are not too large."""
+    sizes = problem.sizes
+    limit = cost_limits(problem)
+    for c in looked(constraints):
+        if not _is_too_large(c.scope, sizes):
+            yield c.scope, ~c.to_array(sizes)
+    for linear in problem.linear_constraints:
+        if linear.can_bind and not _is_too_large(linear.scope, sizes):
+            yield linear.scope, ~linear.to_array()
+    for number, f in enumerate(looked(problem.functions)):
+        if _is_too_large(f.scope, sizes):
+            continue
+        values, feasible = f.to_array(sizes)
+        costly = values >= limit[number] if limit else np.zeros(values.shape, dtype=bool)
+        yield f.scope, np.asarray(~feasible | costly)
+
+
+def _is_too_large(scope: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
+    return len(scope) > MOST_AXES or math.prod(sizes[v] for v in scope) > LARGEST_PART
+
+
+def cost_limits(problem: Problem) -> list[Any]:
+    """For each function the least value that no assignment below the upper bound can contain; [] without a bound."""
+    if problem.upper_bound is None:
+        return []
+    look()
+    least = problem.least_values.tolist()
+    if math.inf in least:
+        return []
+    rest = problem.constant + sum(least)
+    if not problem.is_integral:
+        fixed_point = FixedPoint.of(problem)
+        rest -= float(fixed_point.magnitude) * fixed_point.rounding
+    return [problem.upper_bound - (rest - own) for own in least]
+
+
+def _minimal(cells: NDArray[np.bool_]) -> list[tuple[tuple[int, ...], NDArray[np.int64]]]:
+    """Minimal forbidden partial tuples of a dense array: axes, and int64 (tuples, axes)."""
+    arity = cells.ndim
+    if cells.size << arity > LARGEST_SEARCH:
+        return [(tuple(range(arity)), np.argwhere(cells))]
+    if cells.all():
+        return [((), np.zeros((1, 0), dtype=np.int64))]
+    found = []
+    covered = np.zeros_like(cells)
+    for size in range(1, arity + 1):
+        for axes in itertools.combinations(range(arity), size):
+            others = tuple(axis for axis in range(arity) if axis not in axes)
+            forbids = cells.all(axis=others) & ~covered.all(axis=others)
+            if not forbids.any():
+                continue
+            found.append((axes, np.argwhere(forbids).reshape(-1, size)))
+            covered |= np.expand_dims(forbids, others)
+        if (covered | ~cells).all():
+            break
+    return found

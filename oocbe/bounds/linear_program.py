@@ -1,0 +1,235 @@
+"""A linear relaxation over literals, kept in HiGHS: rows are added and dropped, and multipliers come out.
+
+Each variable has one default value that is no column: its literal is one minus the others. What HiGHS computes is
+never trusted: only the multipliers are used, rounded, and the bound is computed from them again in integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.row_pruning.rows import Row
+from oocbe.runtime.data_limit import data_limit
+from oocbe.runtime.deadline import look
+from oocbe.runtime.interruption import current
+
+with data_limit.lifted():
+    import highspy
+
+LEAST_OBJECTIVE, LARGEST_OBJECTIVE = 0.1, 1e4
+"""Costs are scaled so that the largest lies between these: the solver's tolerances are absolute, some 1e-7, and costs
+that are smaller are nothing to it."""
+
+LEAST_MULTIPLIER = 1e-9
+"""Of scaled costs: a row with less has no multiplier."""
+
+LARGEST_NUMBER = 10**14
+"""Largest number of a row that is added: the solver refuses coefficients from 10^15 on, and two may be added up."""
+
+
+class LinearProgram:
+    """The relaxation: literals between 0 and 1, costs, rows.
+
+    Parameters
+    ----------
+    costs : float64 (literals,). owner : int64 (literals,), variable of each. first : the first literal of each.
+    default : int64 (variables,), the literal of each variable that is no column.
+    removed : uint8 (literals,), 1 for literals that are false (never a default).
+
+    Attributes
+    ----------
+    unit : by which costs are divided for the solver. bound, point : of the last optimum. rows : that are there.
+    """
+
+    def __init__(
+        self,
+        costs: NDArray[np.float64],
+        owner: NDArray[np.int64],
+        default: NDArray[np.int64],
+        removed: NDArray[np.uint8],
+    ) -> None:
+        self.rows: list[Row] = []
+        self._owner = owner
+        self._default = default
+        self._is_column = np.ones(len(costs), dtype=bool)
+        self._is_column[default] = False
+        self._column = np.cumsum(self._is_column) - 1
+        self._literals = np.flatnonzero(self._is_column)
+        reduced = costs - costs[default][owner]
+        largest = float(np.abs(reduced).max(initial=0))
+        self.unit = max(1.0, largest / LARGEST_OBJECTIVE)
+        if 0 < largest < LEAST_OBJECTIVE:
+            self.unit = largest
+        self._constant = float(costs[default].sum())
+        self._highs = _quiet()
+        count = len(self._literals)
+        self._upper = 1.0 - removed[self._literals].astype(np.float64)
+        self._highs.addVars(count, np.zeros(count), self._upper)
+        columns = np.arange(count, dtype=np.int32)
+        self._highs.changeColsCost(count, columns, reduced[self._literals] / self.unit)
+        self._known: set[tuple[bytes, bytes, int]] = set()
+        self._idle: list[int] = []
+        self._aside: list[Row] = []
+        self.bound = self._constant
+        self.point = np.zeros(len(costs))
+
+    def add(self, rows: Sequence[Row]) -> int:
+        """Add the rows that are not there yet; returns how many were.
+
+        Rows with numbers that the solver does not take (see :data:`LARGEST_NUMBER`) are left out.
+        """
+        fresh = []
+        for row in rows:
+            if row.largest > LARGEST_NUMBER:
+                continue
+            key = row.key()
+            if key not in self._known:
+                self._known.add(key)
+                fresh.append(row)
+        if not fresh:
+            return 0
+        starts, indices, values, upper = [0], [], [], []
+        for row in fresh:
+            look()
+            index, value, limit = self._in_columns(row)
+            indices.append(index)
+            values.append(value)
+            upper.append(limit)
+            starts.append(starts[-1] + len(index))
+        status = self._highs.addRows(
+            len(fresh),
+            np.full(len(fresh), -highspy.kHighsInf),
+            np.array(upper, dtype=np.float64),
+            starts[-1],
+            np.array(starts, dtype=np.int32),
+            np.concatenate(indices).astype(np.int32),
+            np.concatenate(values).astype(np.float64),
+        )
+        if status == highspy.HighsStatus.kError:  # none was added
+            self._known.difference_update(row.key() for row in fresh)
+            return 0
+        self.rows += fresh
+        self._idle += [0] * len(fresh)
+        return len(fresh)
+
+    def _in_columns(self, row: Row) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Columns, coefficients and right-hand side with the defaults written as one minus the others."""
+        is_default = ~self._is_column[row.literals]
+        if not is_default.any():
+            return self._column[row.literals], row.coefficients, row.right_hand_side
+        full = np.zeros(len(self._owner), dtype=np.int64)
+        full[row.literals] = row.coefficients
+        limit = row.right_hand_side - sum(full[self._default].tolist())
+        full -= full[self._default][self._owner]
+        chosen = np.flatnonzero(full)
+        return self._column[chosen], full[chosen], limit
+
+    def remove_value(self, literal: int) -> bool:
+        """Make a literal false for good; False where it is its variable's default, which only a row can exclude."""
+        if not self._is_column[literal]:
+            return False
+        self._upper[self._column[literal]] = 0.0
+        self._highs.changeColBounds(int(self._column[literal]), 0.0, 0.0)
+        return True
+
+    def lift(self, least: NDArray[np.float64] | None) -> None:
+        """Ask for at least a little of each literal that is a column (float64 (literals,)); None: of none again.
+
+        Among the optimal multipliers this picks those with large reduced costs where much is asked for.
+        """
+        count = len(self._literals)
+        lower = np.zeros(count) if least is None else np.minimum(least[self._literals], self._upper)
+        self._highs.changeColsBounds(count, np.arange(count, dtype=np.int32), lower, self._upper)
+
+    def solve(self, seconds: float) -> bool:
+        """Solve; sets ``bound`` and ``point``. False where no optimum was found (infeasible, or out of time)."""
+        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(0.01, seconds))
+        self._highs.run()
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return False
+        self.bound = self._constant + self.unit * self._highs.getInfo().objective_function_value
+        solution = self._highs.getSolution()
+        self.point[self._literals] = np.clip(np.array(solution.col_value), 0.0, 1.0)
+        self.point[self._default] = 0.0
+        rest = 1.0 - np.bincount(self._owner, self.point, minlength=len(self._default))
+        self.point[self._default] = np.clip(rest, 0.0, 1.0)
+        return True
+
+    @property
+    def is_infeasible(self) -> bool:
+        """Whether the solver believes that the relaxation has no point."""
+        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible)
+
+    def contradiction(self, seconds: float) -> NDArray[np.float64]:
+        """Multipliers of the rows, at most 1 each, that show best that there is no point; 0 where none were found.
+
+        They are the dual solution of a program without costs whose rows may all be relaxed by one common amount.
+        """
+        count, columns = len(self.rows), len(self._literals)
+        highs = _quiet()
+        highs.passModel(self._highs.getLp())
+        highs.changeColsCost(columns, np.arange(columns, dtype=np.int32), np.zeros(columns))
+        every = np.arange(count, dtype=np.int32)
+        highs.addCol(1.0, 0.0, highspy.kHighsInf, count, every, np.full(count, -1.0))
+        highs.setOptionValue("time_limit", max(0.1, seconds))
+        highs.run()
+        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return np.zeros(count)
+        duals: NDArray[np.float64] = np.array(highs.getSolution().row_dual)
+        return np.maximum(0.0, -duals)
+
+    def multipliers(self) -> NDArray[np.float64]:
+        """Of the rows, at the last optimum, in units of cost; never negative."""
+        duals = np.array(self._highs.getSolution().row_dual)
+        return np.maximum(0.0, -duals * self.unit)
+
+    def recall(self, least_violation: float) -> int:
+        """Bring back the rows set aside that the point violates; returns how many."""
+        if not self._aside:
+            return 0
+        number = np.repeat(np.arange(len(self._aside)), [len(row.literals) for row in self._aside])
+        literals = np.concatenate([row.literals for row in self._aside])
+        coefficients = np.concatenate([row.coefficients for row in self._aside])
+        sums = np.bincount(number, coefficients * self.point[literals], minlength=len(self._aside))
+        excess = sums - np.array([row.right_hand_side for row in self._aside], dtype=np.float64)
+        back = set(np.flatnonzero(excess > least_violation).tolist())
+        self.add([self._aside[i] for i in sorted(back)])
+        self._aside = [row for i, row in enumerate(self._aside) if i not in back]
+        return len(back)
+
+    def drop_idle(self, rounds: int) -> int:
+        """Set the rows aside that have had no multiplier for some rounds; returns how many."""
+        used = self.multipliers() > LEAST_MULTIPLIER * self.unit
+        self._idle = [0 if u else idle + 1 for u, idle in zip(used.tolist(), self._idle, strict=True)]
+        drop = [i for i, idle in enumerate(self._idle) if idle >= rounds]
+        if drop:
+            self._highs.deleteRows(len(drop), np.array(drop, dtype=np.int32))
+            for i in drop:
+                self._known.discard(self.rows[i].key())
+                self._aside.append(self.rows[i])
+            chosen = set(drop)
+            self.rows = [row for i, row in enumerate(self.rows) if i not in chosen]
+            self._idle = [idle for i, idle in enumerate(self._idle) if i not in chosen]
+        return len(drop)
+
+
+def _quiet() -> highspy.Highs:
+    """A solver that prints nothing, uses one thread, and ends where a signal asks the thread that called it to."""
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)
+    interruption = current()
+    if interruption is None:
+        return highs
+
+    def look_up(kind: Any, message: str, state: Any, answer: Any, data: Any) -> None:
+        answer.user_interrupt = interruption.is_requested
+
+    # Asked in every iteration, which takes some 10 microseconds; an iteration of a program of any size takes longer.
+    highs.setCallback(look_up, None)
+    highs.startCallback(highspy.cb.HighsCallbackType.kCallbackSimplexInterrupt)
+    return highs

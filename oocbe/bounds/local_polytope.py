@@ -1,0 +1,244 @@
+"""The local polytope bound for functions of any arity: sequential dual ascent over the variables.
+
+Each function hands parts of its cost to its variables, value by value; the sum over functions of what is left at least,
+plus the cheapest value of each variable, is a lower bound. A pass visits the variables along an order, takes all that
+their functions can spare, and hands equal parts on to the functions that reach further along it, then back again: the
+bound never falls (Kolmogorov 2006, TRW-S, for pairs; Kolmogorov 2015, SRMP, for larger scopes). Forbidden tuples are
+infinitely dear; values without a row in some function are removed on the way (arc consistency).
+
+Passes run in floating point, of costs in units of the fixed point. What each function handed out is then rounded to
+integers, and what is left of it is computed again in them, so that the bound holds whatever the passes did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.constant_bound import minimum_terms, scaled_minima
+from oocbe.bounds.estimators import Terms, first_values, joined
+from oocbe.bounds.fixed_point import FixedPoint
+from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
+from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, sweep
+from oocbe.bounds.kernels.cpu.estimators import HARD, SOFT
+from oocbe.model.parts import Constraint, LinearConstraint
+from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import MOST_AXES
+from oocbe.runtime.deadline import Deadline, current_flag, looked
+
+MOST_CELLS = 1 << 24
+"""Cells of all functions together; the largest functions beyond it count with their minimum."""
+
+PATIENCE = 20
+"""Passes with little progress before the ascent ends."""
+
+LITTLE = 1e-5
+"""Progress in a pass, relative to all progress so far."""
+
+NEVER = np.iinfo(np.int64).max
+"""Integer cost of a forbidden tuple."""
+
+
+@dataclass(frozen=True)
+class _FunctionPart:
+    """A function or hard constraint written out: scope, dense costs (infinite where forbidden), and which it is."""
+
+    scope: tuple[int, ...]
+    costs: NDArray[np.float64]
+    exact: NDArray[np.int64]
+    is_hard: bool
+
+
+def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) -> tuple[list[_FunctionPart], list[int]]:
+    """Parts over two or more variables, and the numbers of the functions of which only the minimum counts.
+
+    These are the constant ones, and those that are too large.
+    """
+    sizes = problem.sizes
+    limits = cost_limits(problem)
+    parts, skipped = [], []
+    cells = 0
+
+    def is_small(scope: tuple[int, ...]) -> bool:
+        nonlocal cells
+        size = math.prod(sizes[v] for v in scope)
+        if len(scope) > MOST_AXES or size > LARGEST_PART or cells + size > MOST_CELLS:
+            return False
+        cells += size
+        return True
+
+    for number, f in enumerate(looked(problem.functions)):
+        if len(f.scope) < 2:
+            continue
+        if not is_small(f.scope):
+            skipped.append(number)
+            continue
+        values, permitted = f.to_array(sizes)
+        if limits:
+            permitted = permitted & (values < limits[number])
+        is_constant = len(np.unique(values[permitted])) == 1
+        if is_constant and (permitted.all() or not with_constraints):
+            skipped.append(number)  # its minimum says it all, but for what it forbids
+            continue
+        exact = np.where(permitted, fixed_point.down(values), NEVER)
+        parts.append(_part(f.scope, exact, False))
+    if with_constraints:
+        hard: list[tuple[tuple[int, ...], Constraint | LinearConstraint]]
+        hard = [(c.scope, c) for c in problem.constraints] + [
+            (linear.scope, linear) for linear in problem.linear_constraints if linear.can_bind
+        ]
+        for scope, c in hard:
+            if len(scope) >= 2 and is_small(scope):
+                permitted = c.to_array(sizes) if isinstance(c, Constraint) else c.to_array()
+                parts.append(_part(scope, np.where(permitted, 0, NEVER), True))
+    return parts, skipped
+
+
+def _part(scope: tuple[int, ...], exact: NDArray[np.int64], is_hard: bool) -> _FunctionPart:
+    costs = np.where(exact == NEVER, np.inf, exact)
+    return _FunctionPart(scope, costs.ravel(), exact.ravel().astype(np.int64), is_hard)
+
+
+class DualAscent:
+    """Dual ascent for one problem.
+
+    Parameters
+    ----------
+    problem : in the min-sum semiring. fixed_point : of the terms. removed : uint8, values that do not count.
+    with_constraints : whether costs move through hard constraints, too; else through functions only.
+    order : variables along which passes go; None: as they are numbered.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        fixed_point: FixedPoint,
+        removed: NDArray[np.uint8],
+        with_constraints: bool = True,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        self._fixed_point = fixed_point
+        self._parts, self._skipped = _parts(problem, fixed_point, with_constraints)
+        self._problem = problem
+        self._first = first_values(problem.sizes)
+        self._unary = minimum_terms(problem, fixed_point, with_minima=False)
+        self.removed = removed.copy()
+        costs = np.zeros(int(self._first[-1]))
+        for v, offset in zip(self._unary.variable.tolist(), self._unary.offset.tolist(), strict=True):
+            size = problem.sizes[v]
+            costs[self._first[v] : self._first[v + 1]] += self._unary.entries[offset : offset + size]
+        self._costs = costs
+        parts = self._parts
+        self._use_start = np.concatenate([[0], np.cumsum([len(p.scope) for p in parts])]).astype(np.int64)
+        self._use_variable = np.array([v for p in parts for v in p.scope], dtype=np.int64)
+        self._use_size = np.array([problem.sizes[v] for v in self._use_variable.tolist()], dtype=np.int64)
+        self._literal = self._first[self._use_variable]
+        self._offset = (np.cumsum(self._use_size) - self._use_size).astype(np.int64)
+        self._shares = np.zeros(int(self._use_size.sum()))
+        self._cell_start = np.concatenate([[0], np.cumsum([len(p.costs) for p in parts])]).astype(np.int64)
+        self._cells = np.concatenate([p.costs for p in parts]) if parts else np.zeros(0)
+        self._order = np.array(order if order is not None else range(len(problem.sizes)), dtype=np.int64)
+        counts = np.bincount(self._use_variable, minlength=len(problem.sizes))
+        self._uses = (
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.argsort(self._use_variable, kind="stable"),
+            np.repeat(np.arange(len(parts)), np.diff(self._use_start)),
+        )
+        self.passes = 0
+
+    def run(self, seconds: float) -> None:
+        """Pass forth and back until the time is over or little is gained."""
+        if not self._parts:
+            return
+        start = best = self._bound()
+        patience = 0
+        with Deadline(max(0.0, seconds)) as deadline:
+            while not deadline.passed and patience < PATIENCE and best < math.inf:
+                self._sweep(self._order, True, deadline.flag)
+                self._sweep(self._order[::-1].copy(), True, deadline.flag)
+                self.passes += 1
+                now = self._bound()
+                patience = patience + 1 if now - best <= LITTLE * (best - start) + 1e-12 * abs(best) else 0
+                best = max(best, now)
+        # Costs end where other relaxations find them: with the variables, as far as functions can spare them.
+        self._sweep(self._order, False, current_flag())
+
+    def _sweep(self, order: NDArray[np.int64], hand_on: bool, stop: NDArray[np.int64]) -> None:
+        """One pass along an order; one that is stopped has passed some of the variables, which is a bound as well."""
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        functions = (self._cells, self._cell_start, self._use_start, self._use_variable)
+        rest = (self._use_size, self._offset, self._shares, self._literal, self.removed, self._costs)
+        sweep(order, rank, *self._uses, *functions, *rest, hand_on, stop)
+
+    def _bound(self) -> float:
+        """The bound in floating point, for judging progress; infinite where nothing counts."""
+        least = np.empty(len(self._parts))
+        self._least(self._cells, self._shares, np.inf, least)
+        costs = np.where(self.removed > 0, np.inf, self._costs)
+        return float(least.sum() + np.minimum.reduceat(costs, self._first[:-1]).sum())
+
+    def _least(self, cells: NDArray[Any], shares: NDArray[Any], infinity: float, least: NDArray[Any]) -> None:
+        """Least reduced cost of each part among the rows that count."""
+        uses = (self._cell_start, self._use_start, self._use_size, self._offset)
+        least_of_functions(cells, *uses, shares, self._literal, self.removed, infinity, least)
+
+    def terms(self) -> Terms:
+        """Terms of all functions (and constraints, where they take part)."""
+        fixed_point, sizes = self._fixed_point, self._problem.sizes
+        minima = scaled_minima(self._problem, fixed_point)[self._skipped]
+        scopes = [self._problem.functions[f].scope for f in self._skipped]
+        lengths = np.array([sum(sizes[v] for v in scope) for scope in scopes], dtype=np.int64)
+        skipped = Terms(
+            np.concatenate([[0], np.cumsum([len(s) for s in scopes])]).astype(np.int64),
+            np.array([v for s in scopes for v in s], dtype=np.int64),
+            np.zeros(sum(len(s) for s in scopes), dtype=np.int64),
+            np.zeros(int(lengths.max(initial=0)), dtype=np.int64),
+            minima,
+            np.zeros(len(scopes), dtype=np.uint8),
+        )
+        if not self._parts:
+            return joined(self._unary, skipped)
+        shares = np.rint(self._shares).astype(np.int64)
+        exact = np.concatenate([p.exact for p in self._parts])
+        least = np.empty(len(self._parts), dtype=np.int64)
+        self._least(exact, shares, NEVER, least)
+        shares[np.repeat(least == NEVER, self._share_counts())] = 0
+        kind = np.array([HARD if p.is_hard else SOFT for p in self._parts], dtype=np.uint8)
+        least[least == NEVER] = 0
+        own = Terms(self._use_start, self._use_variable, self._offset, shares, least, kind)
+        return joined(joined(self._unary, own), skipped)
+
+    def residuals(self) -> list[tuple[tuple[int, ...], NDArray[np.int64], bool]]:
+        """What each function and constraint over two or more variables costs beyond its term of :meth:`terms`.
+
+        A scope, costs in fixed point with an axis a variable, at least 0, -1 where no assignment that counts is, and
+        whether it is a hard constraint.
+        """
+        terms = self.terms()
+        skipped = len(terms.constant) - len(self._parts) - len(self._skipped)
+        found = []
+        for number, part in enumerate(self._parts):
+            shape = tuple(self._problem.sizes[v] for v in part.scope)
+            exact = part.exact.reshape(shape)
+            rest, never = exact - terms.constant[skipped + number], exact == NEVER
+            for axis, v in enumerate(part.scope):
+                use = int(terms.start[skipped + number]) + axis
+                along = [1] * len(shape)
+                along[axis] = shape[axis]
+                begin = int(terms.offset[use])
+                rest = rest - terms.entries[begin : begin + shape[axis]].reshape(along)
+                gone = self.removed[self._first[v] : self._first[v + 1]] > 0
+                never = never | gone.reshape(along)
+            found.append((part.scope, np.where(never, -1, rest), part.is_hard))
+        return found
+
+    def _share_counts(self) -> NDArray[np.int64]:
+        """Entries of each part."""
+        ends = np.append(self._offset, self._use_size.sum())[self._use_start]
+        return np.diff(ends)

@@ -1,0 +1,219 @@
+"""Mini-bucket elimination MBE(z): a bound on the optimum where exact elimination does not fit (Dechter and Rish 2003).
+
+A bucket over too many variables is divided into mini-buckets of at most z variables, and its variable is eliminated
+from each by itself::
+
+    min_x (f(x, a) + g(x, b))   is at least   min_x f(x, a) + min_x g(x, b)
+
+Each mini-bucket sends a message of its own, to the bucket of its first variable. What arrives at the end is a lower
+bound on the optimum, exact where no bucket was divided, so for z above the induced width. It costs at most as many rows
+as there are assignments of z variables, and here far fewer: messages are incomplete tables, and every hard constraint
+whose variables a mini-bucket has is applied in it, whichever mini-bucket or bucket it belongs to. This makes bounds
+better than those of complete tables.
+
+Everything is in min-sum: other semirings are translated before
+(:mod:`oocbe.bounds.mini_buckets.mini_buckets_bound`). Buckets are joined by the engine of exact elimination, on
+either backend, with messages on disk when memory is short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.algebra.maximise import maximise
+from oocbe.bounds.mini_buckets.mini_buckets_partition import FactorGroup, by_content, by_scope, parts_of
+from oocbe.bounds.mini_buckets.mini_buckets_shift import match
+from oocbe.elimination.buckets.buckets import Bucket, fill_buckets
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.decision import INCOMPLETE
+from oocbe.elimination.engine.factors import PackedFactor
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.elimination.preparation.ranges import INT64_LIMIT, largest_magnitude
+from oocbe.errors import ValueRangeError
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.residence import to_host
+from oocbe.tables.table import Table
+
+ULP = 2.0**-52
+"""Largest rounding error of a float64 sum, relative to the sum of its terms' magnitudes, with room to spare."""
+
+
+@dataclass
+class MiniBucketPass:
+    """Outcome of the forward pass with mini-buckets.
+
+    Attributes
+    ----------
+    buckets : one a variable, in elimination order, with all factors that it held (up to one proved infeasible).
+    bound : lower bound on the optimum, rounded down by what floating-point sums may be off; None where nothing is
+        feasible. value : the same before it was rounded down.
+    split : buckets that were divided. mini_buckets : mini-buckets in all.
+    width : variables of the largest message.
+    largest_rows, total_rows : rows of the largest message, and of all.
+    """
+
+    buckets: list[Bucket]
+    bound: int | float | None
+    value: int | float | None = None
+    split: int = 0
+    mini_buckets: int = 0
+    width: int = 0
+    largest_rows: int = 0
+    total_rows: int = 0
+
+
+class MiniBuckets:
+    """Runs the forward pass with mini-buckets over a prepared min-sum problem.
+
+    Parameters
+    ----------
+    prepared : the problem, no row of which carries what it consumes; with ``shifting``, from
+        :func:`oocbe.bounds.mini_buckets.mini_buckets_shift.with_copies`.
+    z : most variables of a mini-bucket, the eliminated one included.
+    store : where messages are kept. engine : computes the mini-buckets.
+    partition : ``scope`` or ``content``. seed : of the samples of the latter.
+    shifting : whether costs are shifted between the mini-buckets of a bucket.
+    tables : form of the messages (:mod:`oocbe.elimination.buckets.forms`); with ``content`` or shifting all are
+        incomplete.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        z: int,
+        store: MessageStore,
+        engine: BucketEngine,
+        partition: str = "scope",
+        shifting: bool = False,
+        seed: int = 0,
+        tables: str = INCOMPLETE,
+    ) -> None:
+        self._prepared = prepared
+        self._variables = len(prepared.problem.variables) // (2 if shifting else 1)
+        self._z = z
+        self._store = store
+        self._engine = engine
+        self._by_content = partition == "content"
+        self._shifting = shifting
+        self._seed = seed
+        form = INCOMPLETE if shifting or self._by_content else tables
+        self._forward = Forward(prepared, dominance=False, store=store, engine=engine, tables=form)
+        self._bounds: dict[int, float] = {}
+        self._nothing = np.zeros(len(prepared.problem.variables), dtype=np.uint8)
+        self._is_exact = prepared.dtype.kind == "i"
+        functions = prepared.problem.functions
+        terms = [abs(prepared.problem.constant), *(_magnitude_of(f.values) for f in functions)]
+        # Constants are added up before elimination, and the values may be rounded logarithms.
+        self._error = (len(functions) + 2) * ULP * sum(terms)
+
+    def run(self, bucket_done: Callable[[int, int, int], None] | None = None) -> MiniBucketPass:
+        """Eliminate every variable; ``bucket_done`` gets the bucket's number (from 1), and rows and bytes it sent.
+
+        Raises
+        ------
+        ResourceError : a message would not fit the memory limit, or the disk is full.
+        TimeLimitError : the engine's deadline came.
+        ValueRangeError : shifted integers could leave the range of int64.
+        """
+        prepared = self._prepared
+        buckets = fill_buckets(prepared, self._store)
+        total: int | float = prepared.constant
+        done = MiniBucketPass([b for b in buckets if b.variable < self._variables], None)
+        if prepared.is_infeasible:
+            return done
+        for number, bucket in enumerate(done.buckets):
+            equal = [c for c in bucket.constraints if c.members >> self._variables]
+            bucket.constraints = [c for c in bucket.constraints if not c.members >> self._variables]
+            parts = self._divide(bucket)
+            minis = [Bucket(bucket.variable, (), p.functions, p.constraints, p.messages) for p in parts]
+            done.mini_buckets += len(minis)
+            done.split += len(minis) > 1
+            tables = self._messages(minis, equal)
+            if any(t.rows == 0 for t in tables):
+                del done.buckets[number + 1 :]
+                return done
+            for mini, table in zip(minis, tables, strict=True):
+                done.largest_rows = max(done.largest_rows, table.rows)
+                done.width = max(done.width, len(mini.separator))
+                if mini.separator:
+                    target = buckets[prepared.position[mini.separator[0]]]
+                    message = self._store.add(mini.separator, table)
+                    self._bounds[id(message)] = self._magnitude(mini)
+                    target.messages.append(message)
+                else:
+                    total = total + prepared.semiring.reduce(to_host(table).values).item()
+            for received in bucket.messages:
+                self._store.joined(received)
+            rows = sum(t.rows for t in tables)
+            done.total_rows += rows
+            if bucket_done is not None:
+                bucket_done(number + 1, rows, sum(t.nbytes for t in tables))
+        done.value = total
+        done.bound = total if self._is_exact else total - self._error - abs(total) * ULP * len(done.buckets)
+        return done
+
+    def _divide(self, bucket: Bucket) -> list[FactorGroup]:
+        parts = parts_of(bucket, bucket.constraints)
+        if self._by_content:
+            return by_content(parts, self._z, self._prepared, bucket.variable, self._seed)
+        return by_scope(parts, self._z)
+
+    def _messages(self, minis: list[Bucket], equal: list[PackedFactor]) -> Sequence[Table | CompleteTable]:
+        """Messages of the mini-buckets of one bucket, whose separators are filled in; fewer where one has no rows."""
+        magnitude = sum(self._magnitude(mini) for mini in minis)
+        if not self._is_exact:
+            self._error += sum(len(m.functions) + len(m.messages) + 1 for m in minis) * ULP * magnitude
+        if not self._shifting or len(minis) < 2 or not equal:
+            return [self._forward.cheapest_message(mini, self._nothing) for mini in minis]
+        if self._is_exact and 2 * magnitude * len(minis) > INT64_LIMIT:
+            name = self._prepared.problem.variables[minis[0].variable].name
+            raise ValueRangeError(
+                f"{self._prepared.problem.name}, bucket of {name}: shifted costs can reach {magnitude:.3g}, beyond "
+                "64-bit integers; scale the costs down, or leave cost shifting out"
+            )
+        self._error += 0.0 if self._is_exact else 4 * len(minis) * ULP * magnitude
+        return self._shifted(minis, equal)
+
+    def _shifted(self, minis: list[Bucket], equal: list[PackedFactor]) -> list[Table]:
+        """Join each mini-bucket, shift values between them, and eliminate the variable's copy; as :meth:`_messages`."""
+        joined: list[Table] = []
+        for mini in minis:
+            mini.constraints = [*mini.constraints, *equal]
+            with self._store.holding(sum(t.nbytes for t in joined)):
+                table = to_host(self._forward.message(mini, self._nothing))
+            mini.separator = mini.separator[1:]
+            if table.rows == 0:
+                return [table]
+            joined.append(table)
+        copy = joined[0].layout.scope[0]
+        matched = match(joined, copy)
+        empty = [t for t in matched if t.rows == 0]
+        return empty or [maximise(t, copy, backend="cpu") for t in matched]
+
+    def _magnitude(self, mini: Bucket) -> float:
+        """Bound on the absolute value of every sum in a mini-bucket; 0 where nobody asks.
+
+        Shifted values are looked at: bounds added up from bucket to bucket would soon be far too large.
+        """
+        if self._is_exact and not self._shifting:
+            return 0
+        entries = self._prepared.functions.entries
+        bound: float = 0
+        for f in mini.functions:
+            bound += _magnitude_of(entries[f.offset : f.offset + (1 << f.bits)])
+        for m in mini.messages:
+            known = None if self._shifting else self._bounds.get(id(m))
+            bound += _magnitude_of(to_host(m.table()).values) if known is None else known
+        return bound
+
+
+def _magnitude_of(values: NDArray[Any]) -> float:
+    """Largest absolute value; exact for integers."""
+    return largest_magnitude(values) if values.dtype.kind == "i" else float(np.abs(values).max(initial=0.0))

@@ -1,0 +1,398 @@
+"""Bounds on an optimum from both sides: mini-bucket elimination for one or several z, in any semiring that selects.
+
+Values to maximise are negated, products become sums of logarithms, so that mini-buckets see costs to minimise only;
+what is returned is in the problem's own terms again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from oocbe.bounds.incumbent import find_incumbent
+from oocbe.bounds.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets
+from oocbe.bounds.mini_buckets.mini_buckets_assignment import Rate, greedy_assignment
+from oocbe.bounds.mini_buckets.mini_buckets_at_once import bounded_at_once
+from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
+from oocbe.bounds.mini_buckets.mini_buckets_partition import Shape, largest_fitting
+from oocbe.bounds.mini_buckets.mini_buckets_shift import with_copies
+from oocbe.bounds.mini_buckets.mini_buckets_wishes import AUTO, check_wishes
+from oocbe.bounds.row_tables import Tables
+from oocbe.elimination.buckets.assignment import value_of
+from oocbe.elimination.buckets.buckets import elements_of
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.claims import check_claim
+from oocbe.elimination.engine.decision import INCOMPLETE
+from oocbe.elimination.narrow.narrow_problem import narrow_problem
+from oocbe.elimination.orders.order import search_orders
+from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.orders.separators import Separators
+from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.linear import is_tabulated
+from oocbe.elimination.preparation.logarithms import exponential_above, in_logarithms
+from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.prepare import prepare, scopes_of
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError
+from oocbe.model.problem import Problem
+from oocbe.model.results.bound_result import BoundOfZ, BoundResult
+from oocbe.model.semiring import MIN_SUM, Combination, Marginalisation
+from oocbe.model.settings.machine import peak_memory
+from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.interruption import listening
+from oocbe.tables.layout import bits_for
+
+if TYPE_CHECKING:
+    from oocbe.elimination.observer import Observer
+
+PROBES = 16
+"""Random probes a separator when the rows of messages are predicted."""
+
+
+def bound(
+    problem: Problem,
+    options: SolveOptions,
+    z: Sequence[int | str] = (AUTO,),
+    partition: str = AUTO,
+    cost_shifting: bool = False,
+    observer: Observer | None = None,
+) -> BoundResult:
+    """Bound a problem's optimum from both sides by mini-bucket elimination.
+
+    Parameters
+    ----------
+    problem : what to bound; ``options.semiring`` overrides its semiring, which must select.
+    options : order, seed, memory, backend and limits; bounds and dominance play no part.
+    z : most variables of a mini-bucket, the eliminated one included (see
+        :mod:`oocbe.bounds.mini_buckets.mini_buckets_partition`); several are run one after the other, without
+        those that can bring nothing beside the ones before, which are noted. ``auto``: the largest z whose messages are
+        predicted to fit the memory limit; where costs are shifted in complete tables, the one with the best bound,
+        from small ones on as long as larger ones gain.
+    partition : ``scope``, ``content``, or ``auto``: content where costs are shifted in complete tables, else scope.
+    cost_shifting : whether costs are shifted between mini-buckets.
+    observer : told about every bucket (:meth:`oocbe.elimination.observer.Observer.bucket_done`).
+
+    Returns
+    -------
+    BoundResult : for each z a bound and, where the backward pass found one, an assignment with its value.
+
+    Raises
+    ------
+    UsageError : an unknown partition, a z below 1, or one of the options ``ub``, ``resume``, ``workdir``,
+        ``piece_rows`` and ``streams``.
+    UnsupportedError : a semiring that does not select, or negative factors.
+    ResourceError : messages do not fit the memory limit with any z that was given.
+    TimeLimitError : the time limit was reached before the first z was done. (Where a signal ends it instead, there is a
+        result all the same, with the status ``interrupted`` and the entries that were done, or had proven something.)
+    ValueRangeError : sums that could leave 64-bit integers.
+    """
+    begin = time.perf_counter()
+    check_wishes(options, z, partition)
+    semiring = options.semiring or problem.semiring
+    problem = narrowed(problem.in_semiring(semiring))
+    entries: list[BoundOfZ] = []
+    notes: list[str] = []
+    run: Bounding | None = None
+    with listening() as interruption, Deadline(options.time_limit) as deadline:
+        order_end, is_cut_short = begin, False
+        try:
+            run = Bounding(problem, options, partition, cost_shifting, observer, deadline)
+            order_end = time.perf_counter()
+            _bound_with_each(run, z, deadline, entries, notes)
+        except BaseException as error:
+            if not interruption.caused(error):
+                raise
+            is_cut_short = True
+            notes.append(interruption.reason)
+    return BoundResult(
+        problem=problem.name,
+        semiring=semiring.name,
+        sense=problem.sense,
+        variables=problem.variables,
+        entries=tuple(entries),
+        width=0 if run is None else run.width,
+        order=() if run is None else run.choice.order,
+        partition=partition if run is None else run.partition,
+        cost_shifting=cost_shifting,
+        dtype="" if run is None else value_dtype(run.target, MIN_SUM).name,
+        backend="cuda" if run is not None and run.uses_device else "cpu",
+        seconds={"order": order_end - begin, "total": time.perf_counter() - begin},
+        peak_memory_bytes=peak_memory(),
+        notes=(*problem.notes_of_optimum, *(() if run is None else run.notes), *notes),
+        interrupted=is_cut_short,
+    )
+
+
+def _bound_with_each(
+    run: Bounding, z: Sequence[int | str], deadline: Deadline, entries: list[BoundOfZ], notes: list[str]
+) -> None:
+    """Add what each z gives to the entries, and what is to be said of those that give nothing to the notes.
+
+    Raises
+    ------
+    ResourceError : none fits. TimeLimitError : the time limit was reached before the first one was done.
+    """
+    beyond: list[tuple[int, ResourceError]] = []
+    for number, wanted in enumerate(z):
+        idle = _why_idle(wanted, entries, [limit for limit, _ in beyond])
+        if idle:
+            notes.append(f"z = {wanted} was skipped: {idle}")
+            continue
+        try:
+            entries.append(run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline))
+            deadline.check_requested()  # a pass that a signal cut short has an entry: what it had proven
+        except TimeLimitError as error:
+            if not entries or isinstance(error, RequestedEndError):
+                raise
+            notes += [f"z = {left}: {error}" for left in z[number:]]
+            return
+        except ResourceError as error:
+            if wanted == AUTO:
+                raise
+            beyond.append((int(wanted), error))
+            notes.append(f"z = {wanted} did not fit: {error}")
+    if beyond and not entries:
+        raise beyond[0][1]
+
+
+def _why_idle(wanted: int | str, entries: Sequence[BoundOfZ], beyond: Sequence[int]) -> str:
+    """Why a z would bring nothing beside what was run; empty where it may.
+
+    entries : of the z that were run. beyond : those that did not fit memory or disk.
+    """
+    for entry in entries:
+        if entry.status == "infeasible":
+            return f"z = {entry.z} has shown that nothing is feasible"
+        if entry.split_buckets == 0 and (wanted == AUTO or int(wanted) > entry.z):
+            return f"z = {entry.z} divides no bucket, so larger ones change nothing"
+        if entry.z == wanted:
+            return "it has been run"
+    too_large = [limit for limit in beyond if wanted != AUTO and int(wanted) >= limit]
+    return f"z = {too_large[0]} did not fit, and it takes no less" if too_large else ""
+
+
+_Passes = tuple[MiniBucketPass, tuple[int, ...] | None, str | None, float]
+"""What a forward pass found, an assignment and how it was found, and when the forward pass ended."""
+
+
+@dataclass
+class Bounding:
+    """One problem and its order, bounded for one z after the other; parameters and errors as for :func:`bound`."""
+
+    problem: Problem
+    options: SolveOptions
+    partition: str
+    shifting: bool
+    observer: Observer | None
+    deadline: Deadline | None = None
+
+    def __post_init__(self) -> None:
+        problem, semiring = self.problem, self.problem.semiring
+        if not semiring.selects:
+            raise UnsupportedError(
+                f"{problem.name}: mini-buckets bound an optimum, and the {semiring} semiring has none; the tasks logz "
+                "and count compute sums exactly"
+            )
+        self.is_product = semiring.combination is Combination.MULTIPLY
+        self.target = problem
+        if self.is_product:
+            self.target = in_logarithms(problem)
+        elif semiring.marginalisation is Marginalisation.MAX:
+            self.target = negated(problem)
+        self.relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
+        self.notes = [
+            f"{c.name} over {len(c.scope)} variables is left out of the bound, and holds for the assignments"
+            for c in self.relaxed
+        ]
+        options = self.options
+        left = math.inf if self.deadline is None else self.deadline.remaining
+        search = (self.target, options.order, min(options.order_seconds, left), options.seed)
+        self.narrow = narrow = narrow_problem(self.target, options)
+        self.choice = narrow.choice if narrow else search_orders(*search, deadline=self.deadline)[0]
+        self.width = narrow.width if narrow else max(map(len, self.choice.separators), default=0)
+        self.memory = message_memory(options)
+        self.notes += filter(None, [memory_warning(options)])
+        self.uses_device = False
+        in_rows = not self.shifting or options.tables == INCOMPLETE
+        self.tables = None if in_rows else Tables.of(self.target)
+        if self.partition == AUTO:
+            self.partition = "scope" if self.tables is None else "content"
+
+    def with_z(self, z: int, deadline: Deadline) -> BoundOfZ:
+        """Forward and backward pass for one z."""
+        target, begin = self.target, time.perf_counter()
+        done, assignment, method, forward_end = (
+            self._at_once(z) or self._in_complete_tables(z, deadline) or self._by_rows(z, deadline)
+        )
+        lower = self._below(done.bound)
+        end = time.perf_counter()
+        value = None if assignment is None else self.problem.evaluate(assignment)
+        cost = None if assignment is None else target.evaluate(assignment)
+        log_value = -cost if self.is_product and cost is not None else None
+        # The bound of a pass without divided buckets is the optimum, and its greedy assignment has it.
+        exact = done.split == 0 and not self.relaxed
+        status = "bounded"
+        if lower is None:
+            status = "infeasible"
+        elif assignment is not None and exact and method == "greedy":
+            check_claim(target, done.value, assignment, f"mini-buckets with z = {z}")
+            status = "optimal"
+        elif assignment is not None and cost == lower:
+            status = "optimal"
+        if lower is not None and self.is_product:
+            lower -= (len(target.functions) + 2) * ULP  # products that others compute are rounded, too
+        own = None if lower is None else self._own(lower)
+        log_bound = None if lower is None or not self.is_product else -lower
+        return BoundOfZ(
+            z=z,
+            status=status,
+            bound=own,
+            incumbent=value,
+            log_bound=log_bound,
+            log_incumbent=log_value,
+            assignment=assignment,
+            method=method if assignment is not None else None,
+            exact=exact,
+            split_buckets=done.split,
+            mini_buckets=done.mini_buckets,
+            width=done.width,
+            largest_message_rows=done.largest_rows,
+            total_rows=done.total_rows,
+            seconds={"forward": forward_end - begin, "backward": end - forward_end, "total": end - begin},
+        )
+
+    def _at_once(self, z: int) -> _Passes | None:
+        """Elimination in one loop; None where the problem is not for that, or buckets are to be divided."""
+        if self.narrow is None or z <= self.width:
+            return None
+        return *bounded_at_once(self.narrow), "greedy", time.perf_counter()
+
+    def _by_rows(self, z: int, deadline: Deadline) -> _Passes:
+        options, target = self.options, self.target
+        engine = engine_for(options, deadline)
+        self.uses_device = engine.uses_device
+        if self.shifting:
+            prepared = with_copies(target, self.choice.order)
+        else:
+            prepared = prepare(target, MIN_SUM, self.choice.order, carries=False)
+        with MessageStore(self.memory, chunk_rows=options.chunk_rows, max_disk=options.max_disk) as store:
+            settings = (self.partition, self.shifting, options.seed, options.tables)
+            done = MiniBuckets(prepared, z, store, engine, *settings).run(self._bucket_done())
+            forward_end = time.perf_counter()
+            buckets = {b.variable: b for b in done.buckets}
+            found = self._assigned(done.bound, lambda v, values: value_of(prepared, buckets[v], values), deadline)
+        return done, *found, forward_end
+
+    def _in_complete_tables(self, z: int, deadline: Deadline) -> _Passes | None:
+        """Both passes in complete tables; None where costs are not shifted, or not so."""
+        if self.tables is None or not self._fits(z):
+            return None
+        settings = (self.memory, self.options.seed, self.partition != "scope", deadline, self._bucket_done())
+        found = shifted(self.tables, self.choice.order, z, *settings)
+        forward_end, done = time.perf_counter(), found.done
+        if done.bound is not None and done.split == 0:
+            return None  # that is elimination, which is exact
+        self.notes.append(f"z = {z}: {found.sentence}")
+        return done, *self._assigned(done.bound, found.graph.cost, deadline), forward_end
+
+    def _fits(self, z: int) -> bool:
+        return self.tables is not None and fits(self.tables, self.choice.order, z, self.memory)
+
+    def _rank(self, entry: BoundOfZ) -> float:
+        """An entry's bound as costs to minimise have it; infinite where nothing is feasible."""
+        if entry.claimed_bound is None:
+            return math.inf
+        return entry.claimed_bound if self.target is self.problem else -entry.claimed_bound
+
+    def _below(self, bound: int | float | None) -> int | float | None:
+        """A bound below the upper bound; None where nothing counts."""
+        limit = self.target.upper_bound
+        return None if bound is None or (limit is not None and bound >= limit) else bound
+
+    def _assigned(
+        self, bound: int | float | None, rate: Rate, deadline: Deadline
+    ) -> tuple[tuple[int, ...] | None, str | None]:
+        """An assignment, and how it was found; none where nothing counts."""
+        if self._below(bound) is None:
+            return None, None
+        assignment = greedy_assignment(self.choice.order, rate, self.target.sizes, self.relaxed)
+        if assignment is None or self.target.evaluate(assignment) is None:
+            return self._searched(deadline)
+        return assignment, "greedy"
+
+    def automatic(self, deadline: Deadline, notes: list[str]) -> BoundOfZ:
+        """The z that ``auto`` stands for (:func:`bound`); a smaller one where messages do not fit after all."""
+        if self.narrow is not None:
+            return self.with_z(self.width + 1, deadline)
+        scopes = scopes_of(self.target)
+        z = largest_fitting(scopes, self.choice.order, self.width, self.memory, self._predicted_bytes)
+        least = max((len(s) for s in scopes), default=1)
+        if z <= self.width and self._fits(least):
+            entries: dict[int, BoundOfZ] = {}
+
+            def run(z: int) -> tuple[float, float]:
+                entries[z] = self.with_z(z, deadline)
+                return self._rank(entries[z]), entries[z].seconds["total"]
+
+            return entries[best_of_rising(run, self._fits, least, deadline)]
+        while True:
+            try:
+                return self.with_z(z, deadline)
+            except ResourceError as error:
+                if z <= least:
+                    raise
+                notes.append(f"z = {z} did not fit: {error}")
+                z -= 1
+
+    @cached_property
+    def _graph(self) -> PrimalGraph:
+        return PrimalGraph(self.target)
+
+    def _predicted_bytes(self, shape: Shape) -> float:
+        """Bytes of all messages, and of the working copies of the largest; with shifting, of the joins of a bucket."""
+        target, separators = self.target, shape.separators
+        if not separators:
+            return 0.0
+        sizes, sets = target.sizes, [elements_of(members) for members in separators]
+        rows = self._graph.predict(Separators.of(sets), PROBES, self.options.seed)
+        key_bits = [sum(bits_for(sizes[v]) for v in members) for members in sets]
+        value_bytes = 8 if self.shifting else value_dtype(target, MIN_SUM).itemsize
+        sent: list[float] = [
+            r * (8 * (-(-b // 64)) + value_bytes) for r, b in zip(rows.tolist(), key_bits, strict=True)
+        ]
+        largest = max(sent)
+        if self.shifting:
+            largest = max(sizes[v] * sum(sent[i] for i in group) for v, group in shape.groups)
+        return sum(sent) + tuning().row_copies * largest
+
+    def _searched(self, deadline: Deadline) -> tuple[tuple[int, ...] | None, str | None]:
+        """An assignment from local search, where the backward pass ended in dead ends."""
+        seconds = min(self.options.incumbent_seconds, deadline.remaining)
+        if seconds <= 0:
+            return None, None
+        found = find_incumbent(self.target, seconds, self.options.seed)
+        return (None, None) if found is None else (found.assignment, found.method)
+
+    def _own(self, value: float) -> int | float:
+        """A bound in min-sum in the problem's own terms."""
+        if self.is_product:
+            return exponential_above(-value)
+        return value if self.target is self.problem else -value
+
+    def _bucket_done(self) -> Callable[[int, int, int], None] | None:
+        listener = self.observer
+        if listener is None:
+            return None
+        names = [self.problem.variables[v].name for v in self.choice.order]
+
+        def bucket_done(number: int, rows: int, size: int) -> None:
+            listener.bucket_done(number, len(names), names[number - 1], rows, size)
+
+        return bucket_done

@@ -1,0 +1,218 @@
+"""How the factors of a bucket are divided into mini-buckets, and which size limit a memory budget allows.
+
+A mini-bucket's *size* is the number of variables of all its factors together, the eliminated one included: the limit z
+of Fioretto et al. (2018), algorithm 2, line 3. (Their example 4 counts the message's variables instead, one fewer.) A
+factor with more than z variables makes a mini-bucket of its own.
+
+* *By scope* (Dechter and Rish 2003): factors go, the largest scope first, to the first mini-bucket that stays within z.
+* *By content* (greedy merging, after Rollon and Dechter 2010): the two mini-buckets are merged whose separate
+  elimination loses most. The loss of a pair is the mean, over sampled assignments of the other variables, of how much
+  more the joint minimum over the variable is than the sum of the two separate ones.
+
+In both, a factor whose scope an existing mini-bucket has already costs nothing and goes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.buckets.bucket_rows import BucketRows
+from oocbe.elimination.buckets.buckets import Bucket, elements_of, members_of
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.engine.factors import PackedFactor
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.runtime.deadline import looked
+
+PARTITIONS = ("scope", "content")
+"""Ways to divide a bucket: by the sizes of scopes, or by what a division loses."""
+
+SAMPLES = 128
+"""Assignments at which two mini-buckets are compared: enough to rank losses, and a fraction of a millisecond."""
+
+LEAST_GAIN = 1e-12
+"""Relative to the range of values: a sampled loss below it is rounding, and scopes decide instead."""
+
+
+@dataclass
+class FactorGroup:
+    """A mini-bucket, or a single factor that is to go to one.
+
+    Attributes
+    ----------
+    members : variables as a bit set.
+    functions, constraints, messages : its factors.
+    """
+
+    members: int
+    functions: list[PackedFactor] = field(default_factory=list)
+    constraints: list[PackedFactor] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return self.members.bit_count()
+
+    def take(self, other: FactorGroup) -> None:
+        """Add all factors of another part."""
+        self.members |= other.members
+        self.functions += other.functions
+        self.constraints += other.constraints
+        self.messages += other.messages
+
+
+def parts_of(bucket: Bucket, constraints: Sequence[PackedFactor]) -> list[FactorGroup]:
+    """The factors of a bucket, one a part; ``constraints`` are those of the bucket that are to be divided."""
+    parts = [FactorGroup(members_of(m.scope), messages=[m]) for m in bucket.messages]
+    parts += [FactorGroup(f.members, functions=[f]) for f in bucket.functions]
+    return parts + [FactorGroup(c.members, constraints=[c]) for c in constraints]
+
+
+def by_scope(parts: Sequence[FactorGroup], z: int) -> list[FactorGroup]:
+    """Mini-buckets of at most ``z`` variables, by the sizes of scopes alone (see the module)."""
+    made: list[FactorGroup] = []
+    for part in sorted(parts, key=lambda p: -p.size):
+        home = next((m for m in made if part.members & ~m.members == 0), None)
+        if home is None:
+            home = next((m for m in made if (m.members | part.members).bit_count() <= z), None)
+        if home is None:
+            home = FactorGroup(part.members)
+            made.append(home)
+        home.take(part)
+    return made
+
+
+def by_content(parts: Sequence[FactorGroup], z: int, prepared: Prepared, variable: int, seed: int) -> list[FactorGroup]:
+    """Mini-buckets of at most ``z`` variables, merged where separate elimination loses most (see the module)."""
+    made: list[FactorGroup] = []
+    for part in sorted(parts, key=lambda p: -p.size):
+        home = next((m for m in made if part.members & ~m.members == 0), None)
+        if home is None:
+            home = FactorGroup(part.members)
+            made.append(home)
+        home.take(part)
+    if not any((a.members | b.members).bit_count() <= z for i, a in enumerate(made) for b in made[:i]):
+        return made
+    costs = np.stack(_sampled_costs(made, prepared, variable, seed))
+    count = len(made)
+    gains = np.full((count, count), -np.inf)
+    sizes = np.zeros((count, count), dtype=np.int64)
+
+    def rate(i: int) -> None:
+        """What it gains to merge a mini-bucket with each of the others; -inf where it is not allowed."""
+        gains[i] = gains[:, i] = -np.inf
+        for j, other in enumerate(made):
+            sizes[i, j] = sizes[j, i] = (made[i].members | other.members).bit_count()
+        allowed = [j for j in range(count) if j != i and made[j].members and sizes[i, j] <= z]
+        if allowed:
+            together = (costs[allowed] + costs[i]).min(axis=2)
+            found = (together - costs[allowed].min(axis=2) - costs[i].min(axis=1)).mean(axis=1)
+            gains[i, allowed] = gains[allowed, i] = np.where(found < LEAST_GAIN, 0.0, found)
+
+    for i in range(count):
+        rate(i)
+    while (best := gains.max()) > -np.inf:
+        _, i, j = min((sizes[i, j], i, j) for i, j in np.argwhere(gains == best).tolist())
+        made[i].take(made[j])
+        costs[i] += costs[j]
+        made[j] = FactorGroup(0)
+        gains[j] = gains[:, j] = -np.inf
+        rate(i)
+    return [m for m in made if m.members]
+
+
+def _sampled_costs(
+    parts: Sequence[FactorGroup], prepared: Prepared, variable: int, seed: int
+) -> list[NDArray[np.float64]]:
+    """Costs of each part, (samples, domain size), in units of the range of all; what is infeasible costs twice that."""
+    generator = np.random.default_rng([seed, variable])
+    everything = 0
+    for part in parts:
+        everything |= part.members
+    sizes = prepared.problem.sizes
+    columns = {v: generator.integers(0, sizes[v], size=SAMPLES) for v in elements_of(everything)}
+    values: list[NDArray[np.float64]] = []
+    feasible: list[NDArray[np.bool_]] = []
+    for part in parts:
+        rows = BucketRows(prepared, Bucket(variable, (), part.functions, part.constraints, part.messages))
+        evaluated = rows.evaluate(columns, SAMPLES)
+        values.append(evaluated.values.astype(np.float64))
+        feasible.append(evaluated.feasible)
+    known = [v[f] for v, f in zip(values, feasible, strict=True) if f.any()]
+    low = min((float(k.min()) for k in known), default=0.0)
+    span = max((float(k.max()) for k in known), default=0.0) - low or 1.0
+    return [np.where(f, (v - low) / span, 2.0) for v, f in zip(values, feasible, strict=True)]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What mini-bucket elimination will have to hold, from scopes alone.
+
+    Attributes
+    ----------
+    separators : of every message, as a bit set; without those that have no variables.
+    groups : for each bucket, the places in ``separators`` of its messages, and its variable.
+    split : buckets with more than one mini-bucket.
+    """
+
+    separators: list[int]
+    groups: list[tuple[int, list[int]]]
+    split: int
+
+
+def shape_of(scopes: Sequence[tuple[int, ...]], order: Sequence[int], z: int) -> Shape:
+    """Simulate partition by scope for factors with the given scopes."""
+    position = {v: place for place, v in enumerate(order)}
+    waiting: list[list[FactorGroup]] = [[] for _ in order]
+
+    def send(members: int) -> None:
+        waiting[min(position[v] for v in elements_of(members))].append(FactorGroup(members))
+
+    for scope in looked(scopes):
+        if scope:
+            send(members_of(scope))
+    separators: list[int] = []
+    groups: list[tuple[int, list[int]]] = []
+    split = 0
+    for place, v in enumerate(looked(order)):
+        made = by_scope(waiting[place], z)
+        split += len(made) > 1
+        group = []
+        for part in made:
+            separator = part.members & ~(1 << v)
+            if separator:
+                group.append(len(separators))
+                separators.append(separator)
+                send(separator)
+        groups.append((v, group))
+        waiting[place] = []
+    return Shape(separators, groups, split)
+
+
+def largest_fitting(
+    scopes: Sequence[tuple[int, ...]],
+    order: Sequence[int],
+    width: int,
+    budget: int,
+    bytes_of: Callable[[Shape], float],
+) -> int:
+    """The largest z, at least the largest scope, whose predicted bytes are within a budget.
+
+    Parameters
+    ----------
+    width : induced width of the order; beyond ``width + 1`` nothing is split. bytes_of : predicts what a shape takes.
+    """
+    least = max((len(s) for s in scopes), default=1)
+    best = max(1, least)
+    for z in range(best, max(best, width + 1) + 1):
+        shape = shape_of(scopes, order, z)
+        if bytes_of(shape) > budget:
+            break
+        best = z
+        if not shape.split:
+            break
+    return best

@@ -1,0 +1,338 @@
+"""The linear programming bound: cliques, larger forbidden sets, linear constraints, and cuts found in rounds.
+
+The relaxation is solved again and again; each time inequalities that its point violates are added. Which multipliers
+it ends with decides how good the bound is, not whether it is valid: they are rounded and everything that follows from
+them is computed in integers (:mod:`oocbe.bounds.estimators`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.cliques import bit_matrix, covering_cliques, violated_cliques
+from oocbe.bounds.costly_tuples import CostlyTuples
+from oocbe.bounds.estimators import AdditiveSource, Terms, joined
+from oocbe.bounds.fixed_point import LARGEST, FixedPoint
+from oocbe.bounds.forbidden import Forbidden, propagated
+from oocbe.bounds.kernels.cpu.estimators import CONSUMED, HARD, LITERAL
+from oocbe.bounds.linear_program import LinearProgram
+from oocbe.bounds.local_cuts import LocalCuts, sets_as_rows
+from oocbe.bounds.rounding import Rounding
+from oocbe.elimination.row_pruning.row_bounds import ValueGrid
+from oocbe.elimination.row_pruning.rows import Row
+from oocbe.model.parts import LinearConstraint
+from oocbe.model.problem import Problem
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.interruption import is_requested
+
+BALLS = (20, 32, 48)
+"""Literals of a ball; the next size is tried where the last one has little more to say."""
+
+LEAST_VIOLATION = 1e-3
+"""How much a clique, or a row set aside, must be violated to be added."""
+
+BALLS_SHARE = 0.25
+"""Share of the time that one round may spend on local cuts."""
+
+IDLE_ROUNDS = 8
+"""Rows without a multiplier for so many rounds are set aside, to be recalled where they are violated."""
+
+PATIENCE = 6
+"""Rounds of little progress before the next size of balls is tried, and after the last one the search ends."""
+
+CONTRADICTION_SCALE = 2**24
+"""What multipliers of at most 1 are multiplied by in a proof that nothing counts."""
+
+VERTICES = 8
+"""Optimal multipliers that are averaged."""
+
+LIFT = 1e-5
+"""How much of each literal is asked for, at most, to get at other optimal multipliers."""
+
+CLOSED = 1e-4
+"""How far the solver's bound must be beyond the last value worth having before cutting stops: an amount of integer
+costs, and of floats, which may be of any size, one of costs as the solver has them."""
+
+LITTLE = 2e-4
+"""Progress in a round, relative to the bound's distance from where it began."""
+
+
+def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden, costly: CostlyTuples) -> Terms:
+    """Terms of rows with non-negative multipliers in fixed point.
+
+    Rows without a multiplier are left out, and those whose products with it would leave 64-bit integers.
+    """
+    used = np.flatnonzero(multipliers > 0)
+    used = used[[rows[i].largest * int(multipliers[i]) <= LARGEST for i in used.tolist()]]
+    chosen = [rows[i] for i in used.tolist()]
+    factor, depends = costly.payable(chosen, multipliers[used])
+    lengths = np.array([len(r.literals) for r in chosen], dtype=np.int64)
+    number = np.repeat(np.arange(len(chosen)), lengths)
+    none = np.zeros(0, dtype=np.int64)
+    literal = np.concatenate([r.literals for r in chosen]) if chosen else none
+    value = (np.concatenate([r.coefficients for r in chosen]) if chosen else none) * factor[number]
+    owner, first = forbidden.owner, forbidden.first
+    uses, place = np.unique(number * (len(first) - 1) + owner[literal], return_inverse=True)
+    variable = uses % (len(first) - 1) if len(uses) else none
+    sizes = first[variable + 1] - first[variable]
+    offset = np.cumsum(sizes) - sizes
+    entries = np.zeros(int(sizes.sum()), dtype=np.int64)
+    entries[offset[place] + literal - first[owner[literal]]] = value
+    start = np.searchsorted(uses, np.arange(len(chosen) + 1) * (len(first) - 1))
+    limits = np.array([r.right_hand_side for r in chosen], dtype=np.int64)
+    kind = np.where(depends, LITERAL, HARD).astype(np.uint8)
+    linear = [(term, r.number, int(factor[term])) for term, r in enumerate(chosen) if r.number >= 0]
+    kind[[term for term, _, _ in linear]] = CONSUMED
+    return Terms(start, variable, offset, entries, -factor * limits, kind, tuple(linear))
+
+
+_Multipliers = tuple[float, list[Row], NDArray[np.float64]]
+"""A bound in floating point, rows, and their multipliers."""
+
+Record = Callable[[list[Row], NDArray[np.float64], bool], None]
+"""Told rows with multipliers that the relaxation draws conclusions from; whether that is that nothing counts."""
+
+
+class Relaxation:
+    """The linear program of a problem, and the rounds in which it is tightened.
+
+    Parameters
+    ----------
+    problem : in the min-sum semiring. forbidden : its forbidden sets. fixed_point : for multipliers.
+    base : soft terms of the problem's functions; their sums over values are the costs of the linear program.
+    seed : of the choices between equals.
+    costly : tuples that ``forbidden`` has besides what is forbidden, and that ``base`` does not count in full.
+    record : told what conclusions are drawn from, in order, for a certificate; None: nobody wants to know.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        forbidden: Forbidden,
+        fixed_point: FixedPoint,
+        base: Terms,
+        seed: int,
+        costly: CostlyTuples | None = None,
+        record: Record | None = None,
+    ) -> None:
+        self._problem = problem
+        self._record = record
+        self._forbidden = forbidden
+        self._fixed_point = fixed_point
+        self._base = base
+        self._costly = costly or CostlyTuples()
+        self._grid = ValueGrid.of(problem)
+        self.removed = forbidden.removed.copy()
+        self.cuts = {"clique": 0, "local": 0}
+        self.rounds = 0
+        self._upper_bound: int | float | None = None
+        base_source = AdditiveSource("base", "", problem, fixed_point, base, self.removed)
+        costs = base_source.reduced_costs()[1] / float(fixed_point.scale)
+        pairs = forbidden.pairs
+        degree = pairs.sum(axis=1)
+        for sets in forbidden.larger:
+            degree = degree + np.bincount(sets.ravel(), minlength=len(degree))
+        degree = np.where(self.removed > 0, np.iinfo(np.int64).max, degree)
+        default = np.array(
+            [begin + np.argmin(degree[begin:end]) for begin, end in itertools.pairwise(forbidden.first.tolist())],
+            dtype=np.int64,
+        )
+        self.rounding = Rounding(problem, forbidden, costs)
+        self._program = LinearProgram(costs, forbidden.owner, default, self.removed)
+        self._closed = CLOSED if self._grid.step else CLOSED * self._program.unit
+        # Values of a variable exclude one another even where none conflicts with anything else; a default that no
+        # conflict names stays out of the cliques, or each variable would be a clique with nothing to say.
+        is_idle = np.zeros(len(degree), dtype=bool)
+        is_idle[default] = ~forbidden.between[default].any(axis=1)
+        self._adjacent = bit_matrix(pairs)
+        self._adjacent[is_idle] = 0
+        self._adjacent &= ~bit_matrix(is_idle[None])
+        self._program.add([Row.of(c, 1, "clique") for c in covering_cliques(self._adjacent)])
+        # Written without the default, a clique that holds all values of a variable says nothing: at most one of the
+        # others is true all the same.
+        others_of = [np.arange(begin, end) for begin, end in itertools.pairwise(forbidden.first.tolist())]
+        others_of = [o[o != d] for o, d in zip(others_of, default.tolist(), strict=True) if not is_idle[d]]
+        self._program.add([Row.of(o, 1, "clique") for o in others_of if len(o) > 1])
+        self._program.add(sets_as_rows(forbidden.larger, forbidden.owner))
+        numbered = [(n, c) for n, c in enumerate(problem.linear_constraints) if c.can_bind and c.scope]
+        self._program.add([_linear_row(c, n, forbidden) for n, c in numbered])
+        self._local = LocalCuts(problem, forbidden, seed)
+        self._best: _Multipliers | None = None
+        self._random = np.random.default_rng(seed)
+
+    def tighten(self, seconds: float, upper_bound: int | float | None, improve: bool = False) -> None:
+        """Solve and cut until the time is over, nothing better than ``upper_bound`` is left, or no cut is found.
+
+        With an upper bound, values whose reduced cost lifts the bound to it are removed on the way. With ``improve``,
+        assignments found by rounding lower it: the bound then holds for what is better than ``rounding.value``.
+        """
+        deadline = working_time() + seconds
+        self._upper_bound = upper_bound
+        if self._solve(deadline):
+            self._cut(deadline, improve)
+            self._spread(deadline)
+        self._tell()
+
+    def _cut(self, deadline: float, improve: bool) -> None:
+        """Rounds of cuts, with larger and larger balls."""
+        program = self._program
+        start, seconds = program.bound, deadline - working_time()
+        level, patience = 0, 0
+        self._round(improve)
+        while not self._is_closed() and _goes_on(deadline):
+            before = program.bound
+            recalled = program.recall(LEAST_VIOLATION)
+            rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)]
+            self.cuts["clique"] += program.add(rows)
+            share = min(deadline, working_time() + BALLS_SHARE * seconds)
+            found = program.add(self._local.find(program.point, BALLS[level], share))
+            self.cuts["local"] += found
+            self.rounds += 1
+            if not self._solve(deadline):
+                return
+            self._round(improve)
+            # A bound that has fallen, by the solver's tolerance or with rows set aside, has not gained anything.
+            if program.bound - before > LITTLE * max(0.0, program.bound - start) + 1e-9 * abs(start):
+                patience = 0
+                program.drop_idle(IDLE_ROUNDS)
+                continue
+            patience += 1
+            if patience >= PATIENCE or (found + recalled == 0 and not rows):
+                patience, level = 0, level + 1
+                if self._remove_costly():
+                    level = 0
+                    if not self._solve(deadline):
+                        return
+                if level == len(BALLS):
+                    return
+
+    def _round(self, improve: bool) -> None:
+        """Look for an assignment at the program's point; one that is found is to be beaten."""
+        if improve and self.rounding.round(self._program.point, self.removed):
+            self._upper_bound = self.rounding.value
+
+    def _is_closed(self) -> bool:
+        """Whether the bound leaves no value below the upper bound."""
+        if self._upper_bound is None:
+            return False
+        return self._program.bound > self._grid.largest_below(self._upper_bound) + self._closed
+
+    def _tell(self) -> None:
+        """Tell of the best multipliers."""
+        if self._record is not None and self._best is not None:
+            self._record(self._best[1], self._best[2], False)
+
+    def _remove_costly(self) -> int:
+        """Remove what, by the best multipliers, nothing better than the upper bound has; returns how many values."""
+        if self._upper_bound is None:
+            return 0
+        self._tell()
+        first = self._forbidden.first
+        removed = self.removed.copy()
+        for v, value in self.source("", "").fixed_values(self._upper_bound):
+            removed[int(first[v]) + value] = 1
+        if not self._costly.sets:  # what only costly tuples exclude is possible, after all
+            removed = propagated(self._forbidden, removed)
+        fresh = np.flatnonzero(removed & ~self.removed).tolist()
+        self.removed = removed
+        for literal in fresh:
+            if not self._program.remove_value(literal):
+                v = int(self._forbidden.owner[literal])
+                others = np.arange(first[v], first[v + 1])
+                others = others[others != literal]
+                self._program.add([Row(others, np.full(len(others), -1, dtype=np.int64), -1, "taken")])
+        return len(fresh)
+
+    def _spread(self, deadline: float) -> None:
+        """Replace the best multipliers by the mean of several equally good ones, as far from any extreme as they go.
+
+        A solver returns one of many optimal multipliers, in which most reduced costs are 0. Their mean bounds more rows
+        and values away from the optimum, and each of them by itself may show values to be too costly.
+        """
+        program = self._program
+        fresh = 1
+        while fresh and not self._is_closed() and _goes_on(deadline) and self._solve(deadline):
+            if self._best is None or program.bound < self._best[0] - self._closed:
+                return  # rows were set aside since the best
+            best, found, fresh = self._best, [], 0
+            for _ in range(VERTICES):
+                if is_requested():
+                    break
+                program.lift(LIFT * self._random.random(len(self.removed)))
+                if program.solve(deadline - working_time()):
+                    found.append(program.multipliers())
+                    self._best = (best[0], list(program.rows), found[-1])
+                    fresh += self._remove_costly()
+            program.lift(None)
+            self._best = best
+            if found:
+                # Rows about removed values came in between: they had no multiplier before.
+                padded = [np.pad(f, (0, len(program.rows) - len(f))) for f in found]
+                self._best = self._better((best[0], list(program.rows), np.mean(padded, axis=0)))
+
+    def _better(self, other: _Multipliers) -> _Multipliers:
+        """Other multipliers, unless the bound that they give, exactly, is worse than that of the best."""
+        assert self._best is not None
+        best, root = self._best, self.source("", "").root
+        self._best = other
+        return other if self.source("", "").root >= root else best
+
+    def _solve(self, deadline: float) -> bool:
+        """Solve the program, and keep the multipliers of the best bound; False where no optimum was found.
+
+        A program without a point can prove that nothing counts.
+        """
+        program = self._program
+        if not program.solve(deadline - working_time()):
+            left = deadline - working_time()
+            if program.is_infeasible and self._is_contradiction(program.contradiction(left)):
+                self.removed[:] = 1
+            return False
+        if self._best is None or program.bound >= self._best[0]:
+            self._best = (program.bound, list(program.rows), program.multipliers())
+        return True
+
+    def _is_contradiction(self, found: NDArray[np.float64]) -> bool:
+        """Whether rows with these multipliers exclude everything: hard terms are at most 0 for all that counts."""
+        multipliers = np.rint(found * CONTRADICTION_SCALE).astype(np.int64)
+        terms = row_terms(self._program.rows, multipliers, self._forbidden, self._costly)
+        if (terms.kind == LITERAL).any():
+            return False  # costly tuples are possible, after all
+        free = replace(self._problem, constant=0)
+        least, _ = AdditiveSource("", "", free, self._fixed_point, terms, self.removed).reduced_costs()
+        if least > 0 and self._record is not None:
+            self._record(list(self._program.rows), found, True)
+        return least > 0
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows that the best multipliers belong to."""
+        return [] if self._best is None else self._best[1]
+
+    def source(self, name: str, why: str) -> AdditiveSource:
+        """The bound that the best multipliers give."""
+        terms = self._base
+        if self._best is not None:
+            _, rows, multipliers = self._best
+            terms = joined(
+                terms, row_terms(rows, self._fixed_point.nearest(multipliers), self._forbidden, self._costly)
+            )
+        return AdditiveSource(name, why, self._problem, self._fixed_point, terms, self.removed)
+
+
+def _goes_on(deadline: float) -> bool:
+    return working_time() < deadline and not is_requested()
+
+
+def _linear_row(c: LinearConstraint, number: int, forbidden: Forbidden) -> Row:
+    """A linear constraint as a row over literals."""
+    literals = np.concatenate([np.arange(forbidden.first[v], forbidden.first[v + 1]) for v in c.scope])
+    coefficients = np.concatenate(c.coefficients)
+    order = np.argsort(literals)
+    order = order[coefficients[order] != 0]
+    return Row(literals[order], coefficients[order], c.capacity, "linear", number)

@@ -1,0 +1,370 @@
+"""A bound of its own for every row: what an assignment of some variables costs at least, however it is completed.
+
+**What it is.** A *row* gives values to some variables. The functions are conditioned on it, and sequential dual ascent
+moves costs between them and their variables (Kolmogorov 2006, *Convergent tree-reweighted message passing*, for pairs;
+Kolmogorov 2015, *A new look at reweighted message passing*, SRMP, for larger scopes), a few passes from where the row's
+parent had come to, over those variables only whose costs have changed. Whatever the cheapest value of a variable costs
+is a cost of the whole, and adds to the row's *bound*. A value that would bring the bound to the threshold is removed,
+which may empty others: hard constraints are costs that no threshold permits, so propagating them is the same thing.
+What a parent has removed are rows that are never made.
+
+**Why it is valid.** All that happens is that costs move: what one function gives, a variable gets (*equivalence-
+preserving transformations*; Cooper, de Givry, Sanchez, Schiex, Zytnicki and Werner 2010, *Soft arc consistency
+revisited*). The sum is the same for every assignment and all that is left is never negative, so the bound, which is
+part of the sum, is never above it. A row is its parent's costs with all values of one variable removed but one: for the
+assignments that it stands for nothing has changed, so what the parent has moved stays valid, and its bound is where the
+row begins. Numbers are integers in fixed point, each cost rounded down once and capped at the threshold, so nothing is
+rounded on the way: rounding a cost down makes every assignment cheaper, never dearer, and what costs the threshold by
+itself is out whatever else there is. Of sums of floats the threshold is raised by all that rounding may be off.
+
+**What it costs.** A pass looks at each function over a variable that has changed, or is near one that has, once for
+each of its variables. What a row needs of memory is its state, one number for each value of a variable and for each
+value in each function over it. A row depends on its parent only: rows of a level are bounded side by side.
+
+**What others call it.** Search does the same at each of its nodes, where it is called *soft arc consistency*: costs are
+moved until no single move raises the bound (EDAC: de Givry, Heras, Zytnicki and Larrosa 2005, *Existential arc
+consistency: getting closer to full arc consistency in weighted CSPs*), or until no sequence of moves along what costs
+nothing does (VAC: Cooper et al. 2010), which is where dual ascent stands still, too (Werner 2007, *A linear programming
+approach to max-sum problem*: both solve the dual of the local polytope up to such fixed points). Search keeps one
+state, and undoes it; here all rows of a level have theirs, which is what lets equal ones merge.
+In AND/OR search *mini-bucket heuristics* have this place (Kask and Dechter 2001, *A general
+scheme for automatic generation of search heuristics from specification dependencies*; Marinescu and Dechter 2009,
+*AND/OR branch-and-bound search for combinatorial optimization in graphical models*): tables made once, which are looked
+up at each node. They are cheap, and see clusters of many variables, but not what the row has ruled out.
+Dynamic programming that drops states whose bound reaches an incumbent is *bounded dynamic programming* (Morin and
+Marsten 1976, *Branch-and-bound strategies for dynamic programming*), which is what the rows here are for
+(:mod:`oocbe.search.row_search`). Koster, van Hoesel and Kolen (2002, *Solving partial constraint
+satisfaction problems with tree decomposition*) solved radio link frequency assignment so: tables along a tree
+decomposition, without the rows that a bound or a dominating row rules out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.kernels.cpu.row_ascent import Level, ascend_all, bound_rows
+from oocbe.bounds.kernels.cpu.row_values import count_left, first_left
+from oocbe.bounds.row_tables import Tables
+from oocbe.kernels.arrays import host_array, is_device_array
+from oocbe.kernels.choice import backend_named, cuda_works
+from oocbe.kernels.cpu.projection import REMOVED, Network
+from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import look
+
+if TYPE_CHECKING:
+    from oocbe.bounds.kernels.cuda.row_ascent import DeviceAscent
+
+NEED_BITS = 26
+"""The distance between the sum of all minima and the threshold is below 2**26 in fixed point: sums fit 32 bits."""
+
+MOST_SCALE_BITS = 12
+"""Integers are counted in up to 2**-12: costs are handed on in equal parts, which are fractions."""
+
+CALL_WORK, CALL_NUMBERS = 1 << 24, 1 << 22
+"""Cells looked at in a pass over the rows that one thread bounds, and numbers in the states of all of them: some
+hundredths of a second, after which signals and limits are looked at."""
+
+SLACK = 2.0**-20
+"""In units of fixed point: more than subtracting, scaling and capping a float can be off."""
+
+DEVICE_CALL_WORK, DEVICE_CALL_NUMBERS = 1 << 30, 1 << 27
+"""The same of a call on a device."""
+
+STAYS_PART = 1 / 16
+"""Rows that are on a device stay there while they are this part of what would bring them there."""
+
+SHARE_WORK = 1 << 17
+"""Cells looked at in a pass over the rows of one compiled call at least, of several that share the threads: some tenths
+of a millisecond, where handing over takes hundredths."""
+
+
+class RowAscent:
+    """Bounds for rows of one problem, below one threshold.
+
+    States of rows are NumPy's arrays, or CuPy's in a device's memory; rows are bounded where their parents' states are.
+
+    Parameters
+    ----------
+    tables : of the problem. threshold : only assignments with a value strictly below it count; finite.
+    backend : ``cpu``, ``cuda``, or ``auto``: on a CUDA device where there is one and rows are many.
+
+    Attributes
+    ----------
+    need : a row whose bound reaches it goes. state, bound : of the row that assigns nothing.
+    """
+
+    def __init__(self, tables: Tables, threshold: int | float, backend: str = "cpu") -> None:
+        self.tables, self.threshold, self._backend = tables, threshold, backend
+        self._sizes = np.array(tables.problem.sizes, dtype=np.int64)
+        self._least = tables.least
+        self._bits, self.need = self._fixed_point(threshold)
+        self.network, self.state = self._laid_out()
+        self._passes_a_call = max(1, int(CALL_WORK / max(1, tables.pass_work)))
+        self.bound = self.need if self.need <= 0 or tables.is_impossible else 0
+
+    def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
+        """Bits of the scale, and the least bound that no assignment below the threshold can have."""
+        distance = self._distance(threshold)
+        if self.tables.is_integral:
+            bits = min(MOST_SCALE_BITS, NEED_BITS - max(int(distance), 1).bit_length())
+        else:
+            bits = NEED_BITS - math.frexp(distance)[1]
+        need = self._need(threshold, bits)
+        return (bits, need) if need else (0, 0)
+
+    def _distance(self, threshold: int | float) -> int | float:
+        """How far above the sum of all minima values below a threshold can lie."""
+        if self.tables.is_integral:
+            return int(self.tables.grid.largest_below(threshold)) - int(self._least)
+        return threshold - self._least + 2 * self.tables.rounding
+
+    def _need(self, threshold: int | float, bits: int) -> int:
+        """The least bound that no assignment below a threshold can have, in a scale of so many bits."""
+        distance = self._distance(threshold)
+        if self.tables.is_integral:
+            # Values below the threshold are at most this far: a bound above that is as good as the threshold.
+            steps = int(distance)
+            return 0 if steps < 0 else (steps << bits if bits >= 0 else steps >> -bits) + 1
+        return 0 if distance <= 0 else math.ceil(math.ldexp(distance, bits)) + 1
+
+    def _in_fixed_point(self, above: NDArray[Any], permitted: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """What functions cost beyond their minima: rounded down, and no more than rules a row out."""
+        scaled: NDArray[Any]
+        if not self.tables.is_integral:
+            scaled = np.minimum(above, math.ldexp(self.need, -self._bits))
+            scaled = np.floor(np.ldexp(scaled, self._bits) - SLACK)
+            np.maximum(scaled, 0, out=scaled)
+        elif self._bits < 0:
+            scaled = above >> -self._bits
+        else:
+            scaled = np.minimum(above, self.need)
+            scaled <<= self._bits
+        np.minimum(scaled, self.need, out=scaled)
+        scaled[~permitted] = self.need
+        result: NDArray[np.int32] = scaled.astype(np.int32)
+        return result
+
+    def _laid_out(self) -> tuple[Network, NDArray[np.int32]]:
+        """The functions over two and more variables, and the state in which nothing has been moved."""
+        layout = self.tables.layout
+        look()
+        costs = self._in_fixed_point(layout.above, layout.permitted)
+        single = len(layout.value)
+        state = np.zeros(layout.length, dtype=np.int32)
+        state[layout.value] = costs[:single]
+        return layout.network._replace(tables=costs[single:]), state
+
+    def level(self, open_variables: Sequence[int]) -> Level:
+        """What rows have in common that leave these variables open; passes go along them."""
+        network = self.network
+        order = np.array(open_variables, dtype=np.int64)
+        rank = np.full(len(self._sizes), -1, dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        own = rank[network.variable]
+        ahead = behind = np.zeros(len(own), dtype=np.uint8)
+        if len(own):
+            first = network.function_start[:-1]
+            latest = np.maximum.reduceat(own, first)
+            earliest = np.minimum.reduceat(np.where(own < 0, len(order), own), first)
+            ahead = ((latest[network.function] > own) & (own >= 0)).astype(np.uint8)
+            behind = ((earliest[network.function] < own) & (own >= 0)).astype(np.uint8)
+        count = len(self._sizes)
+        both = [np.bincount(network.variable, weights, minlength=count) for weights in (ahead, behind)]
+        parts = np.maximum(np.maximum(*both), 1).astype(np.int64)
+        return Level(order, ahead, behind, (1 << 32) // parts)
+
+    def ascend(self, level: Level, passes: int) -> None:
+        """Raise the bound of the row that assigns nothing.
+
+        Raises
+        ------
+        TimeLimitError : the deadline of the block that this runs in came.
+        """
+        while passes > 0 and self.bound < self.need:
+            look()
+            now = min(passes, self._passes_a_call)
+            self.bound = int(ascend_all(self.network, level, self.state, self.bound, self.need, now))
+            passes -= now
+
+    def need_below(self, threshold: int | float) -> int:
+        """What :attr:`need` is below another threshold, no higher than this ascent's own, with its scale."""
+        return min(self.need, self._need(threshold, self._bits))
+
+    def placed(self, states: Any, level: Level, v: int, rows: int, kept: int) -> Any:
+        """States of parents where their rows are best bounded, with the limits of this ascent's backend.
+
+        Parameters
+        ----------
+        states : anywhere. level, v : as of :meth:`rows`. rows : that are to be bounded.
+        kept : states that are kept of them at a time at most.
+        """
+        is_there = is_device_array(states)
+        if self._backend != "cuda":
+            wanted = thread_count() * tuning().device_row_work * (STAYS_PART if is_there else 1)
+            if self._backend == "cpu" or rows * self.tables.pass_work < wanted or not cuda_works(wanted=False):
+                return host_array(states)
+        device = self._on_device
+        if not device.can_bound(level, v):
+            return host_array(states)
+        made = min(rows, self._device_block) + 2 * min(rows, 2 * kept) + (0 if is_there else len(states))
+        if made * self.state.nbytes > device.room():
+            return host_array(states)
+        return states if is_there else device.uploaded(states)
+
+    def block_of(self, states: Any) -> int:
+        """How many rows of some parents are bounded in some hundredths of a second."""
+        if is_device_array(states):
+            return self._device_block
+        return max(1, min(CALL_NUMBERS // len(self.state), thread_count() * self._passes_a_call))
+
+    @property
+    def _device_block(self) -> int:
+        work = int(DEVICE_CALL_WORK / max(1, self.tables.pass_work))
+        return max(1, min(DEVICE_CALL_NUMBERS // len(self.state), work))
+
+    @cached_property
+    def _on_device(self) -> DeviceAscent:
+        """
+        Raises
+        ------
+        UsageError : there is no CUDA device.
+        """
+        backend_named("cuda")  # has the limit of the device's memory set
+        from oocbe.bounds.kernels.cuda.row_ascent import DeviceAscent
+
+        return DeviceAscent(self.network, self.need)
+
+    def rows(
+        self,
+        level: Level,
+        v: int,
+        parents: Any,
+        parent_bounds: NDArray[np.int64],
+        parent: NDArray[np.int64],
+        value: NDArray[np.int64],
+        passes: int,
+        radius: int,
+    ) -> tuple[Any, NDArray[np.int64]]:
+        """States and bounds of rows: each is a parent's row with a value of one more variable.
+
+        States are where the parents' are; those of rows whose bound reaches ``need`` mean nothing.
+
+        Parameters
+        ----------
+        level : of the variables open then; parents on a device leave one value to each of the others but ``v``.
+        v : the variable. parents : int32 (parents, state). parent_bounds : int64 (parents,).
+        parent, value : int64 (rows,). passes : over what changes.
+        radius : how many functions away from a variable that loses values others still are passed over.
+        """
+        if is_device_array(parents):
+            return self._on_device.rows(level, v, parents, parent_bounds, parent, value, passes, radius)
+        count = len(parent)
+        states = np.empty((count, len(self.state)), dtype=np.int32)
+        bounds = np.empty(count, dtype=np.int64)
+        threads = thread_count()
+        work = count * self.tables.pass_work
+        pieces = max(1, min(8 * threads, count, int(work / SHARE_WORK))) if threads > 1 else 1
+        cuts = [count * i // pieces for i in range(pieces + 1)]
+        fixed = (
+            self.network,
+            level,
+            v,
+            parents,
+            parent_bounds,
+            parent,
+            value,
+            self.need,
+            passes,
+            radius,
+            states,
+            bounds,
+        )
+        run_all(bound_rows, [(*fixed, low, high) for low, high in pairwise(cuts)])
+        return states, bounds
+
+    def values_left(self, states: Any, variables: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many values rows leave to each of some variables: all rows together, and the row that leaves the most.
+
+        states : or what :meth:`live` says of them, which also :meth:`assign` takes.
+        """
+        together, most = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.int64)
+        count_left(self.network.value_start, states, _gone(states), variables, together, most)
+        return together, most
+
+    def assign(self, states: Any, variables: NDArray[np.int64], assignments: NDArray[Any]) -> None:
+        """Write the first value that each row leaves to each of some variables into ``assignments`` (rows, all)."""
+        first_left(self.network.value_start, states, _gone(states), variables, assignments)
+
+    def values_of(self, states: Any, v: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and the values that they leave to a variable, row by row; of states or what is live in them."""
+        start = self.network.value_start
+        rows, values = np.nonzero(states[:, start[v] : start[v + 1]] != _gone(states))
+        return rows, values
+
+    def in_main_memory(self, states: Any) -> NDArray[Any]:
+        """What :meth:`values_left` and its like look at: states themselves, or what is live in those on a device."""
+        return self.live(states) if is_device_array(states) else states
+
+    def live(self, states: Any) -> NDArray[np.bool_]:
+        """Bool (rows, values), which values of all variables are not removed."""
+        count = int(self.network.value_start[-1])
+        if is_device_array(states):
+            return self._on_device.live(states, count)
+        is_live: NDArray[np.bool_] = states[:, :count] != REMOVED
+        return is_live
+
+    def costs(self, states: Any, rows: NDArray[np.int64], v: int, value: NDArray[np.int64]) -> NDArray[np.int32]:
+        """What a value of a variable costs by itself in each of some rows, int32 (rows,)."""
+        places = self.network.value_start[v] + value
+        if is_device_array(states):
+            return self._on_device.numbers_at(states, rows, places)
+        found: NDArray[np.int32] = states[rows, places]
+        return found
+
+    def taken(self, states: Any, rows: NDArray[np.int64]) -> Any:
+        """Some of the states, where they are."""
+        return self._on_device.taken(states, rows) if is_device_array(states) else states[rows]
+
+    def joined(self, parts: Sequence[Any]) -> Any:
+        """States laid end to end, all of them in one place."""
+        if len(parts) == 1:
+            return parts[0]
+        return self._on_device.joined(parts) if is_device_array(parts[0]) else np.concatenate(parts)
+
+    def in_costs(self, bound: int) -> int | float:
+        """The least value that an assignment with such a bound can have; the threshold where it has none below."""
+        if bound >= self.need:
+            return self.threshold
+        if self.tables.is_integral:
+            above = -(-bound >> self._bits) if self._bits >= 0 else bound << -self._bits
+            return min(self.tables.grid.round_up(int(self._least) + above), self.threshold)
+        return min(self._least + math.ldexp(bound, -self._bits) - 2 * self.tables.rounding, self.threshold)
+
+
+def _gone(states: NDArray[Any]) -> np.int32:
+    """What says in states that a value is removed, or in what is live in them."""
+    return np.int32(0) if states.dtype == np.bool_ else REMOVED
+
+
+def load_loops() -> None:
+    """Load the compiled loops, or compile them: a problem of two variables needs them all."""
+    variables = (Variable("a", 2), Variable("b", 2))
+    tables = Tables.of(Problem(variables, (Function.from_array((0, 1), [[0, 1], [1, 0]]),)))
+    assert tables is not None
+    ascent = RowAscent(tables, 2)
+    level = ascent.level((0, 1))
+    ascent.ascend(level, 1)
+    one = np.zeros(1, dtype=np.int64)
+    ascent.rows(level, 0, ascent.state[None], one, one, one, 1, 1)
+    ascent.values_left(ascent.state[None], one)
+    ascent.assign(ascent.state[None], one, np.zeros((1, 2), dtype=np.uint8))

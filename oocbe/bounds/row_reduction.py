@@ -1,0 +1,400 @@
+"""Variables and values that go before rows are made, because that costs nothing.
+
+The functions over a variable are added up, and what its best value comes to is a function of its neighbours. Where this
+is no larger than those it replaces, fewer variables and fewer cells are left, and the bound of dual ascent rises: all
+that meets in the variable is counted exactly. So go variables that depend on their neighbours (*functional* ones: the
+output of a gate, an inherited gene) and those with few neighbours. Search does so before it begins and on its way
+(Larrosa and Dechter 2003, *Boosting search with variable elimination in constraint optimization and constraint
+satisfaction problems*).
+
+Before all that, values go that hard constraints forbid whatever else is chosen, until there are none (*generalised arc
+consistency*; Mackworth 1977, *Consistency in networks of relations*): in pedigrees, what relatives cannot have passed
+on. Of the variables left, values go that no optimal assignment needs (:mod:`oocbe.bounds.value_elimination`), and
+functions fall apart that are sums of smaller ones (:mod:`oocbe.bounds.decomposition`). Either may bring a variable to
+where it can be eliminated, and the other way round, so all of it is repeated until nothing changes. Circuits, games and
+proteins often end here: nothing is left to search.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.decomposition import Costs, pieces_of
+from oocbe.bounds.kernels.cpu.table_elimination import eliminate_variable
+from oocbe.bounds.linear_parts import LinearParts
+from oocbe.bounds.row_tables import Table, Tables
+from oocbe.bounds.value_elimination import values_needed
+from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.model.parts import Variable
+from oocbe.model.problem import Problem
+from oocbe.runtime.deadline import look
+
+MOST_JOINED = 1 << 12
+"""Cells of all functions over a variable, added up: they are looked at one by one in each pass of the ascent."""
+
+SMALL_RESULT = 16
+"""Cells of a function that never count as too many."""
+
+MOST_COMPARED = 1 << 27
+"""Pairs of cells that values are compared by in all, about a nanosecond each."""
+
+MOST_VALUES = 1 << 10
+"""Of a variable whose values are compared: each pair of them has a place in a table."""
+
+
+class Step(Protocol):
+    """A step of the reduction."""
+
+    def undo(self, values: list[int]) -> None:
+        """Turn an assignment of what the step left, with a place for every variable, into one of what it found."""
+
+    def do(self, values: list[int]) -> None:
+        """Turn an assignment of what the step found into one of what it left; -1 where a value is gone."""
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """One variable eliminated. choice : its best value for each assignment of ``scope``, an axis a variable; integers
+    of any width."""
+
+    variable: int
+    scope: tuple[int, ...]
+    choice: NDArray[Any]
+
+    def undo(self, values: list[int]) -> None:
+        """Give the variable its best value."""
+        values[self.variable] = int(self.choice[tuple(values[u] for u in self.scope)])
+
+    def do(self, values: list[int]) -> None:
+        """The other variables stay as they are."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Values of one variable removed. kept : those that are left, ascending."""
+
+    variable: int
+    kept: NDArray[np.int64]
+
+    def undo(self, values: list[int]) -> None:
+        """Number the variable's value as before."""
+        values[self.variable] = int(self.kept[values[self.variable]])
+
+    def do(self, values: list[int]) -> None:
+        """Number the variable's value anew, where it is kept."""
+        place = int(np.searchsorted(self.kept, values[self.variable]))
+        is_kept = place < len(self.kept) and self.kept[place] == values[self.variable]
+        values[self.variable] = place if is_kept else -1
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What is left of a problem.
+
+    Attributes
+    ----------
+    tables : over the variables left, numbered anew. variables : their numbers before.
+    steps : variables eliminated and values removed, the first one at the front. sizes : of the variables before.
+    """
+
+    tables: Tables
+    variables: tuple[int, ...]
+    steps: tuple[Step, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What is left, for a result."""
+        left = self.tables.problem.sizes
+        return f"{len(left):,} of {len(self.sizes):,} variables and {sum(left):,} of {sum(self.sizes):,} values"
+
+    def complete(self, assignment: Sequence[int]) -> tuple[int, ...]:
+        """The assignment of all variables that costs what one of those left does."""
+        values = [0] * len(self.sizes)
+        for v, value in zip(self.variables, assignment, strict=True):
+            values[v] = value
+        for step in reversed(self.steps):
+            step.undo(values)
+        return tuple(values)
+
+    def restricted(self, assignment: Sequence[int]) -> tuple[int, ...]:
+        """What an assignment of all variables gives to those left; -1 where its value is gone."""
+        values = list(assignment)
+        for step in self.steps:
+            step.do(values)
+        return tuple(values[v] for v in self.variables)
+
+
+def reduced(tables: Tables) -> Reduction:
+    """Eliminate variables, the one with the smallest result first, for as long as nothing grows, and values; one
+    variable is left at least.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the block that this runs in came.
+    """
+    return _Reducing(tables).run()
+
+
+def eliminated(reduction: Reduction, order: Sequence[int]) -> Reduction:
+    """Eliminate more variables, whatever that makes of the functions; one variable is left at least.
+
+    Parameters
+    ----------
+    order : of those left, by their numbers there, the first one at the front.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the block that this runs in came.
+    """
+    further, old = _Reducing(reduction.tables).run_along(order), reduction.variables
+    steps = [
+        Elimination(old[step.variable], tuple(old[u] for u in step.scope), step.choice)
+        for step in further.steps
+        if isinstance(step, Elimination)
+    ]
+    variables = tuple(old[v] for v in further.variables)
+    return Reduction(further.tables, variables, (*reduction.steps, *steps), reduction.sizes)
+
+
+class _Reducing:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._sizes = list(tables.problem.sizes)
+        self._parts: dict[tuple[int, ...], Costs] = {part.scope: (part.values, part.permitted) for part in tables.parts}
+        self._scopes: list[set[tuple[int, ...]]] = [set() for _ in self._sizes]
+        for scope in self._parts:
+            for v in scope:
+                self._scopes[v].add(scope)
+        self._linear = LinearParts(tables.linear)
+        self._constant = tables.constant
+        self._is_impossible = tables.is_impossible
+        self._left = set(range(len(self._sizes)))
+        self._steps: list[Step] = []
+        self._cells = [self._result_cells(v) for v in self._left]
+        self._heap = [(n, v) for v, n in enumerate(self._cells)]
+        heapq.heapify(self._heap)
+        self._changed = set(self._left)  # whose values are to be compared
+        self._whole = set(self._parts)  # functions that may be sums of others
+        self._work_left = MOST_COMPARED
+
+    def run(self) -> Reduction:
+        self._propagate()
+        while True:
+            self._eliminate_variables()
+            if self._is_impossible or not (self._split() | self._remove_values()):
+                return self._result(sorted(self._left))
+
+    def run_along(self, order: Sequence[int]) -> Reduction:
+        """Eliminate the variables of an order, all but the last."""
+        for v in order[:-1]:
+            look()
+            self._left.remove(v)
+            self._eliminate(v)
+        return self._result(sorted(self._left))
+
+    def _propagate(self) -> None:
+        """Remove the values that some function forbids whatever its other variables do, until there are none."""
+        queue = dict.fromkeys(scope for scope in sorted(self._parts) if not self._parts[scope][1].all())
+        while queue and not self._is_impossible:
+            look()
+            scope = next(iter(queue))
+            del queue[scope]
+            for axis, v in enumerate(scope):
+                others = tuple(place for place in range(len(scope)) if place != axis)
+                kept = np.flatnonzero(self._parts[scope][1].any(axis=others))
+                self._is_impossible |= len(kept) == 0
+                if 0 < len(kept) < self._sizes[v]:
+                    self._keep(v, kept)
+                    queue.update(dict.fromkeys(part for part in sorted(self._scopes[v]) if part != scope))
+
+    def _touch(self, variables: Sequence[int]) -> None:
+        """Look at variables again: the functions over them have changed."""
+        for u in variables:
+            if u in self._left:
+                self._cells[u] = self._result_cells(u)
+                heapq.heappush(self._heap, (self._cells[u], u))
+        self._changed.update(variables)
+
+    def _neighbours(self, v: int) -> set[int]:
+        return set().union(*self._scopes[v]) - {v}
+
+    def _eliminate_variables(self) -> None:
+        while self._heap and len(self._left) > 1:
+            found, v = heapq.heappop(self._heap)
+            if v not in self._left or found != self._cells[v] or not self._pays(v, found):
+                continue  # a variable whose neighbours have changed is in the heap again
+            look()
+            self._left.remove(v)
+            self._touch(self._eliminate(v))
+
+    def _result_cells(self, v: int) -> int:
+        """Cells of the function that eliminating a variable makes, or a number that is too many; 0 where no functions
+        need be joined, as the variable has one value."""
+        if self._sizes[v] == 1:
+            return 0
+        cells = 1
+        for u in self._neighbours(v):
+            cells *= self._sizes[u]
+            if cells > MOST_JOINED:
+                break
+        return min(cells, MOST_JOINED + 1)
+
+    def _pays(self, v: int, cells: int) -> bool:
+        if self._linear.has(v) and self._sizes[v] > 1:
+            return False
+        before = sum(self._parts[scope][0].size for scope in self._scopes[v])
+        return cells * self._sizes[v] <= MOST_JOINED and cells <= max(before, SMALL_RESULT)
+
+    def _strides(self, scope: tuple[int, ...], within: tuple[int, ...]) -> list[int]:
+        """Cells from one value to the next of a function over a scope, for each variable of a larger one."""
+        step, steps = 1, dict.fromkeys(within, 0)
+        for u in reversed(scope):
+            steps[u] = step
+            step *= self._sizes[u]
+        return [*steps.values()]
+
+    def _take(self, scope: tuple[int, ...]) -> Costs:
+        """Take a function out."""
+        for u in scope:
+            self._scopes[u].discard(scope)
+        self._whole.discard(scope)
+        return self._parts.pop(scope)
+
+    def _eliminate(self, v: int) -> tuple[int, ...]:
+        """Eliminate a variable; returns its neighbours."""
+        scope = tuple(sorted(self._neighbours(v)))
+        if self._sizes[v] == 1:
+            self._linear.fix(v)
+            for part in sorted(self._scopes[v]):
+                axis = part.index(v)
+                values, permitted = (np.asarray(array.take(0, axis=axis)) for array in self._take(part))
+                self._add(part[:axis] + part[axis + 1 :], (values, permitted))
+            self._steps.append(Elimination(v, (), np.zeros((), dtype=np.int64)))
+            return scope
+        within = (v, *scope)
+        parts = sorted(self._scopes[v])
+        taken = [self._take(part) for part in parts]
+        shape = [self._sizes[u] for u in scope]
+        cells = math.prod(shape)
+        best = np.empty(cells, dtype=np.int64 if self._tables.is_integral else np.float64)
+        is_left = np.empty(cells, dtype=bool)
+        choice = np.empty(cells, dtype=np.min_scalar_type(self._sizes[v]))
+        eliminate_variable(
+            np.concatenate([best[:0], *(values.ravel() for values, _ in taken)]),
+            np.concatenate([is_left[:0], *(permitted.ravel() for _, permitted in taken)]),
+            starts_of([values.size for values, _ in taken])[:-1],
+            np.array([self._strides(part, within) for part in parts], dtype=np.int64).reshape(-1, len(within)),
+            np.array([self._sizes[u] for u in within], dtype=np.int64),
+            best,
+            is_left,
+            choice,
+        )
+        self._add(scope, (best.reshape(shape), is_left.reshape(shape)))
+        self._steps.append(Elimination(v, scope, choice.reshape(shape)))
+        return scope
+
+    def _split(self) -> bool:
+        """Take functions apart that are sums of others; whether there were any."""
+        found = False
+        for scope in sorted(self._whole):
+            self._whole.discard(scope)
+            look()
+            pieces = pieces_of(scope, self._parts[scope])
+            if len(pieces) > 1 or pieces[0][0] != scope:
+                self._take(scope)
+                for piece in pieces:
+                    self._add(*piece)
+                self._touch(scope)
+                found = True
+        return found
+
+    def _remove_values(self) -> bool:
+        """Remove values of variables whose functions have changed; whether there were any."""
+        found = False
+        for v in sorted(self._changed & self._left):
+            self._changed.discard(v)
+            look()
+            size, scopes = self._sizes[v], sorted(self._scopes[v])
+            work = size * sum(self._parts[scope][0].size for scope in scopes)
+            if not 1 < size <= MOST_VALUES or work > self._work_left:
+                continue
+            self._work_left -= work
+            dtype = np.int64 if self._tables.is_integral else np.float64
+            functions = [*(self._rows(scope, v) for scope in scopes), *self._linear.orders(v, dtype)]
+            kept = values_needed(size, functions, 4 * self._tables.rounding)
+            self._is_impossible |= len(kept) == 0
+            if 0 < len(kept) < size:
+                self._keep(v, kept)
+                found = True
+        return found
+
+    def _rows(self, scope: tuple[int, ...], v: int) -> Costs:
+        """A function, with a row for each value of one of its variables."""
+        size, before = self._sizes[v], math.prod([self._sizes[u] for u in scope[: scope.index(v)]])
+        values, permitted = (
+            array.reshape(before, size, -1).swapaxes(0, 1).reshape(size, -1) for array in self._parts[scope]
+        )
+        return np.ascontiguousarray(values), np.ascontiguousarray(permitted)
+
+    def _keep(self, v: int, kept: NDArray[np.int64]) -> None:
+        """Remove all values of a variable but some."""
+        self._steps.append(Removal(v, kept))
+        self._linear.keep(v, kept)
+        self._sizes[v] = len(kept)
+        near = sorted(self._neighbours(v))
+        for scope in self._scopes[v]:
+            axis = scope.index(v)
+            values, permitted = self._parts[scope]
+            self._parts[scope] = values.take(kept, axis=axis), permitted.take(kept, axis=axis)
+            self._whole.add(scope)
+        self._touch([v, *near])
+
+    def _add(self, scope: tuple[int, ...], costs: Costs) -> None:
+        values, permitted = costs
+        self._is_impossible |= not permitted.any()
+        if not scope:
+            self._constant += values.item()
+            return
+        if scope in self._parts:
+            permitted = permitted & self._parts[scope][1]
+            values = np.where(permitted, values + self._parts[scope][0], 0)
+            self._is_impossible |= not permitted.any()
+        self._parts[scope] = values, permitted
+        self._whole.add(scope)
+        for u in scope:
+            self._scopes[u].add(scope)
+
+    def _result(self, left: list[int]) -> Reduction:
+        tables = self._tables
+        number = {v: place for place, v in enumerate(left)}
+        parts = []
+        known = {part.scope: part for part in tables.parts}
+        for scope in sorted(self._parts):
+            values, permitted = self._parts[scope]
+            if scope in known and known[scope].values is values:
+                least = known[scope].least
+            else:
+                least = values[permitted].min().item() if permitted.any() else 0
+            parts.append(Table(tuple(number[v] for v in scope), values, permitted, least))
+        small = replace(
+            tables,
+            problem=Problem(tuple(self._variable(v) for v in left), (), name=tables.problem.name),
+            parts=tuple(parts),
+            constant=self._constant,
+            is_impossible=self._is_impossible,
+            linear=self._linear.left(number),
+        )
+        return Reduction(small, tuple(left), tuple(self._steps), tables.problem.sizes)
+
+    def _variable(self, v: int) -> Variable:
+        """A variable with the values that are left."""
+        whole = self._tables.problem.variables[v]
+        return whole if whole.size == self._sizes[v] else Variable(whole.name, self._sizes[v])

@@ -1,0 +1,288 @@
+"""A problem written out for bounds of rows: functions and hard constraints as tables, those over one scope merged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.fixed_point import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
+from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.elimination.row_pruning.row_bounds import ValueGrid
+from oocbe.kernels.cpu.projection import Network
+from oocbe.model.model_checks import Values
+from oocbe.model.parts import Constraint, Function, LinearConstraint
+from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import MOST_AXES
+from oocbe.runtime.deadline import look, looked
+
+LARGEST_PART = 1 << 16
+"""Cells of the largest function that is written out."""
+
+MOST_CELLS = 1 << 22
+"""Cells of all functions together."""
+
+LISTED_SHARE = 0.25
+"""Of the memory for messages that functions may take which list all cells, as elimination needs them."""
+
+PAIR_COST = 1 / 16
+"""What a cell of a function over two variables costs, in cells of others: loops over it use vector instructions."""
+
+LARGEST_LINEAR = 1 << 9
+"""Cells of the largest linear constraint that is written out where others may stay as they are."""
+
+LARGEST_CLAUSE = 1 << 10
+"""The same of constraints that forbid one tuple, which rows that are merged need written out."""
+
+LARGEST_COEFFICIENTS = 1 << 32
+"""What the largest coefficients of a linear constraint that stays as it is add up to, at most."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A function or several over one scope, written out.
+
+    Attributes
+    ----------
+    scope : variables. values : int64 or float64, an axis a variable; 0 where forbidden.
+    permitted : bool, of the same shape. least : of the permitted values, 0 where there are none.
+    """
+
+    scope: tuple[int, ...]
+    values: Values
+    permitted: NDArray[np.bool_]
+    least: int | float
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All of a problem, each scope once.
+
+    Attributes
+    ----------
+    problem : in min-sum. parts : over one or more variables. constant : what assignments cost beside them.
+    grid : the values that assignments can have. rounding : what sums of floats can be off by.
+    is_integral : whether all costs are integers. is_impossible : whether some part permits nothing.
+    linear : constraints that are not among the parts, of coefficients from 0 on.
+    """
+
+    problem: Problem
+    parts: tuple[Table, ...]
+    constant: int | float
+    grid: ValueGrid
+    rounding: float
+    is_integral: bool
+    is_impossible: bool
+    linear: tuple[LinearConstraint, ...] = ()
+
+    @classmethod
+    def of(cls, problem: Problem, keeps_linear: bool = False) -> Self | None:
+        """The tables of a problem; None where some are too large, or sums of costs leave the range of their dtype.
+
+        keeps_linear : whether large linear constraints may stay as they are; large constraints that forbid one tuple
+            become such.
+        """
+        sizes, is_integral = problem.sizes, problem.is_integral
+        hard: list[Constraint | LinearConstraint] = []
+        kept: list[LinearConstraint] = []
+        binding = [c for c in problem.linear_constraints if c.can_bind]
+        given: list[Constraint | LinearConstraint] = [*problem.constraints, *binding]
+        for c in looked(given):
+            size = math.prod(sizes[v] for v in c.scope) if keeps_linear else 0
+            if isinstance(c, LinearConstraint):
+                row = c if size > LARGEST_LINEAR else None
+            else:
+                row = _clause(c, sizes) if size > LARGEST_CLAUSE else None
+            if row is None:
+                hard.append(c)
+            else:
+                kept.append(row)
+        linear = tuple(_from_zero(c) for c in kept)
+        if any(c.greatest > LARGEST_COEFFICIENTS for c in linear):
+            return None
+        scopes = {tuple(sorted(part.scope)) for part in looked((*problem.functions, *hard))}
+        cells = [math.prod(sizes[v] for v in scope) for scope in scopes]
+        if (
+            max(cells, default=0) > LARGEST_PART
+            or sum(cells) > MOST_CELLS
+            or max(map(len, scopes), default=0) > MOST_AXES
+        ):
+            return None
+        magnitude = problem.magnitude
+        if magnitude >= (LARGEST_TOTAL if is_integral else LARGEST_FLOAT_TOTAL):
+            return None
+        # Of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
+        rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
+        dtype = np.int64 if is_integral else np.float64
+        values: dict[tuple[int, ...], NDArray[Any]]
+        values = {scope: np.zeros([sizes[v] for v in scope], dtype=dtype) for scope in looked(scopes)}
+        permitted = {scope: np.ones([sizes[v] for v in scope], dtype=bool) for scope in looked(scopes)}
+        for f in looked(problem.functions):
+            axes = np.argsort(f.scope)
+            scope = tuple(sorted(f.scope))
+            own, allowed = f.to_array(sizes)
+            values[scope] += np.where(allowed, own, 0).transpose(axes)
+            permitted[scope] &= allowed.transpose(axes)
+        for c in looked(hard):
+            dense = c.to_array(sizes) if isinstance(c, Constraint) else c.to_array()
+            permitted[tuple(sorted(c.scope))] &= dense.transpose(np.argsort(c.scope))
+        constant = problem.constant
+        parts = []
+        is_impossible = False
+        for scope in sorted(scopes):
+            costs, allowed = values[scope], permitted[scope]
+            least = costs.min().item()
+            if not allowed.all():
+                least = costs[allowed].min().item() if allowed.any() else 0
+                costs[~allowed] = 0
+                is_impossible |= not allowed.any()
+            if scope:
+                parts.append(Table(scope, costs, allowed, least))
+            else:
+                constant += costs.item()
+        grid = ValueGrid.of(problem)
+        is_impossible |= any(c.is_impossible for c in linear)
+        return cls(problem, tuple(parts), constant, grid, rounding, is_integral, is_impossible, linear)
+
+    @property
+    def least(self) -> int | float:
+        """The sum of all minima, which bounds every assignment."""
+        if self.is_integral:
+            return self.constant + sum(part.least for part in self.parts)
+        return math.fsum([self.constant, *(part.least for part in self.parts)])
+
+    def evaluate(self, assignment: Sequence[int]) -> int | float | None:
+        """What an assignment costs; None where it is forbidden."""
+        cells = [tuple(assignment[v] for v in part.scope) for part in self.parts]
+        if not all(part.permitted[cell] for part, cell in zip(self.parts, cells, strict=True)):
+            return None
+        if not all(c.permits(assignment) for c in self.linear):
+            return None
+        costs = [part.values[cell].item() for part, cell in zip(self.parts, cells, strict=True)]
+        return self.constant + sum(costs) if self.is_integral else math.fsum([self.constant, *costs])
+
+    def weights(self, most: float) -> NDArray[np.float64]:
+        """What each table costs on average beyond its minimum, in parts of ``most``, which no cell is counted above."""
+        layout = self.layout
+        costs = np.where(layout.permitted, np.minimum(layout.above, most), most) / most
+        if not self.parts:
+            return np.zeros(0)
+        sums = np.add.reduceat(costs, layout.piece_start)  # equal for equal tables: ties stay ties
+        found: NDArray[np.float64] = sums[layout.piece] / [part.values.size for part in self.parts]
+        return found
+
+    @cached_property
+    def pass_work(self) -> float:
+        """Cells that a pass over all functions looks at, in cells of functions over more than two variables."""
+        cells = [(part.values.size, len(part.scope)) for part in self.parts if len(part.scope) > 1]
+        return sum(size * arity * (PAIR_COST if arity == 2 else 1) for size, arity in cells)
+
+    @property
+    def listed_bytes(self) -> int:
+        """Bytes that functions take which list all cells: 8 for each variable's value, and for the cost."""
+        return sum(8 * part.values.size * (len(part.scope) + 1) for part in self.parts)
+
+    def as_problem(self) -> Problem:
+        """The tables as a problem's functions, which list what they permit."""
+        functions = tuple(
+            Function(part.scope, np.argwhere(part.permitted), part.values[part.permitted]) for part in self.parts
+        )
+        return Problem(self.problem.variables, functions, constant=self.constant, name=self.problem.name)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What the ascents below all thresholds have in common."""
+        return Layout.of(self)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tables laid out for the ascent, before costs are brought to fixed point: the same for all thresholds.
+
+    Attributes
+    ----------
+    network : all but its tables. length : of a state, which ends with a place for each linear constraint.
+    value : int64, the places in a state of the costs over single variables, which come first in the two below.
+    above, permitted : what each cell costs beyond its function's minimum, and whether it is permitted: the costs over
+        single variables, then the network's tables.
+    piece_start : int64, where their pieces begin, each a table. piece : int64 (tables,), one of each table's.
+    """
+
+    network: Network
+    length: int
+    value: NDArray[np.int64]
+    above: NDArray[Any]
+    permitted: NDArray[np.bool_]
+    piece_start: NDArray[np.int64]
+    piece: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tables: Tables) -> Self:
+        """Lay out the functions over two and more variables; states begin with the values of single ones."""
+        sizes = np.array(tables.problem.sizes, dtype=np.int64)
+        value_start = starts_of(sizes)
+        single = [part for part in tables.parts if len(part.scope) == 1]
+        parts = [part for part in tables.parts if len(part.scope) > 1]
+        # Of a function over two variables, each has a table in which its own values lie side by side.
+        own = [[part.values.T, part.values] if len(part.scope) == 2 else [part.values] for part in parts]
+        masks = [[part.permitted.T, part.permitted] if len(part.scope) == 2 else [part.permitted] for part in parts]
+        table_start, cells = [], 0
+        for part, copies in zip(parts, own, strict=True):
+            starts = [cells + i * part.values.size for i in range(len(copies))]
+            table_start += starts if len(copies) == 2 else starts * len(part.scope)
+            cells += part.values.size * len(copies)
+        look()
+        pieces = [*(part.values for part in single), *(copy for copies in own for copy in copies)]
+        tables_of_pieces = [*single, *(part for part, copies in zip(parts, own, strict=True) for _ in copies)]
+        lengths = [piece.size for piece in pieces]
+        dtype = np.int64 if tables.is_integral else np.float64
+        above = np.concatenate([np.zeros(0, dtype=dtype), *(piece.ravel() for piece in pieces)])
+        above -= np.repeat(np.array([part.least for part in tables_of_pieces], dtype=dtype), lengths)
+        number = {part.scope: place for place, part in enumerate(tables_of_pieces)}
+        flags = [*(part.permitted for part in single), *(mask for copies in masks for mask in copies)]
+        variable = np.array([v for part in parts for v in part.scope], dtype=np.int64)
+        function_start = starts_of([len(part.scope) for part in parts])
+        messages = starts_of(sizes[variable]) + value_start[-1]
+        network = Network(
+            value_start=value_start,
+            use_start=starts_of(np.bincount(variable, minlength=len(sizes))),
+            uses=np.argsort(variable, kind="stable"),
+            function_start=function_start,
+            function=np.repeat(np.arange(len(parts)), np.diff(function_start)),
+            variable=variable,
+            message_start=messages[:-1],
+            table_start=np.array(table_start, dtype=np.int64),
+            tables=np.zeros(0, dtype=np.int32),
+        )
+        return cls(
+            network,
+            int(messages[-1]) + len(tables.linear),
+            np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*value_start[p.scope[0] :][:2]) for p in single)]),
+            above,
+            np.concatenate([np.zeros(0, dtype=bool), *(flag.ravel() for flag in flags)]),
+            starts_of(lengths)[:-1],
+            np.array([number[part.scope] for part in tables.parts], dtype=np.int64),
+        )
+
+
+def _clause(constraint: Constraint, sizes: Sequence[int]) -> LinearConstraint | None:
+    """A constraint that forbids one tuple as a linear one: not all of the tuple's values. None of any other."""
+    if constraint.allowed or len(constraint.tuples) != 1:
+        return None
+    own = tuple(
+        (np.arange(sizes[v]) == a).astype(np.int64)
+        for v, a in zip(constraint.scope, constraint.tuples[0].tolist(), strict=True)
+    )
+    return LinearConstraint(constraint.scope, own, len(own) - 1)
+
+
+def _from_zero(constraint: LinearConstraint) -> LinearConstraint:
+    """The same constraint with coefficients of which the least of each variable is 0."""
+    lows = constraint.ends[0]
+    coefficients = tuple(own - low for own, low in zip(constraint.coefficients, lows, strict=True))
+    return replace(constraint, coefficients=coefficients, capacity=constraint.capacity - sum(lows))

@@ -1,0 +1,88 @@
+"""A problem's functions as complete tables of costs in fixed point, capped where no assignment that counts can be.
+
+Each function counts what it costs beyond its minimum, rounded down once; from then on all is exact in integers. What is
+forbidden costs the *cap*, and so does what brings an assignment to the threshold all by itself. A sum of tables that
+reaches the cap belongs to no assignment that counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from oocbe.algebra.complete_tables.cost_tables import CostTable
+from oocbe.bounds.row_tables import Table, Tables
+
+ROOM = {np.dtype(np.int32): 29, np.dtype(np.int64): 50}
+"""The cap is below two to the power of this: twice it fits the dtype, and it fits the mantissa of a float."""
+
+MOST_SCALE_BITS = 12
+"""Integers are counted in up to 2**-12: costs are handed on in parts, which are fractions."""
+
+
+@dataclass(frozen=True)
+class ScaledCosts:
+    """How a problem's costs become integers below a threshold.
+
+    Attributes
+    ----------
+    tables : of the problem. dtype : int32 or int64. bits : a cost c counts as c * 2**bits.
+    cap : stands for "never"; 0 where no assignment is below the threshold.
+    """
+
+    tables: Tables
+    dtype: np.dtype[Any]
+    bits: int
+    cap: int
+
+    @classmethod
+    def of(cls, tables: Tables, threshold: int | float | None, dtype: np.dtype[Any]) -> Self:
+        """The finest fixed point that leaves room; threshold : only values below it count; None: all do."""
+        dtype, least = np.dtype(dtype), tables.least
+        room = ROOM[dtype]
+        if tables.is_impossible:
+            return cls(tables, dtype, 0, 0)
+        spread = sum(part.values[part.permitted].max().item() - part.least for part in tables.parts)
+        if tables.is_integral:
+            steps = int(spread)
+            if threshold is not None:
+                steps = min(steps, int(tables.grid.largest_below(threshold)) - int(least))
+            if steps < 0:
+                return cls(tables, dtype, 0, 0)
+            bits = min(MOST_SCALE_BITS, room - max(steps, 1).bit_length())
+            return cls(tables, dtype, bits, (steps << bits if bits >= 0 else steps >> -bits) + 1)
+        gap = spread * (1 + 2.0**-40) + 2 * tables.rounding
+        if threshold is not None:
+            gap = min(gap, threshold - least + 2 * tables.rounding)
+        if gap < 0:
+            return cls(tables, dtype, 0, 0)
+        bits = min(1000, room - 1 - math.frexp(gap)[1])
+        return cls(tables, dtype, bits, math.ceil(math.ldexp(gap, bits)) + 1)
+
+    def table(self, part: Table, order: Sequence[int]) -> CostTable:
+        """A function in fixed point; order : of its scope, the slowest first."""
+        above: Any = part.values - part.least
+        if self.tables.is_integral:
+            scaled = above >> -self.bits if self.bits < 0 else np.minimum(above, self.cap) << self.bits
+        else:
+            # More than subtracting and scaling can be off.
+            slack = math.ldexp(1.0, ROOM[self.dtype] - 52)
+            scaled = np.floor(np.ldexp(np.minimum(above, math.ldexp(self.cap, -self.bits)), self.bits) - slack)
+            scaled = np.maximum(scaled, 0)
+        capped = np.where(part.permitted, np.minimum(scaled, self.cap), self.cap)
+        turned = capped.transpose([part.scope.index(v) for v in order])
+        return CostTable(tuple(order), np.ascontiguousarray(turned, dtype=self.dtype).ravel())
+
+    def in_costs(self, bound: int) -> int | float:
+        """The least value that an assignment can have whose tables add up to ``bound``; infinite at the cap."""
+        if bound >= self.cap:
+            return math.inf
+        least = self.tables.least
+        if self.tables.is_integral:
+            above = -(-bound >> self.bits) if self.bits >= 0 else bound << -self.bits
+            return self.tables.grid.round_up(int(least) + above)
+        return least + math.ldexp(bound, -self.bits) - 2 * self.tables.rounding

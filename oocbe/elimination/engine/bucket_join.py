@@ -1,0 +1,352 @@
+"""Join the tables and lookups of a bucket and eliminate its variable, over several threads.
+
+The walk (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) is first taken a few levels deep by one thread; the partial
+walks it ends in are then cut into blocks of about equal work that any thread may finish. Blocks are laid end to end in
+order, so the message is sorted without a merge, as keys are laid out in elimination order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import LimitError
+from oocbe.kernels.cpu.buckets.bucket_join import walk
+from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, SharedCounts, TableArrays, WalkStart
+from oocbe.kernels.cpu.buckets.walk_steps import Walk
+from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
+from oocbe.model.semiring import Semiring
+from oocbe.runtime.deadline import Deadline
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table
+
+SERIAL_WORK = 1 << 15
+"""Below this much expected work one thread is faster than handing work over."""
+
+BLOCKS_A_THREAD = 4
+"""Blocks are uneven in cost; this many a thread let the fast ones even the slow ones out."""
+
+SURPRISING_ROWS = 1 << 17
+"""So many rows of a walk that was expected to be short show that it is not: some ten milliseconds."""
+
+SURPRISING_STEPS = 1 << 20
+"""So many steps do, too."""
+
+NO_LIMIT = 1 << 62
+
+
+class TooManyRowsError(LimitError):
+    """The message would pass the row limit.
+
+    Attributes
+    ----------
+    variables : of the message. limit : the row limit.
+    """
+
+    def __init__(self, variables: int, limit: int) -> None:
+        super().__init__(f"the message over {variables} variables passes {limit:,} rows")
+        self.variables, self.limit = variables, limit
+
+    def __reduce__(self) -> tuple[type[TooManyRowsError], tuple[int, int]]:
+        return type(self), (self.variables, self.limit)  # so that it can come from another process
+
+
+class TooManyStepsError(TooManyRowsError):
+    """The join has taken too many steps before it reached the row limit."""
+
+
+class _Limits(NamedTuple):
+    """When walks give up.
+
+    Attributes
+    ----------
+    variables : of the message, for errors. rows, steps : at most, of all walks together. deadline : and when.
+    """
+
+    variables: int
+    rows: int
+    steps: int
+    deadline: Deadline
+
+    def counts(self) -> SharedCounts:
+        """Of walks that are about to begin."""
+        return SharedCounts(np.zeros(2, dtype=np.int64), self.deadline.flag)
+
+    def check(self, parts: list[Walk], counts: SharedCounts) -> None:
+        """Raise what :func:`join_and_eliminate` raises where these walks have not all come to their end."""
+        self.deadline.check()
+        if sum(p.filled for p in parts) > self.rows:
+            raise TooManyRowsError(self.variables, self.rows)
+        if not all(p.complete for p in parts):
+            # Walks that gave up for the rows of all have fewer of them each, and may have fewer together.
+            raise (TooManyStepsError if counts.made[1] > self.steps else TooManyRowsError)(self.variables, self.rows)
+
+
+def join_and_eliminate(
+    program: JoinProgram,
+    layout: Layout,
+    tables: Sequence[Table],
+    semiring: Semiring,
+    dtype: np.dtype[Any],
+    row_limit: int,
+    block_rows: int | None = None,
+    deadline: Deadline | None = None,
+    step_limit: int = NO_LIMIT,
+) -> Table:
+    """Message of a bucket.
+
+    Parameters
+    ----------
+    program : from :class:`oocbe.elimination.engine.join_program.ProgramBuilder`, made for these tables.
+    layout : of the message.
+    tables : sorted tables, the eliminated variable least significant in each.
+    semiring, dtype : of the message's values.
+    row_limit : most rows the message may have.
+    block_rows : rows of the largest table that make a block (None: from the number of threads).
+    deadline : when to give up; None: never.
+    step_limit : about how many steps the walks may take together; with a bound, many may lead to few rows.
+
+    Returns
+    -------
+    Sorted table over ``layout``; no rows where the bucket is infeasible.
+
+    Raises
+    ------
+    TooManyRowsError : the message would pass ``row_limit`` rows, or take more steps.
+    TimeLimitError : the deadline came.
+    """
+    deadline = deadline or Deadline()
+    flat = _flatten(program, tables, dtype)
+    largest = int(np.argmax([t.rows for t in tables])) if tables else 0
+    rows = tables[largest].rows if tables else 0
+    count = len(tables)
+    root = Walk(
+        np.zeros((layout.words, 1), dtype=np.uint64),
+        np.empty(0, dtype=dtype),
+        np.zeros((count, 1), dtype=np.int64),
+        np.array([[t.rows] for t in tables], dtype=np.int64).reshape(count, 1),
+        1,
+        True,
+    )
+    limits = _Limits(len(layout.scope), row_limit, step_limit, deadline)
+    parts = None if block_rows is not None else _walked_alone(program, flat, root, rows, limits)
+    if parts is None:
+        parts = _walked_in_blocks(program, flat, root, largest, block_rows, limits)
+    keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
+    limbs = program.semiring.limbs
+    values = _laid_end_to_end([p.values[: p.filled * (limbs or 1)] for p in parts])
+    values = values.reshape(-1, limbs) if limbs else values
+    return Table(layout, keys, values, semiring, is_sorted=True)
+
+
+def _walked_alone(program: JoinProgram, flat: TableArrays, root: Walk, rows: int, limits: _Limits) -> list[Walk] | None:
+    """The walk by this thread alone, where little is expected; None where that proves wrong, and threads can share it.
+
+    What is expected is a guess, and far too low where constraints leave nearly everything: such a walk is given up
+    before it has taken long, and begun anew.
+    """
+    if program.expected_work(rows) >= SERIAL_WORK:
+        return None
+    counts = limits.counts()
+    most_rows, most_steps = limits.rows, limits.steps
+    if thread_count() > 1:
+        most_rows, most_steps = min(most_rows, SURPRISING_ROWS), min(most_steps, SURPRISING_STEPS)
+    walked = _run(program, flat, root, 0, 1, 0, program.levels, most_rows, most_steps, counts)
+    if not walked.complete and (most_rows, most_steps) != (limits.rows, limits.steps):
+        limits.deadline.check()
+        return None
+    limits.check([walked], counts)
+    return [walked]
+
+
+def _walked_in_blocks(
+    program: JoinProgram, flat: TableArrays, root: Walk, largest: int, block_rows: int | None, limits: _Limits
+) -> list[Walk]:
+    """Walks of blocks by all threads, in the order of their keys; blocks are cut by the rows of table ``largest``."""
+    count = len(flat.rows)
+    rows = int(flat.rows[largest]) if count else 0
+    wanted_blocks = NO_LIMIT
+    is_short = block_rows is not None and program.expected_work(rows) < SERIAL_WORK
+    if block_rows is None:
+        threads = thread_count()
+        wanted_blocks = 1 if threads == 1 else BLOCKS_A_THREAD * threads
+        block_rows = rows + 1 if threads == 1 else max(1, rows // wanted_blocks)
+    # Blocks of so many rows have no meaning where there is no table.
+    most_levels = 0 if count == 0 and wanted_blocks == NO_LIMIT else program.levels
+    level, items = 0, root
+    while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
+        # Prefixes that no table narrows can outnumber all rows: stop short of those.
+        most = max(rows, SERIAL_WORK)
+        unshared = SharedCounts(np.zeros(2, np.int64), limits.deadline.flag)
+        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, limits.steps, unshared)
+        if not narrower.complete:
+            break
+        items = narrower
+        level += 1
+    items = _cut_ranges(program, flat, items, level, block_rows)
+    blocks = _blocks(items, largest, block_rows, wanted_blocks)
+    counts = limits.counts()
+    given = (level, program.levels, limits.rows, limits.steps, counts)
+    calls = [(program, flat, items, first, last, *given) for first, last in blocks]
+    parts: list[Walk] = (
+        [_run(*calls[0])]
+        if is_short and len(calls) == 1
+        else run_all(_run, calls, None if is_short else limits.deadline.interrupt)
+    )
+    limits.check(parts, counts)
+    return parts
+
+
+def _laid_end_to_end(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenation; copies even a single part, so that no spare capacity is kept alive."""
+    return np.concatenate(parts, axis=-1)
+
+
+def _flatten(program: JoinProgram, tables: Sequence[Table], dtype: np.dtype[Any]) -> TableArrays:
+    """All tables' keys and values end to end; a single table is used in place."""
+    rows = np.array([t.rows for t in tables], dtype=np.int64)
+    key_base = np.zeros(len(tables), dtype=np.int64)
+    value_base = np.zeros(len(tables), dtype=np.int64)
+    if len(tables) > 1:
+        np.cumsum([t.keys.size for t in tables[:-1]], out=key_base[1:])
+        np.cumsum([t.values.size for t in tables[:-1]], out=value_base[1:])
+    keys = [t.keys.reshape(-1) for t in tables]
+    values = [t.values.reshape(-1) for t in tables]
+    limbs = np.array([max(1, t.limbs) for t in tables], dtype=np.int64)
+    if sum(map(len, values)) == 0:
+        # Compiled loops take the type of element 0 even where they read no row.
+        keys.append(np.zeros(1, dtype=np.uint64))
+        values.append(np.zeros(1, dtype=dtype))
+    flat_keys = keys[0] if len(keys) == 1 else np.concatenate(keys)
+    flat_values = values[0] if len(values) == 1 else np.concatenate(values)
+    return TableArrays(
+        flat_keys, flat_values, key_base, rows, value_base, *_priced(program, flat_values, tables), limbs
+    )
+
+
+def _priced(
+    program: JoinProgram, values: NDArray[Any], tables: Sequence[Table]
+) -> tuple[NDArray[Any], NDArray[Any], Any]:
+    """What bounds count for the tables' rows: the least of each table, all of them, and what they are multiplied by.
+
+    That is the ``values`` of all tables, times the bounds' scale, or where rows carry consumptions, the scaled values
+    and their price, in the bounds' dtype whether there is a price or not: the loop is compiled once for both, which
+    takes ten seconds. Nothing is looked for where nothing is pruned.
+    """
+    kind, scale = program.bounds.entries.dtype, program.bounds.scale
+    consumption = program.consumption
+    if not program.prunes:
+        return np.zeros(len(tables), dtype=kind), np.zeros(1, kind) if program.consumes else values, scale
+    priced: list[NDArray[Any]] = [t.values for t in tables]
+    rows = values
+    price = consumption.price
+    if program.consumes:
+        priced = [p.astype(kind) * scale for p in priced]
+        for part, t in zip(priced, tables, strict=True):
+            for s, m, rate in zip(consumption.shift.tolist(), consumption.mask.tolist(), price, strict=True):
+                part += ((t.keys[0] >> np.uint64(s)) & np.uint64(m)).astype(kind) * rate
+        rows, scale = np.concatenate(priced) if any(map(len, priced)) else np.zeros(1, kind), kind.type(1)
+    return np.array([p.min() if len(p) else 0 for p in priced], dtype=kind), rows, scale
+
+
+def _run(
+    program: JoinProgram,
+    flat: TableArrays,
+    items: Walk,
+    first: int,
+    last: int,
+    level: int,
+    stop: int,
+    row_limit: int,
+    step_limit: int,
+    shared: SharedCounts,
+) -> Walk:
+    start = WalkStart(items.keys, items.low, items.high, first, last, level, stop)
+    *parts, carried = map(tuple, program)
+    consumption = carried if program.consumes else None
+    return Walk(*walk(tuple(flat), tuple(parts), consumption, tuple(start), row_limit, step_limit, tuple(shared)))
+
+
+def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Walk, level: int, block_rows: int) -> Walk:
+    """Items whose next level reads a long row range, cut into several with the same prefix and consecutive ranges.
+
+    Cuts lie where the level's field changes, so that no group of rows is torn apart; the other tables keep their whole
+    ranges, in which the walk finds its place by itself.
+    """
+    if level >= program.levels:
+        return items
+    runs, part_table = program.runs, program.runs.part_table
+    parts = range(int(runs.part_start[level]), int(runs.part_start[level + 1]))
+    if not parts:
+        return items
+    widths = np.stack(
+        [items.high[part_table[p], : items.filled] - items.low[part_table[p], : items.filled] for p in parts]
+    )
+    if widths.size == 0 or int(widths.max()) <= block_rows:
+        return items
+    source: list[int] = []
+    table_of: list[int] = []
+    bounds: list[tuple[int, int]] = []
+    for item in range(items.filled):
+        part = parts[int(widths[:, item].argmax())]
+        t = int(part_table[part])
+        low, high = int(items.low[t, item]), int(items.high[t, item])
+        begin = int(flat.key_base[t]) + int(runs.part_word[part]) * int(flat.rows[t])
+        column = flat.keys[begin + low : begin + high]
+        field = (int(runs.part_shift[part]), int(runs.mask[level]))
+        cuts = [low + cut for cut in _group_cuts(column, *field, block_rows)]
+        for first, last in itertools.pairwise([*cuts, high]):
+            source.append(item)
+            table_of.append(t)
+            bounds.append((first, last))
+    low_rows, high_rows = items.low[:, source].copy(), items.high[:, source].copy()
+    places = np.arange(len(source))
+    low_rows[table_of, places] = [first for first, _ in bounds]
+    high_rows[table_of, places] = [last for _, last in bounds]
+    return Walk(np.ascontiguousarray(items.keys[:, source]), items.values, low_rows, high_rows, len(source), True)
+
+
+def _group_cuts(column: NDArray[np.uint64], shift: int, mask: int, block_rows: int) -> list[int]:
+    """Row 0 and first rows of later groups, about ``block_rows`` apart; a group is rows with one field's value."""
+
+    def field(row: int) -> int:
+        return (int(column[row]) >> shift) & mask
+
+    cuts = [0]
+    for wanted in range(block_rows, len(column), block_rows):
+        if wanted > cuts[-1]:
+            cut = bisect_left(range(len(column)), field(wanted), key=field)
+            if cut > cuts[-1]:
+                cuts.append(cut)
+    return cuts
+
+
+def _is_fine(items: Walk, table: int, block_rows: int) -> bool:
+    """Whether no partial walk is left with more rows of the largest table than a block should have."""
+    if items.filled == 0:
+        return True
+    if len(items.low) == 0:
+        return False
+    widths = items.high[table, : items.filled] - items.low[table, : items.filled]
+    return bool(widths.max() <= block_rows)
+
+
+def _blocks(items: Walk, table: int, block_rows: int, most: int) -> list[tuple[int, int]]:
+    """Consecutive partial walks that together have about ``block_rows`` rows of the largest table; about ``most``.
+
+    Walks that branched where no table takes part share their row ranges, so all of them may have many times its rows.
+    """
+    if items.filled <= 1:
+        return [(0, items.filled)]
+    if len(items.low) == 0:
+        return row_ranges(items.filled, max(1, items.filled // most))
+    work = np.cumsum(items.high[table, : items.filled] - items.low[table, : items.filled])
+    block = work // max(1, block_rows, int(work[-1]) // most)
+    cuts = np.flatnonzero(np.diff(block)) + 1
+    bounds = [0, *cuts.tolist(), items.filled]
+    return list(itertools.pairwise(bounds))

@@ -1,0 +1,368 @@
+"""Turn a bucket into the flat arrays that the join kernel walks: runs, lookups by level, lookups at the leaves.
+
+See :mod:`oocbe.kernels.cpu.buckets.bucket_join` for what a run, a level and a leaf are. Everything here is per bucket,
+not per row, but a problem has hundreds of buckets with a few rows each, so it is written to be quick in plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.engine.consumption import Consumption, consumption_arrays
+from oocbe.elimination.engine.factors import FactorPool, PackedFactor
+from oocbe.elimination.engine.row_pruning import MERGED_BITS, RowPruning, bound_arrays, no_bounds
+from oocbe.elimination.engine.segments import Segments
+from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, LeafArrays, LookupArrays, RunArrays, SemiringCodes
+from oocbe.kernels.cpu.buckets.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks
+from oocbe.model.semiring import Semiring
+from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
+
+LARGEST_MERGED_BITS = 12
+"""Merged lookups stay within 4,096 entries: they must be built for each bucket and sit in the first-level cache."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Neighbouring variables of the separator that are joined as one field.
+
+    Attributes
+    ----------
+    word, shift, bits : the field of the separator's key. size : of the domain where no table has the variable, else 0.
+    parts : number of each table that has them, and the word and shift of the field there.
+    """
+
+    word: int
+    shift: int
+    bits: int
+    size: int
+    parts: list[tuple[int, int, int]]
+
+    def takes(self, field: Field, parts: Sequence[tuple[int, int, int]]) -> bool:
+        """Whether the next variable continues the run, in the separator's key and in every table, and joins it."""
+        word, shift, bits = field
+        if word != self.word or shift + bits != self.shift or not parts or len(parts) != len(self.parts):
+            return False
+        for (t, part_word, part_shift), (u, word_above, shift_above) in zip(parts, self.parts, strict=True):
+            if t != u or part_word != word_above or part_shift + bits != shift_above:
+                return False
+        self.shift, self.bits, self.parts = shift, self.bits + bits, list(parts)
+        return True
+
+
+@dataclass(frozen=True)
+class BucketScope:
+    """Variables of a bucket and where they sit in the keys.
+
+    Attributes
+    ----------
+    variable : the variable to eliminate. size : its domain size.
+    separator : the other variables, the one eliminated next first (least significant).
+    layout : layout of the separator, which is the message's; what rows consume may be a field below the variables'.
+    """
+
+    variable: int
+    size: int
+    separator: tuple[int, ...]
+    layout: Layout
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Bit field of each variable of the separator."""
+        return self.layout.fields[len(self.layout.fields) - len(self.separator) :]
+
+
+@dataclass(slots=True)
+class _Merged:
+    """Several factors to be looked up as one, over ``scope`` (separator variables, ascending position)."""
+
+    members: int
+    bits: int
+    parts: list[PackedFactor]
+
+
+def _merge(factors: Iterable[PackedFactor], ignore: int, variable_bits: Sequence[int], limit: int) -> list[_Merged]:
+    """Group factors greedily so that each union of scopes (without ``ignore``) stays within ``limit`` bits."""
+    groups: list[_Merged] = []
+    for factor in sorted(factors, key=lambda factor: factor.members & ~ignore):
+        members = factor.members & ~ignore
+        for group in groups:
+            fresh = members & ~group.members
+            extra = _bits_of(fresh, variable_bits) if fresh else 0
+            if group.bits + extra <= limit:
+                group.members |= fresh
+                group.bits += extra
+                group.parts.append(factor)
+                break
+        else:
+            groups.append(_Merged(members, _bits_of(members, variable_bits), [factor]))
+    return groups
+
+
+def _bits_of(members: int, variable_bits: Sequence[int]) -> int:
+    total = 0
+    while members:
+        low = members & -members
+        total += variable_bits[low.bit_length() - 1]
+        members ^= low
+    return total
+
+
+def _word_bits(size: int) -> int:
+    """Bits that a set of ``size`` values adds to a lookup's index: none while the set fits in a word."""
+    return max(0, bits_for(size) - bits_for(WORD_BITS))
+
+
+class ProgramBuilder:
+    """Makes join programs for the buckets of one problem.
+
+    Parameters
+    ----------
+    sizes : domain size of each variable.
+    constraints : pool of packed constraints (uint8). functions : pool of packed functions (value dtype).
+    semiring : what joining and marginalising mean.
+    consumption : what the rows of all tables and messages carry, in the lowest field of their keys; None: nothing.
+    keeps_staircase : of the rows of one key, those go that consume no less than another and are no better.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        constraints: FactorPool,
+        functions: FactorPool,
+        semiring: Semiring,
+        consumption: Consumption | None = None,
+        keeps_staircase: bool = False,
+    ) -> None:
+        self._bits = [bits_for(size) for size in sizes]
+        self._sizes = sizes
+        self._constraints = constraints
+        self._functions = functions
+        self._semiring = semiring
+        self._consumption = consumption
+        self._keeps_staircase = keeps_staircase
+
+    def for_factors(
+        self, constraints: Sequence[PackedFactor], functions: Sequence[PackedFactor]
+    ) -> tuple[ProgramBuilder, Sequence[PackedFactor], Sequence[PackedFactor]]:
+        """A builder that knows these factors alone, to be sent elsewhere; and what the factors are to it."""
+        made = copy(self)
+        made._constraints, made._functions = (
+            self._constraints.selected(constraints),
+            self._functions.selected(functions),
+        )
+        return made, made._constraints.factors, made._functions.factors
+
+    def build(
+        self,
+        scope: BucketScope,
+        tables: Sequence[tuple[tuple[int, ...], Layout]],
+        constraints: Iterable[PackedFactor],
+        functions: Iterable[PackedFactor],
+        rows: int,
+        pruning: RowPruning | None = None,
+        limbs: int = 0,
+    ) -> JoinProgram:
+        """Program for one bucket.
+
+        Parameters
+        ----------
+        scope : the bucket.
+        tables : scope (variable indices, the eliminated variable first) and layout of each table to join.
+        constraints : those to enforce, each covered by the bucket's scope.
+        functions : those to combine, each mentioning the eliminated variable.
+        rows : of the tables; few rows do not repay large merged lookups.
+        pruning : the bound to hold rows against; None: all are kept.
+        limbs : of each count that is made (:mod:`oocbe.tables.limbs`); 0 where values are plain numbers.
+        """
+        limit = min(LARGEST_MERGED_BITS, max(4, rows.bit_length() - 2))
+        runs, level_of = self._runs(scope, tables)
+        levels = len(runs.word)
+        at_level: list[list[PackedFactor]] = [[] for _ in range(levels)]
+        at_leaf: list[PackedFactor] = []
+        for c in constraints:
+            if c.scope and c.scope[0] == scope.variable:
+                at_leaf.append(c)
+            else:
+                at_level[max(level_of[v] for v in c.scope)].append(c)
+
+        place_of = {v: i for i, v in enumerate(scope.separator)}
+        fields = scope.fields
+        gathers = Segments()
+        level_start = [0]
+        base: list[int] = []
+        middle: list[int] = []
+        own_bits: list[int] = []
+        free_base: list[int] = []
+        bit_sets: list[NDArray[np.uint64]] = []
+        free_sets: list[NDArray[np.uint64]] = []
+        end = free_end = 0
+        for level, members in enumerate(at_level):
+            enumerated = int(runs.size[level]) if members else 0
+            for group in _merge(
+                members, 1 << members[0].scope[0] if enumerated else 0, self._bits, limit - _word_bits(enumerated)
+            ):
+                if enumerated:
+                    # The run is one variable, the last of each constraint here: its values are kept as bits.
+                    skip, mask_words = self._bits[members[0].scope[0]], -(-enumerated // WORD_BITS)
+                    parts = self._layout_group(group, gathers, place_of, fields, skip=skip)
+                    out = np.empty(mask_words << group.bits, dtype=np.uint64)
+                    merge_leaf_masks(self._constraints.entries, *parts, group.bits, skip, enumerated, mask_words, out)
+                    own, slices = 0, 0
+                    middle.append(gathers.start[-1])
+                else:
+                    own_scope = [v for v, there in level_of.items() if there == level and group.members >> v & 1]
+                    own = sum(self._bits[v] for v in own_scope)
+                    parts = self._layout_group(group, gathers, place_of, fields, 0, cut=own)
+                    out = np.empty(max(1, (1 << group.bits) >> 6), dtype=np.uint64)
+                    merge_constraints(self._constraints.entries, *parts, group.bits, out)
+                    slices = 1 << (group.bits - own)
+                    middle.append(gathers.middle)
+                free = np.empty(max(1, slices >> 6), dtype=np.uint64)
+                mark_free(out, own, slices, free)
+                base.append(end)
+                own_bits.append(own)
+                free_base.append(free_end * WORD_BITS)
+                bit_sets.append(out)
+                free_sets.append(free)
+                end += len(out)
+                free_end += len(free)
+            level_start.append(len(base))
+
+        variable, leaf_bits, size = 1 << scope.variable, self._bits[scope.variable], scope.size
+        mask_words = (size + WORD_BITS - 1) // WORD_BITS
+        masks: list[NDArray[np.uint64]] = []
+        end = 0
+        for group in _merge(at_leaf, variable, self._bits, limit - _word_bits(size)):
+            parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
+            out = np.empty(mask_words << group.bits, dtype=np.uint64)
+            merge_leaf_masks(self._constraints.entries, *parts, group.bits, leaf_bits, size, mask_words, out)
+            base.append(end)
+            masks.append(out)
+            end += len(out)
+        level_start.append(len(base))
+
+        dtype = self._functions.entries.dtype
+        one = dtype.type(self._semiring.one)
+        values: list[NDArray[Any]] = []
+        end = 0
+        for group in _merge(functions, variable, self._bits, limit - leaf_bits):
+            parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
+            merged = np.empty(size << group.bits, dtype=dtype)
+            combination = int(self._semiring.combination)
+            merge_functions(self._functions.entries, *parts, group.bits, leaf_bits, size, combination, one, merged)
+            base.append(end)
+            values.append(merged)
+            end += len(merged)
+        level_start.append(len(base))
+
+        segment_start, segment_word, segment_shift, segment_mask, segment_place = gathers.arrays()
+        lookups = LookupArrays(
+            level_start=np.array(level_start, dtype=np.int64),
+            segment_start=segment_start,
+            segment_middle=np.array(middle, dtype=np.int64),
+            segment_word=segment_word,
+            segment_shift=segment_shift,
+            segment_mask=segment_mask,
+            segment_place=segment_place,
+            base=np.array(base, dtype=np.int64),
+            own_bits=np.array(own_bits, dtype=np.int64),
+            free_base=np.array(free_base, dtype=np.int64),
+            bits=np.concatenate(bit_sets) if bit_sets else np.zeros(1, dtype=np.uint64),
+            free=np.concatenate(free_sets) if free_sets else np.zeros(1, dtype=np.uint64),
+        )
+        leaf = LeafArrays(
+            size=size,
+            mask=np.uint64((1 << leaf_bits) - 1),
+            mask_words=mask_words,
+            masks=np.concatenate(masks) if masks else np.zeros(1, dtype=np.uint64),
+            values=np.concatenate(values) if values else np.zeros(1, dtype=dtype),
+        )
+        semiring = SemiringCodes(
+            int(self._semiring.combination), int(self._semiring.marginalisation), one, limbs or None
+        )
+        prices: tuple[int | float, ...] = ()
+        if pruning is None:
+            bounds = no_bounds(levels, dtype)
+        else:
+            least = sum(v.min().item() for v in values)
+            merged_bits = min(MERGED_BITS, max(1, rows.bit_length() - 2))
+            placed = (scope.separator, fields, level_of, levels, dtype)
+            bounds, prices = bound_arrays(pruning, *placed, least, merged_bits), pruning.prices
+        placed_variables = (scope.variable, scope.separator, fields, rows)
+        carried = (self._consumption, *placed_variables, self._keeps_staircase, prices, bounds.entries.dtype, one)
+        return JoinProgram(runs, lookups, leaf, semiring, bounds, consumption_arrays(*carried))
+
+    def _runs(
+        self, scope: BucketScope, tables: Sequence[tuple[tuple[int, ...], Layout]]
+    ) -> tuple[RunArrays, dict[int, int]]:
+        """Cut the separator into runs, most significant first; and the run that each variable is in."""
+        owners: dict[int, list[tuple[int, int, int]]] = {v: [] for v in scope.separator}
+        for t, (members, layout) in enumerate(tables):
+            for v, (word, shift, _) in zip(members, layout.fields[len(layout.fields) - len(members) :], strict=True):
+                if v in owners:
+                    owners[v].append((t, word, shift))
+        runs: list[_Run] = []
+        level_of: dict[int, int] = {}
+        for v, field in zip(reversed(scope.separator), reversed(scope.fields), strict=True):
+            parts = owners[v]
+            if not runs or not runs[-1].takes(field, parts):
+                runs.append(_Run(*field, 0 if parts else self._sizes[v], parts))
+            level_of[v] = len(runs) - 1
+        everyone = [part for run in runs for part in run.parts]
+        arrays = RunArrays(
+            word=np.array([run.word for run in runs], dtype=np.int64),
+            shift=np.array([run.shift for run in runs], dtype=np.uint64),
+            mask=np.array([(1 << run.bits) - 1 for run in runs], dtype=np.uint64),
+            size=np.array([run.size for run in runs], dtype=np.int64),
+            part_start=np.array([0, *accumulate(len(run.parts) for run in runs)], dtype=np.int64),
+            part_table=np.array([t for t, _, _ in everyone], dtype=np.int64),
+            part_word=np.array([word for _, word, _ in everyone], dtype=np.int64),
+            part_shift=np.array([shift for _, _, shift in everyone], dtype=np.uint64),
+        )
+        return arrays, level_of
+
+    def _layout_group(
+        self,
+        group: _Merged,
+        gathers: Segments,
+        place_of: dict[int, int],
+        fields: Sequence[Field],
+        skip: int,
+        cut: int = -1,
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Segments that read the group's index from a separator key, and each part's index from the group's."""
+        bits, group_members = self._bits, group.members
+        scope = [v for v in place_of if group_members >> v & 1]  # ascending positions, as the separator's are
+        place: dict[int, int] = {}
+        end = 0
+        for v in scope:
+            place[v] = end
+            end += bits[v]
+        gathers.add([fields[place_of[v]] for v in scope], place.values(), cut)
+        start, shift, width, where = [0], list[int](), list[int](), list[int]()
+        for part in group.parts:
+            target, neighbour = 0, -1
+            for v in part.scope[1:] if skip else part.scope:
+                source, own = place[v], bits[v]
+                if source == neighbour:
+                    width[-1] += own
+                else:
+                    shift.append(source)
+                    width.append(own)
+                    where.append(target)
+                neighbour, target = source + own, target + own
+            start.append(len(shift))
+        return (
+            np.array([part.offset for part in group.parts], dtype=np.int64),
+            np.array(start, dtype=np.int64),
+            np.array(shift, dtype=np.uint64),
+            np.array([(1 << own) - 1 for own in width], dtype=np.uint64),
+            np.array(where, dtype=np.uint64),
+        )

@@ -1,0 +1,195 @@
+"""What a join needs to drop rows that no completion makes better than what is known already.
+
+A bound on a message is additive over its separator: a row s with value h(s) is worth at least
+
+    (h(s) * scale + constant + sum over the separator's variables v of tables[v][s_v]) / scale
+
+however it is completed. It goes where that reaches the threshold. Where rows carry what they consume of linear
+constraints, each unit of that has a price that counts as well. The join asks the same of every prefix of a key, with
+the least value of each table for the variables still to come and the least value of each joined table's rows that agree
+with the prefix, so that most rows are dropped long before they exist.
+
+A row's tables are looked up in groups of neighbouring bit fields, up to :data:`MERGED_BITS` bits at once. All of it is
+in flat arrays, which the kernels of both backends use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.buckets.join_arrays import BoundArrays
+from oocbe.kernels.cpu.buckets.joint_bounds import JointArrays, rows_below
+from oocbe.kernels.cpu.buckets.lookups import merge_bound_tables
+from oocbe.tables.layout import Field
+from oocbe.tables.table import Table
+
+MERGED_BITS = 8
+"""Bits of a merged table's index: 256 entries of 8 bytes, of which a row needs one for every four binary variables."""
+
+LARGEST_SUM = 1 << 61
+"""Sums of values and bounds stay below this, so that none leaves 64 bits."""
+
+
+@dataclass(frozen=True)
+class JointTable:
+    """What a bound says of several variables at once.
+
+    Attributes
+    ----------
+    scope : variables of the separator, the slowest first. sizes : of their domains.
+    values : int32 (cells,), at least 0. unit : what 1 counts, in the bound's own scale.
+    """
+
+    scope: tuple[int, ...]
+    sizes: tuple[int, ...]
+    values: NDArray[np.int32]
+    unit: int | float
+
+
+@dataclass(frozen=True)
+class RowPruning:
+    """A bound on the rows of one message, and the threshold that it must stay below.
+
+    Attributes
+    ----------
+    scale : fixed point: a value h counts h * scale; 1 where values are floats.
+    constant : bound on everything outside the message's subtree without the separator's part, scaled.
+    tables : variable of the separator -> int64 or float64 (domain size,), scaled; variables may be missing.
+    threshold : rows whose bound reaches it are dropped, scaled.
+    prices : of one unit of each constraint that rows carry a consumption of, scaled, at least 0.
+    joint : what rows are held against when they are made, beside all of that.
+    """
+
+    scale: int
+    constant: int | float
+    tables: Mapping[int, NDArray[Any]]
+    threshold: int | float
+    prices: tuple[int | float, ...] = ()
+    joint: tuple[JointTable, ...] = ()
+
+
+def no_bounds(levels: int, dtype: np.dtype[Any]) -> BoundArrays:
+    """Nothing is pruned. dtype : of the message's values."""
+    kind = np.dtype(np.float64 if dtype.kind == "f" else np.int64)
+    empty, unsigned = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
+    start = np.zeros(levels + 1, dtype=np.int64)
+    return BoundArrays(start, empty, unsigned, unsigned, empty, np.zeros(1, kind), np.zeros(0, kind), kind.type(1))
+
+
+def bound_arrays(
+    pruning: RowPruning,
+    separator: Sequence[int],
+    fields: Sequence[Field],
+    level_of: Mapping[int, int],
+    levels: int,
+    dtype: np.dtype[Any],
+    least_functions: int | float,
+    merged_bits: int = MERGED_BITS,
+) -> BoundArrays:
+    """A bound as the join of one bucket takes it.
+
+    Parameters
+    ----------
+    separator, fields : variables and their places in the message's keys, the least significant first.
+    level_of : run of each variable. levels : number of runs.
+    dtype : of the message's values.
+    least_functions : least sum of the bucket's functions.
+    merged_bits : at most :data:`MERGED_BITS`; fewer for buckets with few rows.
+    """
+    kind = np.dtype(np.float64 if dtype.kind == "f" else np.int64)
+    least_of = [kind.type(0)] * (levels + 1)
+    groups: list[tuple[Field, list[int]]] = []
+    starts = [0] * (levels + 1)
+    members = [(level_of[v], v, field) for v, field in zip(separator, fields, strict=True) if v in pruning.tables]
+    members.sort(key=lambda member: (member[0], member[2].shift))
+    previous = -1
+    for level, v, field in members:
+        least_of[level] += pruning.tables[v].min()
+        last = groups[-1][0] if groups else None
+        if last is not None and level == previous and field.shift + field.bits - last.shift <= merged_bits:
+            groups[-1] = (Field(last.word, last.shift, field.shift + field.bits - last.shift), groups[-1][1])
+            groups[-1][1].append(v)
+        else:
+            groups.append((field, [v]))
+            starts[level] += 1
+        previous = level
+    field_of = dict(zip(separator, fields, strict=True))
+    entries, base = _merged_tables(pruning, groups, field_of, kind)
+    least_after = [kind.type(0)] * (levels + 1)
+    for level in range(levels - 1, -1, -1):
+        least_after[level] = least_after[level + 1] + least_of[level]
+    number: Any = kind.type
+    room = number(pruning.threshold) - number(pruning.constant)
+    slack = np.empty(levels + 2, dtype=kind)
+    slack[:-1] = room - np.array(least_after) - number(least_functions) * pruning.scale
+    slack[-1] = room
+    return BoundArrays(
+        level_start=np.concatenate([[0], np.cumsum(starts[:levels])]).astype(np.int64),
+        word=np.array([f.word for f, _ in groups], dtype=np.int64),
+        shift=np.array([f.shift for f, _ in groups], dtype=np.uint64),
+        mask=np.array([f.mask for f, _ in groups], dtype=np.uint64),
+        base=base,
+        entries=entries,
+        slack=slack,
+        scale=kind.type(pruning.scale),
+    )
+
+
+def _merged_tables(
+    pruning: RowPruning, groups: Sequence[tuple[Field, list[int]]], field_of: Mapping[int, Field], kind: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The tables of each group of variables summed over its index, end to end after a zero, and their places."""
+    base = np.array([1, *(1 << f.bits for f, _ in groups)], dtype=np.int64).cumsum()
+    entries = np.zeros(base[-1], dtype=kind)
+    if groups:
+        parts = [(field_of[v].shift - f.shift, v, g) for g, (f, members) in enumerate(groups) for v in members]
+        tables = [pruning.tables[v] for _, v, _ in parts]
+        sizes = np.array([len(t) for t in tables], dtype=np.int64)
+        merge_bound_tables(
+            np.concatenate(tables).astype(kind, copy=False),
+            np.cumsum(sizes) - sizes,
+            sizes,
+            np.array([g for *_, g in parts], dtype=np.int64),
+            np.array([place for place, *_ in parts], dtype=np.int64),
+            np.array([field_of[v].bits for _, v, _ in parts], dtype=np.int64),
+            base,
+            entries,
+        )
+    return entries, base[:-1]
+
+
+def held(table: Table, separator: Sequence[int], pruning: RowPruning) -> Table:
+    """The rows in host memory of a message whose bound, joint tables and all, stays below the threshold.
+
+    separator : variables of its layout, in that order.
+    """
+    fields = dict(zip(separator, table.layout.fields, strict=True))
+    kind = np.dtype(np.float64 if table.values.dtype.kind == "f" else np.int64)
+    additive = bound_arrays(pruning, separator, table.layout.fields, dict.fromkeys(separator, 0), 1, kind, 0)
+    lookups: list[tuple[Field, int]] = []
+    for joint in pruning.joint:
+        step = 1
+        for v in reversed(joint.scope):
+            lookups.append((fields[v], step))
+            step *= joint.sizes[joint.scope.index(v)]
+    counts = [len(joint.scope) for joint in pruning.joint]
+    lengths = [len(joint.values) for joint in pruning.joint]
+    arrays = JointArrays(
+        start=np.cumsum([0, *counts]),
+        begin=np.cumsum([0, *lengths])[:-1],
+        word=np.array([f.word for f, _ in lookups], dtype=np.int64),
+        shift=np.array([f.shift for f, _ in lookups], dtype=np.uint64),
+        mask=np.array([f.mask for f, _ in lookups], dtype=np.uint64),
+        step=np.array([step for _, step in lookups], dtype=np.int64),
+        entries=np.concatenate([joint.values for joint in pruning.joint]),
+        unit=np.array([joint.unit for joint in pruning.joint], dtype=kind),
+    )
+    keep = rows_below(table.keys, table.values, additive, arrays)
+    if keep.all():
+        return table
+    return replace(table, keys=np.ascontiguousarray(table.keys[:, keep]), values=table.values[keep])

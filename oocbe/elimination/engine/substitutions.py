@@ -1,0 +1,96 @@
+"""Substitutions of one variable's value by another, and the pass over a table's rows that drops what they dominate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.buckets.consumption_dominance import mark_outdone
+from oocbe.kernels.cpu.buckets.dominance import compact_rows, mark_dominated
+from oocbe.kernels.cpu.threads import run_all
+from oocbe.runtime.deadline import current_flag, look
+from oocbe.tables.layout import Field
+
+SERIAL_ROWS = 1 << 12
+"""Below this many rows one thread is faster than handing the variables out."""
+
+
+Substitution = tuple[Field, NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
+"""Of one variable: bit field, and CSR by the value replaced, as in :class:`Substitutions`."""
+
+
+def arguments_of(variable: Substitution) -> tuple[Any, ...]:
+    """A variable's substitutions as :func:`oocbe.kernels.cpu.buckets.dominance.mark_dominated` takes them."""
+    f, start, target, penalty = variable
+    return (f.word, np.uint64(f.shift), np.uint64(f.mask)), start, target, penalty
+
+
+@dataclass
+class Substitutions:
+    """Which values may take each other's place, variable by variable.
+
+    Attributes
+    ----------
+    variables : bit field, and CSR by the value replaced: start int64 (size + 1,), target int64 (pairs,), penalty int64
+        or float64 (pairs,), the worst that the target can lose in what is still to come.
+    savings : where rows carry what they consume, int64 (pairs, constraints) for each variable: what the value replaced
+        consumes more than the target. parts : then (shift, mask), int64 (constraints,), of each in the keys.
+    """
+
+    variables: list[Substitution] = field(default_factory=list)
+    savings: list[NDArray[np.int64]] = field(default_factory=list)
+    parts: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def drop_rows(self, keys: NDArray[np.uint64], values: NDArray[Any], sign: int) -> tuple[Any, Any]:
+        """Rows that no substitution dominates, in order; the inputs themselves where all stay.
+
+        Parameters
+        ----------
+        keys : uint64 (words, rows), ascending. values : (rows,).
+        sign : 1 where small values are better, -1 where large ones are.
+
+        Raises
+        ------
+        TimeLimitError : the deadline of the block that this runs in came.
+        """
+        dominated, stop = np.zeros(len(values), dtype=np.uint8), current_flag()
+        calls: list[tuple[Any, ...]]
+        if self.parts is None:
+            mark: Callable[..., None] = mark_dominated
+            calls = [(keys, values, keys, values, *arguments_of(own), sign, dominated, stop) for own in self.variables]
+        else:
+            mark = mark_outdone
+            calls = [
+                (keys, values, *arguments_of(own), saving, self.parts, sign, dominated, stop)
+                for own, saving in zip(self.variables, self.savings, strict=True)
+            ]
+        if len(values) < SERIAL_ROWS:
+            for call in calls:
+                mark(*call)
+        else:
+            run_all(mark, calls)
+        look()
+        if not dominated.any():
+            return keys, values
+        kept_keys, kept_values = compact_rows(keys, values, dominated)
+        return kept_keys, kept_values
+
+    def flat(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """All variables end to end, as :func:`oocbe.kernels.cuda.buckets.dominance.drop_dominated` takes them."""
+        offsets, starts, end, places = [], [], 0, 0
+        for _, start, target, _ in self.variables:
+            offsets.append(places)
+            starts.append(start + end)
+            places += len(start)
+            end += len(target)
+        return (
+            np.array([[f.word, f.shift, f.mask] for f, *_ in self.variables], dtype=np.uint64),
+            np.array(offsets, dtype=np.int64),
+            np.concatenate(starts),
+            np.concatenate([target for _, _, target, _ in self.variables]),
+            np.concatenate([penalty for *_, penalty in self.variables]),
+        )

@@ -1,0 +1,226 @@
+"""Solve with the best of a few orders, found by trying them: a race with a row cap.
+
+No static estimate ranks orders reliably: dominance removes a hundred rows of one order's messages for each row of
+another's. So the best candidates of each heuristic run in the real engine, and a run ends when a message passes a cap.
+How many rows it had up to there, over what was predicted, corrects the prediction of what lies ahead of it. In the next
+round the cap is higher, and only those run whose corrected prediction comes close to the best. The first run to reach
+the end has solved the problem. A run that is given up costs about what its cap allows, so with a cap that grows by a
+factor all of them together cost a fraction of the successful one.
+
+Without bounds, what an attempt comes to depends on its problem, order and cap alone. So a resumed run need not repeat
+those that were given up: it is told how they ended (:meth:`oocbe.elimination.runs.durability.Run.ended`), and goes on
+with the one that was running from its published messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from types import TracebackType
+from typing import Self
+
+from oocbe.elimination.buckets.forward import Forward, ForwardPass, RowCapError
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.engine.decision import INCOMPLETE
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.preparation.prepare import Prepared, prepare
+from oocbe.elimination.row_pruning.pruner import RowPruner
+from oocbe.elimination.runs.durability import Run
+from oocbe.errors import DiskError, ResourceError, without_frames
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Semiring
+
+FIRST_CAP = 1 << 20
+"""Rows of a message (before dominance) in the first round: a fraction of a second's work."""
+
+CAP_FACTOR = 8
+"""How much the cap grows a round."""
+
+HOPELESS = 1000.0
+"""Orders predicted to have so many times the best one's rows do not run in the first round: dominance and what
+predictions don't know have been seen to make up for a hundred."""
+
+CONTENTION = 2.0
+"""Orders predicted to cost up to this many times the best one's rows run in the same round."""
+
+
+@dataclass
+class RaceWinner:
+    """The winner of a race.
+
+    Attributes
+    ----------
+    choice : its order. prepared, outcome : its forward pass.
+    store : holds its messages; the caller closes it.
+    attempts : runs that were given up.
+    """
+
+    choice: OrderChoice
+    prepared: Prepared
+    outcome: ForwardPass
+    store: MessageStore
+    attempts: int
+
+
+class Attempt:
+    """An order whose turn it is: a context manager for the block that runs its forward pass.
+
+    The block sets ``outcome``. Where it ends with an error that gives the order up, that is kept instead of raised.
+
+    Attributes
+    ----------
+    choice : the order. forward : its forward pass, to be run; gone once the order was given up.
+    outcome : of the forward pass; None before it has ended. error : that gave the order up, or None.
+    """
+
+    def __init__(
+        self, choice: OrderChoice, prepared: Prepared, store: MessageStore, forward: Forward, run: Run
+    ) -> None:
+        self.choice, self.forward, self.prepared, self.store = choice, forward, prepared, store
+        self._keeps_messages = run.keeps_messages
+        self.outcome: ForwardPass | None = None
+        self.error: RowCapError | ResourceError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None:
+            return False
+        if not isinstance(error, RowCapError | ResourceError):
+            self.store.close(interrupted=True)
+            return False
+        self.store.close()
+        if isinstance(error, DiskError) and self._keeps_messages:
+            return False
+        self.error = without_frames(error)
+        # Whoever holds the attempt no longer holds its messages.
+        del self.forward, self.prepared, self.store
+        return True
+
+
+class Race:
+    """Orders of one problem that run under a cap, round after round, until one ends.
+
+    The race says whose turn it is, and learns from how that went; who asks runs the forward pass::
+
+        for attempt in race.rounds():
+            with attempt:
+                attempt.outcome = attempt.forward.run()
+
+    Parameters
+    ----------
+    problem, semiring : what is solved.
+    choices : orders, the most promising first.
+    dominance : whether to drop dominated rows.
+    run : keeps messages and remembers attempts. engine : computes the buckets.
+    pruner : the bound to hold rows against; None: all are kept.
+    tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`.
+    forward : what makes them.
+
+    Attributes
+    ----------
+    attempts : runs that were given up. winner : the order that came to its end, or None.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        semiring: Semiring,
+        choices: list[OrderChoice],
+        dominance: bool,
+        run: Run,
+        engine: BucketEngine,
+        pruner: RowPruner | None = None,
+        tables: str = INCOMPLETE,
+        forward: type[Forward] = Forward,
+    ) -> None:
+        self._problem = problem
+        self._semiring = semiring
+        self._dominance = dominance
+        self._run = run
+        self._engine = engine
+        self._pruner = pruner
+        self._tables = tables
+        self._forward = forward
+        self._standing = [_Runner(number, choice, choice.cost()) for number, choice in enumerate(choices)]
+        self._turn = 0
+        self.attempts = 0
+        self.winner: RaceWinner | None = None
+
+    def rounds(self) -> Iterator[Attempt]:
+        """Rounds with growing caps until an order ends; the last one standing has no cap. Errors as for round."""
+        for turn in count():
+            yield from self.round(FIRST_CAP * CAP_FACTOR**turn if len(self._standing) > 1 else None)
+            if self.winner is not None:
+                return
+
+    def round(self, cap: int | None) -> Iterator[Attempt]:
+        """The orders that may still be the best one, until one ends: that is the winner.
+
+        Parameters
+        ----------
+        cap : a message with more rows ends its run; None: only memory limits it.
+
+        Raises
+        ------
+        ResourceError : no order fits the memory limit (the error of the one that got furthest).
+        """
+        self._standing.sort(key=lambda r: (r.expected_cost, r.number))
+        # Before anything has run, predictions are uncorrected and most of them are worth a try.
+        line = self._standing[0].expected_cost * (CONTENTION if self._turn else HOPELESS)
+        self._turn += 1
+        failure: ResourceError | None = None
+        for runner in [r for r in self._standing if r.expected_cost <= line]:
+            self._run.attempt(self._problem, runner.choice.order, self._dominance)
+            error = self._run.ended(cap) if self._pruner is None else None
+            if error is None:
+                attempt = self._begun(runner.choice, cap)
+                yield attempt
+                if attempt.outcome is not None:
+                    outcome, store = attempt.outcome, attempt.store
+                    self.winner = RaceWinner(runner.choice, attempt.prepared, outcome, store, self.attempts)
+                    return
+                assert attempt.error is not None
+                error = attempt.error
+                if isinstance(error, RowCapError) or len(self._standing) > 1:
+                    # The last order's messages are worth keeping: with more memory it may go on from them.
+                    self._run.give_up(cap, error, self._pruner is None)
+            if isinstance(error, RowCapError):
+                runner.correct(error)
+            else:
+                failure = error
+                self._standing.remove(runner)
+            self.attempts += 1
+        if not self._standing:
+            assert failure is not None
+            raise failure
+
+    def _begun(self, choice: OrderChoice, cap: int | None) -> Attempt:
+        """An attempt with an order, whose forward pass has not been run yet."""
+        pruner = None if self._pruner is None else self._pruner.for_order(choice.order, cap)
+        store = self._run.make_store()
+        if pruner is not None:
+            store.set_aside(pruner.nbytes)
+        prepared = prepare(self._problem, self._semiring, choice.order)
+        forward = self._forward(prepared, self._dominance, store, cap, self._engine, pruner, self._tables)
+        return Attempt(choice, prepared, store, forward, self._run)
+
+
+@dataclass
+class _Runner:
+    """An order in the race; ``expected_cost`` is what a complete run is now expected to cost, in rows."""
+
+    number: int
+    choice: OrderChoice
+    expected_cost: float
+
+    def correct(self, reached: RowCapError) -> None:
+        """Scale the prediction of what lies ahead by what was really seen over what was predicted for it."""
+        predicted = sum(self.choice.predicted_rows[: reached.position])
+        ratio = (reached.rows_before + 1) / (predicted + 1)
+        self.expected_cost = reached.rows_before + self.choice.cost(reached.position, ratio)

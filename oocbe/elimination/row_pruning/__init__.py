@@ -1,0 +1,1 @@
+"""Rows that no optimum needs: dominance and bounds."""

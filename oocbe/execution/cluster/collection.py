@@ -1,0 +1,175 @@
+"""What whoever asks for segments does alike: collects the parts that are made, and cuts tables into runs of rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+
+import oocbe
+from oocbe.errors import DiskError, ResourceError
+from oocbe.execution.cluster.dispatch import Dispatch, Pace, Result, Segment
+from oocbe.execution.cluster.segment_files import Circumstances, MadePart
+from oocbe.execution.cluster.workers import Workers
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.tracing.recorder import WORKER, Detail, active
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.parts import PartsWriter
+
+
+def circumstances(
+    workers: Workers,
+    deadline: Deadline,
+    *,
+    backend: str | None,
+    device_memory: int | None = None,
+    streams: int | None,
+    piece_rows: int | None,
+    memory: int | None,
+    chunk_rows: int,
+    disk: DiskBudget,
+    sharing: int,
+) -> Circumstances:
+    """How workers are to work at the next segment; see :class:`oocbe.execution.cluster.segment_files.Circumstances`.
+
+    disk : what all of them may write. sharing : segments that there may be at a time: each gets an even share of it.
+    """
+    left = deadline.remaining
+    return Circumstances(
+        version=oocbe.__version__,
+        backend=backend,
+        device_memory=device_memory,
+        streams=streams,
+        piece_rows=piece_rows,
+        memory=memory,
+        share=workers.worker_share,
+        seconds=None if left == inf else left,
+        chunk_rows=chunk_rows,
+        disk=None if disk.limit is None else disk.allowed // sharing,
+        is_scratch=disk.is_scratch,
+        cluster=workers.cluster,
+    )
+
+
+class PartCollector:
+    """The parts that segments have made.
+
+    Parameters
+    ----------
+    writer : lists them. name : of the segments, in a trace. workers : who made them.
+    added : is told the share of the work that is done, and the rows and parts that came of it.
+
+    Attributes
+    ----------
+    least, greatest : of all values.
+    """
+
+    def __init__(
+        self,
+        writer: PartsWriter,
+        name: str,
+        workers: Workers,
+        added: Callable[[float, int, int], None] | None = None,
+    ) -> None:
+        self._writer, self._name, self._workers, self._added = writer, name, workers, added
+        self.least, self.greatest = inf, -inf
+        self._done, self._count = 0.0, 0
+
+    def add(self, share: float, made: MadePart, position: int | None = None) -> None:
+        """List what came of a segment, which was such a share of the work.
+
+        position : among the parts, where these are not in the order of their keys.
+        """
+        self._done += share
+        take_account(made, self._name, self._workers)
+        if made.name is None:
+            return
+        record = self._writer.add(self._writer.folder / made.name, position)
+        assert record.rows == made.rows
+        self.least, self.greatest = min(self.least, made.least), max(self.greatest, made.greatest)
+        self._count += 1
+        if self._added is not None:
+            self._added(self._done, self._writer.rows, self._count)
+
+
+def take_account(made: MadePart, name: str, workers: Workers) -> None:
+    """Add what a segment has read to what workers have, and draw it in a trace."""
+    workers.read = workers.read.and_also(made.read)
+    trace_segment(made, name, workers.rows)
+
+
+def trace_segment(made: MadePart, name: str, rows: dict[str, int]) -> None:
+    """Draw a segment in the row of its worker; hosts are taken to have the same time."""
+    recorder = active()
+    if recorder is None:
+        return
+    row = rows.setdefault(made.worker, len(rows))
+    begin = time.perf_counter_ns() - (time.time_ns() - made.began)
+    details: dict[str, Detail] = {"rows": made.rows, "pieces": made.pieces, "worker": made.worker}
+    if made.read.rows:
+        details |= {"rows_read": made.read.rows, "rows_changed_owner": made.read.changed_owner}
+    recorder.add(WORKER, name, begin, begin + int(made.seconds * 1e9), row, details=details)
+
+
+class Runs:
+    """Ranges of so many numbered things (chunks, rows), each as long as the next segment is to be.
+
+    Parameters
+    ----------
+    first : things of a range, at most, before it is known how long any takes; None: any number.
+
+    Attributes
+    ----------
+    pace : by which they are cut.
+    """
+
+    def __init__(self, count: int, workers: Workers, first: int | None = None) -> None:
+        self._next, self._count, self._workers, self._first = 0, count, workers, first
+        self.pace = Pace()
+
+    def __iter__(self) -> Iterator[range]:
+        return self
+
+    def __next__(self) -> range:
+        if self._next == self._count:
+            raise StopIteration
+        share = self.pace.wanted((self._count - self._next) / self._count, self._workers.count)
+        length = max(1, int(share * self._count))
+        if self._first is not None and not self.pace.is_known:
+            length = min(length, self._first)
+        begin, self._next = self._next, min(self._count, self._next + length)
+        return range(begin, self._next)
+
+
+def halved_run(run: range, error: Exception, what: str) -> Iterable[range]:
+    """Both halves of a run; ResourceError where it is one thing alone."""
+    if len(run) == 1:
+        raise ResourceError(f"{what}: {error}") from error
+    middle = (run.start + run.stop) // 2
+    return range(run.start, middle), range(middle, run.stop)
+
+
+def begin_here(
+    workers: Workers,
+    key: object,
+    dispatch: Dispatch[Segment, Result],
+    segments: Iterator[Segment],
+    work: Callable[[Segment], Result],
+) -> None:
+    """Do the first segment in this process, once for each kind: what it compiles, the workers of this host find in the
+    cache, and do not compile each for themselves.
+
+    key : of the kind of work.
+    """
+    if key in workers.readied:
+        return
+    segment = next(segments, None)
+    if segment is not None:
+        try:
+            dispatch.done(segment, work(segment))
+        except DiskError:
+            raise
+        except (ResourceError, MemoryError) as error:
+            for half in dispatch.halves(segment, error):
+                dispatch.done(half, work(half))
+    workers.readied.add(key)

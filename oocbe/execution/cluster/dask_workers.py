@@ -1,0 +1,194 @@
+"""Workers that Dask distributed looks after: segments are its tasks, and this process is its client.
+
+What is sent is pickled here, so that Dask does not look through it; what comes back is a few numbers and a name. A
+result may be lost with its worker on its way, so it is waited for so long and no longer, and its segment done again.
+
+The scheduler may go away at any moment. Whatever Dask's client raises then, here or on one of its threads, what counts
+is its status, and when the scheduler last answered: :meth:`DaskWorkers.check` looks at both, and waits for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oocbe.errors import ClusterError
+from oocbe.execution.cluster.ownership import working_as
+from oocbe.execution.cluster.workers import LostWorkError
+from oocbe.model.results.rows_read import RowsRead
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Told = TypeVar("Told")
+Result = TypeVar("Result")
+
+FETCH_SECONDS = 20.0
+"""A result, a few hundred bytes, that takes longer is lost."""
+
+COUNT_SECONDS = 1.0
+"""So often workers are counted."""
+
+PATIENCE_SECONDS = 90.0
+"""So long there may be no worker before the work is given up: one that is started anew takes a few seconds, and one of
+a busy cluster longer."""
+
+RESUME = "run it again: a solve that had a --workdir goes on with --resume, and all else begins anew"
+"""What to do when a cluster is lost."""
+
+GONE_SECONDS = 5.0
+"""Seconds that a client may spend on connecting again to its scheduler; the segments under way are lost by then."""
+
+END_SECONDS = 1.0
+"""Seconds to wait for the thread at the end; where the scheduler has been stopped, its request never returns."""
+
+_turn = threading.Lock()
+
+
+def called(data: bytes) -> Any:
+    """In a worker: call the function that was sent, one at a time; all threads of the worker are for it."""
+    with _turn:
+        from distributed import get_worker
+
+        worker = get_worker()
+        if "OOCBE_THREADS" not in os.environ:
+            os.environ["OOCBE_THREADS"] = str(worker.state.nthreads)
+        work, told = pickle.loads(data)
+        with working_as(str(worker.name)):
+            return work(told)
+
+
+class DaskWorkers:
+    """The workers of a Dask client; see :class:`oocbe.execution.cluster.workers.Workers`.
+
+    Parameters
+    ----------
+    client : of a cluster; it stays open. memory : limit of a host, or None.
+    """
+
+    def __init__(self, client: Client, memory: int | None = None) -> None:
+        self.memory = memory
+        self.readied: set[object] = set()
+        self.rows: dict[str, int] = {}
+        self.read = RowsRead()
+        self.cluster = token_hex(4)
+        self._client = client
+        self._address = str(getattr(client.scheduler, "address", "the scheduler"))
+        self._count = 0
+        self._seen = self._answered = self._connected = time.monotonic()
+        self._closing = threading.Event()
+        self._hosts: Counter[str] = Counter()
+        self._look()
+        self._looking = threading.Thread(target=self._look_again, name="oocbe-cluster", daemon=True)
+        self._looking.start()
+
+    def close(self) -> None:
+        """Look after the workers no more; the client is left open."""
+        self._closing.set()
+        self._looking.join(END_SECONDS)
+
+    @property
+    def count(self) -> int:
+        """How many there were when they were last counted."""
+        return self._count
+
+    @property
+    def worker_share(self) -> float:
+        """As much for each worker of a host, and this process."""
+        return 1 / (max(self._hosts.values(), default=1) + 1)
+
+    own_share = worker_share
+
+    def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
+        """Have a function called by a worker; see :class:`oocbe.execution.cluster.workers.Workers`."""
+        made: Future[Result] = Future()
+        data = pickle.dumps((work, told), protocol=5)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of large graphs: lookups of a bucket may be megabytes
+                submitted = self._client.submit(called, data, key=f"{name}-{token_hex(8)}", pure=False)
+        except Exception as error:
+            if self._client.status == "running":
+                raise
+            raise self._gone() from error
+        made.add_done_callback(lambda future: _release(submitted) if future.cancelled() else None)
+        submitted.add_done_callback(lambda future: self._settle(made, future))
+        return made
+
+    def check(self) -> None:
+        """Raise ClusterError where no worker has been there for long, or the scheduler is gone."""
+        now = time.monotonic()
+        if self._client.status == "running":
+            self._connected = now
+        elif self._client.status in ("closed", "closing") or now - self._connected > GONE_SECONDS:
+            raise self._gone()
+        if now - self._answered > PATIENCE_SECONDS:
+            raise ClusterError(
+                f"the scheduler at {self._address} has not answered for {PATIENCE_SECONDS:.0f} seconds; {RESUME}"
+            )
+        if not self._count and now - self._seen > PATIENCE_SECONDS:
+            raise ClusterError(
+                f"no worker is left at {self._address} for {PATIENCE_SECONDS:.0f} seconds; start some, and {RESUME}"
+            )
+
+    def _gone(self) -> ClusterError:
+        return ClusterError(f"the scheduler at {self._address} is gone; {RESUME}")
+
+    def _settle(self, made: Future[Any], submitted: Any) -> None:
+        """Hand a result on, on Dask's thread for that."""
+        with suppress(InvalidStateError):  # it was cancelled
+            try:
+                made.set_result(self._fetched(submitted))
+            except BaseException as error:
+                made.set_exception(error)
+        _release(submitted)
+
+    def _fetched(self, submitted: Any) -> Any:
+        from distributed.client import FutureCancelledError
+        from distributed.comm import CommClosedError
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return submitted.result(timeout=FETCH_SECONDS)
+        except (KilledWorker, FutureCancelledError, CancelledError, CommClosedError) as error:
+            raise LostWorkError(f"{type(error).__name__}: {error}") from None
+        except TimeoutError as error:
+            if submitted.status == "error":
+                raise
+            raise LostWorkError(f"its result did not come in {FETCH_SECONDS:.0f} seconds ({error})") from None
+
+    def _look_again(self) -> None:
+        while not self._closing.wait(COUNT_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        """Count the workers; nothing where the scheduler does not say how many there are."""
+        if self._client.status == "running":
+            self._connected = time.monotonic()
+        try:
+            found = self._client.scheduler_info(n_workers=-1)
+            with_hosts = found["workers"]  # a client that has lost its scheduler knows of nothing
+        except Exception:
+            return
+        self._answered = time.monotonic()
+        if "id" in found:  # of the scheduler: the same for everybody who asks these workers
+            self.cluster = str(found["id"]).replace(" ", "-")
+        self._hosts = Counter(str(worker.get("host", "")) for worker in with_hosts.values())
+        self._count = len(with_hosts)
+        if self._count:
+            self._seen = time.monotonic()
+
+
+def _release(submitted: Any) -> None:
+    """Let the scheduler forget a task; cancelling it would wait for the scheduler, which may not answer."""
+    with suppress(Exception):  # the client is closed
+        submitted.release()

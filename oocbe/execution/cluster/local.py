@@ -1,0 +1,155 @@
+"""Workers on this host: processes that are started when the first segment is given away, and again when they die.
+
+The scheduler is a thread of this process. It and the workers listen on the loopback interface only, to those who have
+the run's key. Workers are processes of their own, one for each share of the cores, or for each GPU, whose number is set
+before CUDA starts. A thread here looks after them: Dask's own nannies and its cluster of specifications were seen to
+lose workers, or their settings, when these were killed again and again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oocbe.errors import ClusterError
+from oocbe.execution.cluster.started_workers import Started, StartedWorkers, started_scheduler
+from oocbe.kernels.cpu.threads import thread_count
+from oocbe.runtime.data_limit import data_limit
+from oocbe.runtime.parents import child_command, child_environment
+from oocbe.tables.scratch import default_parent
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+LOOPBACK = "127.0.0.1"
+"""Nobody reaches the ports of scheduler and workers through a network."""
+
+LOOK_SECONDS = 0.1
+"""So often the processes are looked at."""
+
+MOST_FAILURES = 3
+"""So many processes in a row that end by themselves, not killed, before they have done anything, are no accident."""
+
+END_SECONDS = 5.0
+"""So long a thread is waited for at the end."""
+
+
+@dataclass
+class _Process:
+    """One worker: its place in the list, and the process that is it now."""
+
+    number: int
+    process: subprocess.Popen[bytes]
+    log: Path
+    failures: int = 0
+
+
+@dataclass
+class LocalWorkers(StartedWorkers):
+    """Processes of this host as workers; a context manager that leaves no process and no file.
+
+    Attributes
+    ----------
+    processes : how many. devices : number of the GPU of each; None: they share the cores.
+    environment : of the first process of each, besides this one's own; those started again have none of it.
+    memory : limit of this host, shared with this process.
+    """
+
+    processes: int
+    devices: tuple[int, ...] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    started: list[int] = field(default_factory=list, kw_only=True)
+    _running: list[_Process] = field(default_factory=list, init=False, repr=False)
+    _failure: str = field(default="", init=False)
+
+    @property
+    def count(self) -> int:
+        """How many there are, or will be."""
+        return self.processes
+
+    @property
+    def worker_share(self) -> float:
+        """As much for each process, and for this one."""
+        return 1 / (self.processes + 1)
+
+    own_share = worker_share
+
+    @property
+    def running(self) -> list[int]:
+        """Numbers of the processes that are at work."""
+        return [worker.process.pid for worker in self._running if worker.process.poll() is None]
+
+    def check(self) -> None:
+        """Raise ClusterError where workers end as soon as they begin."""
+        if self._failure:
+            raise ClusterError(self._failure)
+        super().check()
+
+    def _start(self, stack: ExitStack) -> Client:
+        """Start the scheduler and the processes; see :class:`StartedWorkers`."""
+        started = started_scheduler(stack, default_parent(), lambda: LOOPBACK)
+        stopping = threading.Event()
+        stack.callback(self._end)
+        for number in range(self.processes):
+            self._running.append(self._begin(number, started, self.environment))
+        watcher = threading.Thread(target=self._watch, args=(started, stopping), name="oocbe-workers", daemon=True)
+        watcher.start()
+        stack.callback(watcher.join, END_SECONDS)
+        stack.callback(stopping.set)
+        return started.client
+
+    def _begin(self, number: int, started: Started, more: Mapping[str, str]) -> _Process:
+        environment = {name: value for name, value in child_environment().items() if name != "OOCBE_FAULT"}
+        environment |= {**started.environment, **more}
+        environment["OOCBE_THREADS"] = str(max(1, thread_count() // self.processes))
+        if self.devices is not None:
+            # Where this process sees some devices only, its first one is the first of these.
+            seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+            device = self.devices[number]
+            environment["CUDA_VISIBLE_DEVICES"] = seen[device] if seen else str(device)
+        command = child_command("oocbe.execution.cluster.worker", started.address, "--name", f"worker {number + 1}")
+        command += ["--folder", str(started.folder), "--parent", str(os.getpid())]
+        log = started.folder / f"worker-{number + 1}.log"
+        with log.open("ab") as output:
+            # A session of its own: Ctrl-C reaches this process alone, which ends the others.
+            process = subprocess.Popen(
+                command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        data_limit.spare(process.pid)
+        self.started.append(process.pid)
+        return _Process(number, process, log)
+
+    def _watch(self, started: Started, stopping: threading.Event) -> None:
+        """Start processes again that have died."""
+        while not stopping.wait(LOOK_SECONDS):
+            for place, worker in enumerate(self._running):
+                code = worker.process.poll()
+                if code is None:
+                    continue
+                failures = worker.failures + 1 if code > 0 else 0  # killed ones are below 0
+                if failures >= MOST_FAILURES:
+                    self._failure = (
+                        f"worker {worker.number + 1} ended {failures} times by itself: {_last_line(worker.log)}"
+                    )
+                    return
+                self._running[place] = self._begin(worker.number, started, {})
+                self._running[place].failures = failures
+
+    def _end(self) -> None:
+        """End the processes: nothing that they have is needed any more, and what they write is in scratch folders."""
+        for worker in self._running:
+            worker.process.kill()
+        for worker in self._running:
+            worker.process.wait()
+        self._running = []
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,251 @@
+"""What workers do alike, whatever their segments are: find tables again, see that they are wanted, write a part.
+
+A worker is told where tables lie, and opens them itself. It writes an ordinary table beside the others' parts
+(:mod:`oocbe.tables.parts`), below a name that no other attempt has, and answers with that name. Where the folder of the
+parts is gone, nobody wants the segment any more: whoever asked has ended, or has given up.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import oocbe
+from oocbe.errors import ClusterError, DiskError
+from oocbe.execution.cluster.ownership import own_reading, own_writer, reading
+from oocbe.execution.cluster.workers import DiskShareError
+from oocbe.model.results.rows_read import NOTHING_READ, RowsRead
+from oocbe.model.settings.machine import default_memory_limit
+from oocbe.runtime.deadline import Deadline
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.layout import Layout
+from oocbe.tables.limbs import greatest as greatest_count
+from oocbe.tables.object_path import Place
+from oocbe.tables.parts import PartWriter
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+
+WANTED_SECONDS = 0.2
+"""So often a worker looks whether its segment is still wanted."""
+
+MOST_OPENED = 32
+"""Tables that a worker keeps open: the next segments are mostly of the same bucket, or operator."""
+
+
+@dataclass(frozen=True)
+class TableAt:
+    """A table on disk: where, and the checksum of its manifest."""
+
+    path: Place
+    checksum: int
+
+    @classmethod
+    def of(cls, table: StoredTable) -> TableAt:
+        """Where a table lies."""
+        return cls(table.path.absolute(), table.manifest_checksum)
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """How workers are to work.
+
+    Attributes
+    ----------
+    version : of this program. backend : name of the kernels, or None; device_memory, streams, piece_rows : as for what
+        one process does.
+    memory : limit of a host in bytes; None: what follows from each machine. share : of it, for one worker.
+    seconds : that are left; None: any number. chunk_rows : rows of a chunk of a part, at most.
+    disk : bytes that the segment may write; None: any number. is_scratch : whether nobody needs the part once whoever
+        asked for it has ended (:class:`oocbe.tables.disk_budget.DiskBudget`).
+    cluster : that the workers belong to (:class:`oocbe.execution.cluster.workers.Workers`).
+    """
+
+    version: str
+    backend: str | None
+    device_memory: int | None
+    streams: int | None
+    piece_rows: int | None
+    memory: int | None
+    share: float
+    seconds: float | None
+    chunk_rows: int
+    disk: int | None
+    is_scratch: bool
+    cluster: str
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes that this worker may take."""
+        return int((default_memory_limit() if self.memory is None else self.memory) * self.share)
+
+
+@dataclass(frozen=True)
+class MadePart:
+    """What came of a segment.
+
+    Attributes
+    ----------
+    name : of the part's folder; None where there are no rows. rows : of it. least, greatest : of its values.
+    seconds : that it took. pieces : joined. worker : host, process and thread that did it.
+    began : when, on the clock of the worker's host (:func:`time.time_ns`).
+    read : rows that it read of stored tables; none where the process that asks has done the segment itself.
+    """
+
+    name: str | None
+    rows: int
+    least: float
+    greatest: float
+    seconds: float
+    pieces: int
+    worker: str
+    began: int
+    read: RowsRead = NOTHING_READ
+
+    @classmethod
+    def since(cls, begin: float, name: str | None, rows: int, extent: tuple[float, float], pieces: int = 0) -> MadePart:
+        """What this thread has made since a moment (:func:`time.perf_counter`)."""
+        seconds = time.perf_counter() - begin
+        worker = f"{socket.gethostname()} {os.getpid()} {threading.get_ident()}"
+        own = own_reading()
+        read = NOTHING_READ if own is None else own.read
+        return cls(name, rows, *extent, seconds, pieces, worker, time.time_ns() - int(seconds * 1e9), read)
+
+
+NO_VALUES = float(np.inf), float(-np.inf)
+"""Least and greatest of no values."""
+
+
+def opened(at: TableAt) -> StoredTable:
+    """A table that another process has written, opened once; ClusterError where it is not there.
+
+    What a worker reads of it counts (:mod:`oocbe.execution.cluster.ownership`).
+    """
+    key = (at.path, at.checksum)
+    with _opening:
+        found = _opened.pop(key, None)
+        if found is None:
+            if not at.path.is_dir():
+                raise not_shared(at.path)
+            found = StoredTable.open(at.path)
+            if found.manifest_checksum != at.checksum:
+                raise ClusterError(f"{socket.gethostname()} finds another table in {at.path} than was written there")
+        _opened[key] = found
+        if len(_opened) > MOST_OPENED:
+            _opened.popitem(last=False)
+    own = own_reading()
+    return found if own is None else own.of(found)
+
+
+_opened: OrderedDict[tuple[Place, int], StoredTable] = OrderedDict()
+_opening = threading.Lock()
+
+
+@contextmanager
+def at_work(how: Circumstances, part: Path) -> Iterator[Deadline]:
+    """The deadline of a segment, which comes as soon as nobody wants its part any more; what it reads is counted.
+
+    Raises
+    ------
+    ClusterError : another version of this program has asked, or the folder of the parts is not there.
+    """
+    if how.version != oocbe.__version__:
+        raise ClusterError(
+            f"a worker on {socket.gethostname()} has version {oocbe.__version__} of oocbe, and was asked by version "
+            f"{how.version}: install the same on all hosts"
+        )
+    if not part.parent.is_dir():
+        raise not_shared(part.parent)
+    ended = threading.Event()
+    with Deadline(how.seconds) as deadline, reading(how.cluster):
+        watcher = threading.Thread(target=_watch, args=(part.parent, deadline, ended), name="oocbe-wanted", daemon=True)
+        watcher.start()
+        try:
+            yield deadline
+        finally:
+            ended.set()
+            watcher.join()
+
+
+def _watch(folder: Path, deadline: Deadline, ended: threading.Event) -> None:
+    """Have a segment end when the folder of its part is gone."""
+    while not ended.wait(WANTED_SECONDS):
+        if not folder.is_dir():
+            deadline.interrupt()
+            return
+
+
+def not_shared(path: Place) -> ClusterError:
+    """The error of a worker that does not see a folder."""
+    return ClusterError(
+        f"{socket.gethostname()} does not see {path}: workers and this program exchange tables through files. Name a "
+        "--workdir (scratch and output of an operator) that all hosts see under one path"
+    )
+
+
+def attempt_path(part: Path) -> Path:
+    """Where this attempt writes a part: another one writes elsewhere."""
+    return part.with_name(f"{part.name}-{secrets.token_hex(4)}")
+
+
+class DiskShare(DiskBudget):
+    """What one segment may write of what all of them may; :class:`DiskShareError` where it would write more."""
+
+    def take(self, count: int, path: Path | str) -> None:
+        """Count a file's bytes; see :class:`oocbe.tables.disk_budget.DiskBudget`."""
+        try:
+            super().take(count, path)
+        except DiskError as error:
+            raise DiskShareError(str(error), is_full=True) from None
+
+
+def written_part(
+    how: Circumstances,
+    part: Path,
+    layout: Layout,
+    dtype: np.dtype[np.generic],
+    tables: Iterable[Table],
+    begin: float,
+    pieces: int | None = None,
+) -> MadePart:
+    """Write tables end to end as the part; nothing where there are no rows.
+
+    Parameters
+    ----------
+    part : beginning of its path. begin : when the segment began. pieces : that it was cut into; None: so many tables.
+
+    Raises
+    ------
+    DiskError : the disk is full; DiskShareError : what the segment may use of it is.
+    """
+    name, rows, many = None, 0, 0
+    least, greatest = NO_VALUES
+    tables = iter(tables)
+    first = next(tables, None)
+    if first is not None:
+        path = attempt_path(part)
+        name = path.name
+        budget = DiskShare(path.parent, how.disk, how.is_scratch)
+        semiring, chunk_rows = first.semiring, how.chunk_rows
+        with PartWriter(path, layout, dtype, semiring, chunk_rows, budget=budget, limbs=first.limbs) as writer:
+            writer.writer = own_writer()
+            table: Table | None = first
+            del first
+            while table is not None:
+                values = table.values
+                least = min(least, 0 if table.limbs else values.min().item())
+                greatest = max(greatest, greatest_count(values) if table.limbs else values.max().item())
+                writer.append(table.keys, table.values)
+                many += 1
+                table = next(tables, None)
+            rows = writer.rows
+    return MadePart.since(begin, name, rows, (least, greatest), many if pieces is None else pieces)

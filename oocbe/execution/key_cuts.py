@@ -1,0 +1,139 @@
+"""Cuts of sorted sources at the first keys of their chunks, found without a pass over the rows.
+
+A table on disk tells the first and the last key of each chunk. Where sources are sorted by the same *common* variables,
+a key that some chunk begins with cuts all of them alike, and between two such keys a source has no more rows than the
+chunks that reach in there. So cuts are chosen from what the sources tell, and only the chunks that a chosen cut runs
+through are read, once, to find the row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.execution.budget import Budget
+from oocbe.execution.sources import Source
+from oocbe.model.row_numbers import even_ranges, key_number
+from oocbe.tables.layout import WORD_BITS
+
+
+@runtime_checkable
+class KeyedRows(Source, Protocol):
+    """Rows that can be cut by their keys, where they are sorted, without a pass over them: they are told stretch by
+    stretch, all of so many rows but for the last one.
+    """
+
+    @property
+    def stretch_rows(self) -> int:
+        """Rows of a stretch, at most."""
+
+    @property
+    def stretch_count(self) -> int:
+        """Stretches."""
+
+    def stretch_start(self, stretch: int) -> int:
+        """First row of a stretch; all rows for one behind the last."""
+
+    def edge_keys(self, stretch: int) -> tuple[int, int]:
+        """Keys of the first and the last row of a stretch."""
+
+    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
+        """Keys of all rows of a stretch, uint64 (words, rows)."""
+
+
+class KeyIndex:
+    """Where the common keys of a sorted source lie; common variables are read as one number, the last most significant.
+
+    Parameters
+    ----------
+    source : sorted, with the common variables most significant, in their order. common : the variables.
+    budget : of the memory that the keys of a stretch take while a row is looked for.
+
+    Attributes
+    ----------
+    firsts, lasts : numbers of the first and the last row of each stretch (a chunk) of the source.
+    end : a number beyond all.
+    """
+
+    def __init__(self, source: KeyedRows, common: Sequence[str], budget: Budget) -> None:
+        self.source, self._budget = source, budget
+        self._fields: list[tuple[int, int, int]] = []
+        place = 0
+        for field in map(source.layout.field, common):
+            self._fields.append((WORD_BITS * field.word + field.shift, field.mask, place))
+            place += field.bits
+        self.end = 1 << place
+        edges = [tuple(map(self._number, source.edge_keys(stretch))) for stretch in range(source.stretch_count)]
+        self.firsts, self.lasts = ([edge[side] for edge in edges] for side in (0, 1))
+
+    @property
+    def rows(self) -> int:
+        """Rows of the source."""
+        return self.source.rows
+
+    def samples(self, fewest: int) -> Iterator[tuple[int, int]]:
+        """Numbers that ascend, from the first row's on, and the rows from each to the next one.
+
+        fewest : about so many, where the source has the rows: stretches that are far too few for that, less than a
+            quarter, are read for it, one at a time.
+        """
+        stretches = max(1, self.source.stretch_count)
+        within = -(-fewest // stretches) if 4 * stretches < fewest else 1
+        for stretch in range(self.source.stretch_count):
+            start, stop = self.source.stretch_start(stretch), self.source.stretch_start(stretch + 1)
+            if within <= 1:
+                yield self.firsts[stretch], stop - start
+                continue
+            with self._budget.reserve("cutting sorted tables", 8 * self.source.layout.words * (stop - start)):
+                keys = self.source.keys_of(stretch)
+                for low, high in even_ranges(stop - start, max(1, (stop - start) // within)):
+                    yield self._number(key_number(keys, low)), high - low
+
+    def most_rows(self, low: int, high: int) -> int:
+        """No fewer rows than have a number from ``low`` up to ``high``, not included."""
+        stretches = bisect_left(self.firsts, high) - bisect_left(self.lasts, low)
+        return min(max(0, stretches) * self.source.stretch_rows, self.source.rows)
+
+    def place(self, number: int) -> int:
+        """The first row whose number is not below this one; reads one stretch at most."""
+        stretch = bisect_left(self.lasts, number)
+        start = self.source.stretch_start(stretch)
+        if stretch == len(self.lasts):
+            return self.source.rows
+        if number <= self.firsts[stretch]:
+            return start
+        nbytes = 8 * self.source.layout.words * self.source.stretch_rows
+        with self._budget.reserve("cutting sorted tables", nbytes):
+            keys = self.source.keys_of(stretch)
+            rows = range(keys.shape[1])
+            return start + bisect_left(rows, number, key=lambda row: self._number(key_number(keys, row)))
+
+    def _number(self, key: int) -> int:
+        return sum((key >> shift & mask) << place for shift, mask, place in self._fields)
+
+
+def cut_alike(
+    indices: Sequence[KeyIndex], fits: Callable[[Sequence[int]], bool]
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Ranges of rows of each source that have the same range of common keys, in ascending order.
+
+    Parameters
+    ----------
+    fits : whether so many rows of each source fit together. A range that no chunk begins in is not cut, even where it
+        does not fit.
+    """
+    end = max(index.end for index in indices)
+    numbers = sorted({number for index in indices for number in index.firsts} | {end})
+    chosen = [numbers[0]]
+    for before, number in pairwise(numbers):
+        if before > chosen[-1] and not fits([index.most_rows(chosen[-1], number) for index in indices]):
+            chosen.append(before)
+    chosen.append(end)
+    places = ([index.place(number) for index in indices] for number in chosen)
+    for low, high in pairwise(places):
+        yield tuple(zip(low, high, strict=True))

@@ -1,0 +1,388 @@
+"""Radix partition: rows of several sources cut into parts that fit, alike in all of them.
+
+Rows are ordered by some *common* variables. Their key bits, most significant first, are taken a *window* at a time: one
+sequential pass over a source sorts each run of rows by the bits of the window (the kernels' stable radix sort) and
+writes it to a scratch file, with the places where each *digit* (value of the window's bits) begins. Neighbouring
+digits are then put together to parts that fit; rows of a part lie in a slice of each run. A digit that does not fit
+alone is partitioned again by the bits behind the window: so skew costs passes over the rows concerned only. Stable
+passes and ascending digits keep the order of the rows: parts laid end to end are sorted by the common variables, ties
+as in the source.
+
+A source that is sorted by the common variables is not written again: its runs are ranges of its own rows. Where all
+sources are, or are sorted runs laid end to end, and pieces hold several chunks of each, no pass is needed either
+(:mod:`oocbe.execution.key_cuts`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.execution.key_cuts import KeyIndex, cut_alike
+from oocbe.execution.laid_end_to_end import LaidEndToEnd, runs_in_order
+from oocbe.execution.pipeline import run_in_order
+from oocbe.execution.scratch import ScratchFile
+from oocbe.execution.sources import Buffers, SliceSource, Source, row_bytes, sliced
+from oocbe.execution.space import Space
+from oocbe.kernels.interface import Backend
+from oocbe.tables.moves import move_plan
+
+Item = TypeVar("Item")
+
+WINDOW_BITS, MOST_WINDOW_BITS = 8, 11
+"""Bits of a window that vary: 256 digits are one pass of the radix sort, and enough parts for most tables. More bits
+take another pass of the sort over rows in memory; digits that do not fit, another pass over all rows on disk."""
+
+MOST_DIGITS = 1 << 12
+"""Digits of a run that are told apart; more (where a sample did not show which bits vary) are put together."""
+
+SAMPLE_ROWS = 1 << 12
+"""Rows looked at to see which bits of a source vary."""
+
+LEAST_STRETCHES = 2
+"""Smaller pieces are not cut by the chunks' first keys: their ends alone would be chunks read over and over."""
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A source, and how an operation wants it.
+
+    Attributes
+    ----------
+    source : the rows.
+    scope : its variables in the places that the operation wants, the least significant first.
+    common : variables to partition by, the least significant first; most significant in the order of the result.
+    cost : bytes that an operation takes for a row of a part, all in all.
+    """
+
+    source: Source
+    scope: tuple[str, ...]
+    common: tuple[str, ...]
+    cost: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of the source."""
+        return self.source.rows
+
+    def blocks(self, rows: int) -> Iterator[Ordered]:
+        """The source's rows in their order, at most so many at a time."""
+        for low, high in self.source.ranges(rows):
+            yield replace(self, source=sliced(self.source, low, high))
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the source is sorted by the common variables already."""
+        count = len(self.common)
+        return not count or (self.source.is_sorted and self.source.layout.scope[-count:] == self.common)
+
+    @cached_property
+    def places(self) -> list[tuple[int, int]]:
+        """Word and bit, in the source's layout, of each bit of the common variables, the most significant first."""
+        fields = [self.source.layout.field(name) for name in reversed(self.common)]
+        return [(f.word, f.shift + bit) for f in fields for bit in reversed(range(f.bits))]
+
+
+class Window(NamedTuple):
+    """Bits of the common variables: ``first`` to ``last`` of :attr:`Ordered.places`, 64 at most."""
+
+    first: int
+    last: int
+
+    def ranges(self, ordered: Ordered) -> list[tuple[int, int, int]]:
+        """The bits in a source's layout as (word, shift, bits), the least significant first."""
+        found: list[tuple[int, int, int]] = []
+        for word, bit in reversed(ordered.places[self.first : self.last]):
+            if found and found[-1][0] == word and found[-1][1] + found[-1][2] == bit:
+                found[-1] = (word, found[-1][1], found[-1][2] + 1)
+            else:
+                found.append((word, bit, 1))
+        return found
+
+    def plan(self, ordered: Ordered) -> NDArray[np.int64]:
+        """Moves that bring the bits into one word."""
+        moves, place = [], 0
+        for word, shift, bits in self.ranges(ordered):
+            moves.append([word, shift, bits, 0, place])
+            place += bits
+        return np.array(moves, dtype=np.int64).reshape(-1, 5)
+
+    def masks(self, ordered: Ordered) -> NDArray[np.uint64]:
+        """Ones at the bits, uint64 (words,)."""
+        masks = [0] * ordered.source.layout.words
+        for word, shift, bits in self.ranges(ordered):
+            masks[word] |= ((1 << bits) - 1) << shift
+        return np.array(masks, dtype=np.uint64)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of each source that have some common keys, all of them.
+
+    Attributes
+    ----------
+    inputs : the rows, as slices.
+    fits : whether they fit in a piece; where not, all of them have one common key.
+    """
+
+    inputs: tuple[Ordered, ...]
+    fits: bool
+
+
+class _Segments:
+    """Segments of a partitioned source, in the order of its rows.
+
+    Parameters
+    ----------
+    ordered : the source, partitioned.
+    digits, starts, counts : (segments,), digit, first row and rows of each.
+    """
+
+    def __init__(
+        self, ordered: Ordered, digits: NDArray[np.uint64], starts: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> None:
+        self._ordered, self._starts, self._counts = ordered, starts, counts
+        self._by_digit = np.argsort(digits, kind="stable")
+        self._sorted = digits[self._by_digit]
+
+    def totals(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Digits, ascending, and the rows of each."""
+        digits, firsts = np.unique(self._sorted, return_index=True)
+        return digits, np.add.reduceat(self._counts[self._by_digit], firsts)
+
+    def of(self, digits: NDArray[np.uint64]) -> Ordered:
+        """The rows that have some of the digits, which ascend."""
+        firsts = np.searchsorted(self._sorted, digits)
+        many = np.searchsorted(self._sorted, digits, side="right") - firsts
+        ends = np.cumsum(many)
+        places = np.arange(ends[-1]) + np.repeat(firsts - (ends - many), many)
+        chosen = np.sort(self._by_digit[places])
+        return replace(
+            self._ordered, source=SliceSource(self._ordered.source, self._starts[chosen], self._counts[chosen])
+        )
+
+
+def parts(
+    inputs: Sequence[Ordered], space: Space, kernels: Backend, first: int = 0, outermost: bool = True
+) -> Iterator[Part]:
+    """Cut sources into parts alike, in ascending order of the common variables.
+
+    Common keys that some source lacks are left out.
+
+    Parameters
+    ----------
+    inputs : sources, with the same common variables.
+    first : the first bit of the common variables that may differ.
+    outermost : whether no piece of work is in memory yet.
+    """
+    inputs = tuple(inputs)
+    if any(ordered.rows == 0 for ordered in inputs):
+        return
+    if space.fits([(ordered.rows, ordered.cost) for ordered in inputs]):
+        yield Part(inputs, fits=True)
+        return
+    costs = [ordered.cost for ordered in inputs]
+    if first == len(inputs[0].places):
+        yield Part(inputs, fits=False)
+        return
+    indices = _indices(inputs, space)
+    if indices:
+        counts = [len(own) for own in indices]
+
+        def fits(rows: Sequence[int]) -> bool:
+            return space.fits([(sum(own), cost) for own, cost in zip(_grouped(rows, counts), costs, strict=True)])
+
+        for bounds in cut_alike([index for own in indices for index in own], fits):
+            slices = [
+                replace(ordered, source=_cut_runs([index.source for index in own], ranges))
+                for ordered, own, ranges in zip(inputs, indices, _grouped(bounds, counts), strict=True)
+            ]
+            yield from parts(slices, space, kernels, outermost=False)
+        return
+    window = _next_window(inputs, first, _bits_wanted(inputs, space), kernels)
+    runs = [_Partition(ordered, window, space, kernels, outermost) for ordered in inputs]
+    given_up = max(run.given_up for run in runs)
+    partitioned = [run.segments(given_up) for run in runs]
+    del runs
+    totals = [segments.totals() for segments in partitioned]
+    common = totals[0][0]
+    for digits, _ in totals[1:]:
+        common = np.intersect1d(common, digits, assume_unique=True)
+    sizes = [rows[np.searchsorted(digits, common)] for digits, rows in totals]
+    for low, high in _fitting(sizes, costs, space):
+        cut = tuple(segments.of(common[low:high]) for segments in partitioned)
+        if high - low > 1:
+            yield Part(cut, fits=True)
+        else:
+            yield from parts(cut, space, kernels, window.last - given_up, outermost=False)
+
+
+def _indices(inputs: Sequence[Ordered], space: Space) -> list[list[KeyIndex]]:
+    """Indices of each source's runs, which can be cut by them into pieces of several chunks; none where one cannot."""
+    found = [runs_in_order(ordered.source, ordered.common) for ordered in inputs]
+    sizes = [sum(min(run.rows, LEAST_STRETCHES * run.stretch_rows) for run in runs) for runs in found]
+    if not all(found) or not space.fits([(rows, o.cost) for rows, o in zip(sizes, inputs, strict=True)]):
+        return []
+    return [[KeyIndex(run, o.common, space.budget) for run in runs] for runs, o in zip(found, inputs, strict=True)]
+
+
+def _grouped(items: Sequence[Item], counts: Sequence[int]) -> list[Sequence[Item]]:
+    """Items of all runs by the source that these are of."""
+    ends = list(itertools.accumulate(counts))
+    return [items[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+
+def _cut_runs(runs: Sequence[Source], ranges: Sequence[tuple[int, int]]) -> Source:
+    """A range of rows of each run, laid end to end."""
+    slices = [sliced(run, low, high) for run, (low, high) in zip(runs, ranges, strict=True) if low < high]
+    if len(slices) == 1:
+        return slices[0]
+    return LaidEndToEnd(slices) if slices else sliced(runs[0], 0, 0)
+
+
+def _fitting(sizes: Sequence[NDArray[np.int64]], costs: Sequence[int], space: Space) -> Iterator[tuple[int, int]]:
+    """Ranges of digits with rows that fit together in a piece; one digit alone where even that does not."""
+    low = 0
+    taken = [0] * len(sizes)
+    for digit in range(len(sizes[0])):
+        wanted = [rows + int(size[digit]) for rows, size in zip(taken, sizes, strict=True)]
+        if digit > low and not space.fits(list(zip(wanted, costs, strict=True))):
+            yield low, digit
+            low, wanted = digit, [int(size[digit]) for size in sizes]
+        taken = wanted
+    if low < len(sizes[0]):
+        yield low, len(sizes[0])
+
+
+def _bits_wanted(inputs: Sequence[Ordered], space: Space) -> int:
+    """Bits with which digits of even sizes fill no more than half a piece."""
+    pieces = sum(ordered.rows * ordered.cost for ordered in inputs) / max(1, space.piece_bytes)
+    if space.piece_rows is not None:
+        pieces = max(pieces, *(ordered.rows / space.piece_rows for ordered in inputs))
+    return min(MOST_WINDOW_BITS, max(WINDOW_BITS, math.ceil(math.log2(2 * max(1.0, pieces)))))
+
+
+def _next_window(inputs: Sequence[Ordered], first: int, wanted: int, kernels: Backend) -> Window:
+    """The number of bits that it takes for so many wanted ones of them to vary in a sample of the sources."""
+    bits = min(64, len(inputs[0].places) - first)
+    ones = 0
+    for ordered in inputs:
+        sample = kernels.upload(_sample(ordered.source))
+        keys = kernels.download(kernels.permute(sample, Window(first, first + bits).plan(ordered), 1))[0]
+        ones |= int(np.bitwise_or.reduce(keys ^ keys[0]))
+    taken, varying = 0, 0
+    while taken < bits and varying < wanted:
+        taken += 1
+        varying += ones >> (bits - taken) & 1
+    return Window(first, first + taken)
+
+
+def _sample(source: Source) -> NDArray[np.uint64]:
+    """Keys from the beginning, the middle and the end of a source."""
+    count = min(SAMPLE_ROWS, source.rows)
+    stretches = []
+    for start in (0, (source.rows - count) // 2, source.rows - count):
+        stretches.append(np.empty((source.layout.words, count), dtype=np.uint64))
+        source.read_into(start, stretches[-1], None)
+    return np.concatenate(stretches, axis=1)
+
+
+class _Runs(NamedTuple):
+    """Where the digits of a run begin: digits, bounds in the run, lowest bits given up, the run's first row."""
+
+    digits: NDArray[np.uint64]
+    bounds: NDArray[np.int64]
+    given_up: int
+    start: int
+
+
+class _Partition:
+    """One source, partitioned by the bits of a window.
+
+    Attributes
+    ----------
+    given_up : lowest bits of the window that are not told apart.
+    """
+
+    def __init__(self, ordered: Ordered, window: Window, space: Space, kernels: Backend, outermost: bool) -> None:
+        source = ordered.source
+        self.ordered, self.window, self.kernels = ordered, window, kernels
+        self.layout = source.layout if ordered.in_order else source.layout.select(ordered.scope)
+        self.written = ordered
+        cost = 8 * source.layout.words + 12 if ordered.in_order else run_cost(source)
+        with space.partition_memory(cost, outermost) as run_rows:
+            self.scratch: ScratchFile | None = None
+            if not ordered.in_order:
+                self.scratch = ScratchFile(space.disk, self.layout, source.dtype)
+                self.written = replace(ordered, source=self.scratch)
+            self.buffers = [Buffers() for _ in range(space.streams)]
+            self._runs = list(run_in_order((_Run(self, *r).compute for r in source.ranges(run_rows)), space.streams))
+            self.buffers.clear()
+        self.given_up = max(run.given_up for run in self._runs)
+
+    def segments(self, given_up: int) -> _Segments:
+        """All runs' segments, with so many of the lowest bits not told apart."""
+        shift = np.uint64(given_up)
+        return _Segments(
+            self.written,
+            np.concatenate([run.digits for run in self._runs]) >> shift << shift,
+            np.concatenate([run.start + run.bounds[:-1] for run in self._runs]),
+            np.concatenate([np.diff(run.bounds) for run in self._runs]),
+        )
+
+
+def run_cost(source: Source) -> int:
+    """Bytes a row that sorting a run takes: rows as read, moved, sorted, and where digits begin."""
+    return 3 * row_bytes(source.layout, source.dtype) + 8
+
+
+class _Run:
+    """Some rows of a source as a piece of work: sorted by the window's bits and written to scratch."""
+
+    def __init__(self, partition: _Partition, start: int, stop: int) -> None:
+        self._partition, self._start, self._stop = partition, start, stop
+
+    def compute(self, stream: int) -> Iterator[_Runs]:
+        """Where its digits begin, once it is written."""
+        partition, kernels = self._partition, self._partition.kernels
+        ordered, buffers = partition.ordered, partition.buffers[stream]
+        source = ordered.source
+        if partition.scratch is None:
+            # Nothing to sort: only where digits begin is asked for, which takes keys alone.
+            shape = (source.layout.words, self._stop - self._start)
+            keys = buffers.take("keys", shape, np.dtype(np.uint64))
+            source.read_into(self._start, keys, None)
+            yield _Runs(*_digits(kernels.upload(keys), partition), self._start)
+            return
+        table = buffers.load("run", source, self._start, self._stop)
+        keys, values = kernels.upload(table.keys), kernels.upload(table.values)
+        moved = partition.layout.scope != source.layout.scope
+        if moved:
+            keys = kernels.permute(keys, move_plan(source.layout, partition.layout), partition.layout.words)
+        keys, values = kernels.sort_rows(keys, values, partition.window.ranges(partition.written), own=moved)
+        digits, bounds, given_up = _digits(keys, partition)
+        start = partition.scratch.append(kernels.download(keys), kernels.download(values), bounds)
+        yield _Runs(digits, bounds, given_up, start)
+
+
+def _digits(keys: NDArray[np.uint64], partition: _Partition) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
+    """Digits of rows sorted by a window's bits, the bounds of their rows, and the lowest bits given up."""
+    kernels, window, written = partition.kernels, partition.window, partition.written
+    starts = kernels.group_starts(keys, window.masks(written))
+    heads = kernels.upload(np.ascontiguousarray(kernels.download(keys[:, starts[:-1]])))
+    digits = kernels.download(kernels.permute(heads, window.plan(written), 1))[0]
+    bounds = kernels.download(starts)
+    given_up = 0
+    while len(digits) > MOST_DIGITS:
+        given_up += 1
+        digits = digits >> np.uint64(1)
+        kept = np.flatnonzero(np.append(True, digits[1:] != digits[:-1]))
+        digits, bounds = digits[kept], np.append(bounds[:-1][kept], bounds[-1])
+    return digits << np.uint64(given_up), bounds, given_up

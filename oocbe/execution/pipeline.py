@@ -1,0 +1,119 @@
+"""Pieces of work in streams: several at once, results in order, everything stopped by the first error.
+
+Piece i runs on stream ``i mod streams`` (Bistaffa, Bombieri and Farinelli 2016, figures 9 to 11), a thread that reads
+and decodes the piece's rows, calls the kernels and hands results over, one at a time, through a queue of one place. The
+caller takes them in the order of the pieces and encodes and writes meanwhile: reading, computing and writing of
+different pieces overlap, and no more than ``streams`` pieces, with one waiting result each, are in memory.
+
+A piece is told its stream, so that what belongs to one stream (buffers, a CUDA stream with its events) is used by one
+piece at a time: the next piece of a stream starts only when all results of the one before were taken. What happens
+where memory cannot be had for a piece: :mod:`oocbe.runtime.pieces`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from queue import Empty, Full, Queue
+from typing import Generic, TypeAlias, TypeVar
+
+from oocbe.kernels.cpu.threads import Sharing, resting
+from oocbe.runtime.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
+from oocbe.runtime.waiting import wait_for
+
+Item = TypeVar("Item")
+
+StreamedPiece: TypeAlias = Callable[[int], Iterator[Item]]
+"""A piece of work: given its stream, its results in their order, on a thread of its own.
+
+A result must not lie in buffers that the next piece of the same stream uses, unless it was consumed before the next
+result is asked for.
+"""
+
+
+class _End:
+    """Behind the last result of a piece."""
+
+
+class _StoppedError(Exception):
+    """The caller wants no further result."""
+
+
+class _Lane(Generic[Item]):
+    """One piece at work on its stream."""
+
+    def __init__(
+        self, piece: StreamedPiece[Item], stream: int, row: int, stop: threading.Event, sharing: Sharing
+    ) -> None:
+        self.piece, self.stream, self._row, self._stop, self._sharing = piece, stream, row, stop, sharing
+        self._queue: Queue[Item | _End] = Queue(maxsize=1)
+        self.future: Future[None] | None = None
+
+    def run(self) -> None:
+        """On the stream's thread: compute, and hand over."""
+        try:
+            with working_for(STREAM, self._row), self._sharing.at_work():
+                results, end = self.piece(self.stream), _End()
+                item: Item | _End | None = None
+                while item is not end:
+                    with phase("compute"):
+                        item = next(results, end)
+                    self._put(item)
+        except _StoppedError:
+            pass
+
+    def _put(self, item: Item | _End) -> None:
+        with phase("wait to hand over", is_wait=True), resting():
+            wait_for(lambda seconds: self._queue.put(item, timeout=seconds), Full, self._check_stopped)
+
+    def _check_stopped(self) -> None:
+        if self._stop.is_set():
+            raise _StoppedError
+
+    def results(self) -> Iterator[Item]:
+        """On the caller's thread: results as they come; the error of the piece where it failed."""
+        while True:
+            with waiting(CALLER, "wait for a result"), resting():
+                item = self._next()
+            if isinstance(item, _End):
+                return
+            yield item
+
+    def _next(self) -> Item | _End:
+        return wait_for(lambda seconds: self._queue.get(timeout=seconds), Empty, self._check_failed)
+
+    def _check_failed(self) -> None:
+        assert self.future is not None
+        if self.future.done() and self._queue.empty():
+            self.future.result()  # raises what the piece raised
+            raise RuntimeError("a piece ended without its end mark")
+
+
+def run_in_order(pieces: Iterable[StreamedPiece[Item]], streams: int) -> Generator[Item, None, None]:
+    """Compute pieces on ``streams`` threads and yield their results, piece after piece.
+
+    Pieces are taken from their iterator on the caller's thread, one whenever a stream is free. When this generator is
+    closed, or an exception passes through it (a piece's error, Ctrl-C), no further piece starts, and it returns only
+    when all threads have ended.
+    """
+    stop, sharing = threading.Event(), Sharing()
+    lanes: deque[_Lane[Item]] = deque()
+    pool = ThreadPoolExecutor(streams, thread_name_prefix="oocbe-stream")
+    # Pieces may run streams of their own: those are drawn below.
+    with rows_of(STREAM, streams) as rows:
+        try:
+            for number, piece in enumerate(pieces):
+                lane = _Lane(piece, number % streams, rows[number % streams], stop, sharing)
+                lane.future = pool.submit(copy_context().run, lane.run)  # the deadline, too
+                lanes.append(lane)
+                del lane, piece  # what a piece holds goes when its results are taken
+                if len(lanes) == streams:
+                    yield from lanes.popleft().results()
+            while lanes:
+                yield from lanes.popleft().results()
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)

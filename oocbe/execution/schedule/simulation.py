@@ -1,0 +1,290 @@
+"""How long a run takes on many workers: an event simulation of list scheduling.
+
+Whenever a worker is free it gets the next segment of the first stage that has any (Graham 1969). Segments shrink as
+the stage comes to its end (guided self-scheduling: Polychronopoulos and Kuck 1987), so that no worker is left with a
+long one while the others wait. What the model has of the world:
+
+- *stragglers*: a segment takes its measured seconds times a factor, lognormal with median 1, independent of all others;
+- *failures*: some workers are lost for good, each at a random moment of the run; the segment that such a one was at is
+  computed again by another, once the loss is noticed;
+- *dispatch*: one scheduler hands out one segment after the other, each of which takes it some time.
+
+What it has not: rows that travel between workers, disks and buses that they share.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from oocbe.errors import ResourceError, UsageError
+from oocbe.execution.schedule.stages import Stage, critical_path
+
+P95 = 1.6448536269514722
+"""The 95th percentile of the standard normal distribution."""
+
+DISPATCH_SECONDS = 0.0016
+"""A task of Dask's scheduler, as measured with Dask 2026.8 on one host."""
+
+NOTICE_SECONDS = 5.0
+"""From a worker's end to its segment in other hands: connections that break are noticed at once, hosts that are gone
+by their missing heartbeats."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What segments and workers are like.
+
+    Attributes
+    ----------
+    segment_seconds : of a segment at most, but for a single piece that takes longer. least_seconds : at least, where
+        so much is left.
+    share : a segment is at most this part of what is left for each worker.
+    straggling : how many times the median the 95th percentile of the seconds of equal segments is; 1: all are alike.
+    lost : share of the workers that are lost.
+    dispatch, notice : see :data:`DISPATCH_SECONDS` and :data:`NOTICE_SECONDS`.
+    seed : of all that is random.
+    """
+
+    segment_seconds: float = 4.0
+    least_seconds: float = 0.5
+    share: float = 1 / 6
+    straggling: float = 1.0
+    lost: float = 0.0
+    dispatch: float = DISPATCH_SECONDS
+    notice: float = NOTICE_SECONDS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.least_seconds <= self.segment_seconds < math.inf:
+            raise UsageError(
+                f"segments of {self.least_seconds} to {self.segment_seconds} seconds: give two numbers above 0, the "
+                "first one not above the second"
+            )
+        if not 1 <= self.straggling < math.inf:
+            raise UsageError(f"straggling {self.straggling}: the 95th percentile is the median or more, so at least 1")
+        if not 0 <= self.lost <= 1 or not 0 < self.share <= 1:
+            raise UsageError(f"lost {self.lost}, share {self.share}: shares are between 0 and 1")
+        if not (0 <= self.dispatch < math.inf and 0 <= self.notice < math.inf):
+            raise UsageError(f"dispatch {self.dispatch}, notice {self.notice}: seconds are 0 or more")
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the factor's logarithm."""
+        return math.log(self.straggling) / P95
+
+    @property
+    def mean(self) -> float:
+        """Mean of the factor, whose median is 1."""
+        return math.exp(self.deviation**2 / 2)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What became of a simulated run.
+
+    Attributes
+    ----------
+    workers : at its beginning. seconds : that the run took. work : seconds of what had to be computed, once each.
+    repeated : seconds of work that was lost with its worker. segments : computed to their end.
+    lost : workers that were lost before the end. critical_path : seconds without stragglers on any number of workers.
+    """
+
+    workers: int
+    seconds: float
+    work: float
+    repeated: float
+    segments: int
+    lost: int
+    critical_path: float
+
+    @property
+    def efficiency(self) -> float:
+        """Share of all workers' time in which they computed what counts; of those that were lost as well."""
+        return self.work / (self.workers * self.seconds) if self.seconds else 1.0
+
+
+@dataclass
+class _Open:
+    """A stage that has begun: what is left of it to hand out, and how many segments are at work."""
+
+    stage: Stage
+    next_piece: int = 0
+    left: float = 0.0
+    serial: float = 0.0
+    at_work: int = 0
+    again: deque[float] = field(default_factory=deque)
+    pieces: list[float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pieces = self.stage.pieces.tolist()
+
+    @property
+    def has_segment(self) -> bool:
+        """Whether there is something that a worker can begin now."""
+        if self.serial:
+            return True
+        return self.at_work >= 0 and (bool(self.again) or self.next_piece < len(self.pieces))
+
+    @property
+    def is_done(self) -> bool:
+        return not self.serial and self.at_work == 0 and not self.again and self.next_piece == len(self.pieces)
+
+
+SERIAL = -1
+"""Segments at work of a stage while its serial part is: nothing else of it can be."""
+
+
+def simulate(stages: Sequence[Stage], workers: int, conditions: Conditions | None = None) -> Simulated:
+    """Run stages on so many workers.
+
+    Parameters
+    ----------
+    stages : each after those that it needs.
+    workers : at least one. conditions : None: no stragglers, no failures.
+
+    Raises
+    ------
+    UsageError : no worker, or a stage that needs one that does not come before it.
+    ResourceError : all workers were lost before the end.
+    """
+    given = conditions or Conditions()
+    if workers < 1:
+        raise UsageError(f"workers must be at least 1, not {workers}")
+    for number, stage in enumerate(stages):
+        if not all(0 <= before < number for before in stage.after):
+            raise UsageError(f"stage {number} ({stage.name}) is after stages {stage.after}, which must come before it")
+    return _Run(stages, workers, given).run()
+
+
+class _Run:
+    """One simulation."""
+
+    def __init__(self, stages: Sequence[Stage], workers: int, conditions: Conditions) -> None:
+        self._stages, self._workers, self._given = stages, workers, conditions
+        self._random = np.random.default_rng(conditions.seed)
+        expected = sum(s.seconds for s in stages) * conditions.mean / workers
+        ends = np.full(workers, math.inf)
+        chosen = self._random.permutation(workers)[: round(conditions.lost * workers)]
+        ends[chosen] = self._random.random(len(chosen)) * expected
+        self._ends: list[float] = ends.tolist()
+        self._open: dict[int, _Open] = {}
+        self._waiting_for = [len(set(stage.after)) for stage in stages]
+        self._followers: list[list[int]] = [[] for _ in stages]
+        for number, stage in enumerate(stages):
+            for before in set(stage.after):
+                self._followers[before].append(number)
+        self._clock = self._free_scheduler = 0.0
+        self._work = self._repeated = 0.0
+        self._segments = self._lost = 0
+        # (time, order of arrival, worker, stage, seconds, whether they were lost): what happens next.
+        self._events: list[tuple[float, int, int, int, float, bool]] = []
+        self._arrivals = 0
+
+    def run(self) -> Simulated:
+        """Hand out segments until all stages are done."""
+        idle = list(range(self._workers))
+        for number, count in enumerate(self._waiting_for):
+            if count == 0:
+                self._begin(number)
+        while True:
+            self._hand_out(idle)
+            if not self._events:
+                break
+            self._clock = self._events[0][0]
+            while self._events and self._events[0][0] == self._clock:
+                self._take(idle, *heapq.heappop(self._events)[2:])
+        if self._open:
+            raise ResourceError(
+                f"no worker of {self._workers:,} is left after {self._clock:,.0f} seconds of the simulated run; begin "
+                "with more workers, or let fewer be lost"
+            )
+        return Simulated(
+            self._workers,
+            self._clock,
+            self._work,
+            self._repeated,
+            self._segments,
+            self._lost,
+            critical_path(self._stages),
+        )
+
+    def _take(self, idle: list[int], worker: int, number: int, seconds: float, is_lost: bool) -> None:
+        """A segment has been computed, or lost with its worker."""
+        stage = self._open[number]
+        was_serial = stage.at_work == SERIAL
+        stage.at_work = 0 if was_serial else stage.at_work - 1
+        if is_lost:
+            self._lost += 1
+            if was_serial:
+                stage.serial = stage.stage.serial
+            else:
+                stage.again.append(seconds)
+        else:
+            heapq.heappush(idle, worker)
+            self._segments += 1
+        if stage.is_done:
+            self._end(number)
+
+    def _begin(self, number: int) -> None:
+        stage = self._stages[number]
+        self._open[number] = _Open(stage, left=float(stage.pieces.sum()), serial=stage.serial)
+        if self._open[number].is_done:
+            self._end(number)
+
+    def _end(self, number: int) -> None:
+        del self._open[number]
+        for follower in self._followers[number]:
+            self._waiting_for[follower] -= 1
+            if self._waiting_for[follower] == 0:
+                self._begin(follower)
+
+    def _hand_out(self, idle: list[int]) -> None:
+        """Give segments to idle workers, as long as there are both."""
+        for number in sorted(self._open):
+            stage = self._open[number]
+            while idle and stage.has_segment:
+                worker = heapq.heappop(idle)
+                begin = max(self._clock, self._free_scheduler) + self._given.dispatch
+                if self._ends[worker] <= begin:
+                    self._lost += 1  # while it was idle
+                    continue
+                self._free_scheduler = begin
+                seconds = self._segment(stage)
+                took = seconds
+                if self._given.deviation:
+                    took *= math.exp(self._given.deviation * self._random.standard_normal())
+                self._arrivals += 1
+                end = self._ends[worker]
+                if begin + took <= end:
+                    self._work += took
+                    event = (begin + took, self._arrivals, worker, number, seconds, False)
+                else:
+                    self._repeated += end - begin
+                    event = (end + self._given.notice, self._arrivals, worker, number, seconds, True)
+                heapq.heappush(self._events, event)
+
+    def _segment(self, stage: _Open) -> float:
+        """Seconds of the stage's next segment, without the factor; it is at work from now on."""
+        if stage.serial:
+            seconds, stage.serial, stage.at_work = stage.serial, 0.0, SERIAL
+            return seconds
+        stage.at_work += 1
+        if stage.again:
+            return stage.again.popleft()
+        given = self._given
+        wanted = min(given.segment_seconds, max(given.least_seconds, given.share * stage.left / self._workers))
+        pieces, seconds = stage.pieces, 0.0
+        while stage.next_piece < len(pieces):
+            piece = pieces[stage.next_piece]
+            if seconds and seconds + piece > wanted * (1 + 1e-9):
+                break
+            seconds += piece
+            stage.next_piece += 1
+        stage.left -= seconds
+        return seconds

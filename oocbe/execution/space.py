@@ -1,0 +1,90 @@
+"""What an operation out of core may use: shares of the memory budget, a scratch folder, streams, the size of pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from oocbe.errors import ResourceError
+from oocbe.execution.budget import Budget
+from oocbe.model.settings.tuning import tuning
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.table import format_bytes
+
+
+@dataclass(frozen=True)
+class Space:
+    """Settings of an operation out of core.
+
+    Attributes
+    ----------
+    budget : the arbiter of its memory.
+    disk : counts the bytes of scratch files, and says in which folder they are made.
+    streams : pieces at work at a time.
+    piece_rows : most rows of each table in a piece, and of a result handed over; None: as many as fit.
+    pieces, partition, nested : shares of the budget for the pieces at work, for a partition before any piece is at
+        work, and for one while some are (:class:`oocbe.model.settings.tuning.Tuning`).
+    """
+
+    budget: Budget
+    disk: DiskBudget
+    streams: int
+    piece_rows: int | None = None
+    pieces: float = field(default_factory=lambda: tuning().operator_pieces_share)
+    partition: float = field(default_factory=lambda: tuning().operator_partition_share)
+    nested: float = field(default_factory=lambda: tuning().operator_nested_share)
+
+    @property
+    def piece_bytes(self) -> int:
+        """Bytes that one piece may take."""
+        return int(self.budget.limit * self.pieces) // self.streams
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes for the rows of a chunk that is being written."""
+        return int(self.budget.limit * tuning().operator_chunk_share)
+
+    def fits(self, sizes: Sequence[tuple[int, int]]) -> bool:
+        """Whether rows, at some bytes each, fit in a piece."""
+        if self.piece_rows is not None and any(rows > self.piece_rows for rows, _ in sizes):
+            return False
+        return sum(rows * cost for rows, cost in sizes) <= self.piece_bytes
+
+    def rows_of(self, cost: int, share: float = 1.0) -> int:
+        """Rows at ``cost`` bytes each that some share of a piece holds; ResourceError where it holds none."""
+        rows = int(self.piece_bytes * share) // cost
+        if rows == 0:
+            raise ResourceError(
+                f"a row takes {format_bytes(cost)} of work space, a piece has {format_bytes(self.piece_bytes * share)} "
+                f"(limit {format_bytes(self.budget.limit)}, {self.streams} streams); raise the limit"
+            )
+        return rows if self.piece_rows is None else min(rows, self.piece_rows)
+
+    @contextmanager
+    def partition_memory(self, cost: int, first: bool) -> Iterator[int]:
+        """Reserve memory for a partition's runs, one a stream, and tell the rows of a run at ``cost`` bytes a row."""
+        share = self.partition if first else self.nested
+        rows = min(int(self.budget.limit * share) // (cost * self.streams), self.piece_rows or tuning().most_run_rows)
+        if rows == 0:
+            raise ResourceError(
+                f"a row takes {format_bytes(cost)} to partition, a stream has "
+                f"{format_bytes(self.budget.limit * share / self.streams)} (limit {format_bytes(self.budget.limit)}, "
+                f"{self.streams} streams); raise the limit"
+            )
+        with self.budget.reserve("partition", rows * cost * self.streams):
+            yield rows
+
+    def inside(self) -> Space:
+        """Space for an operation within another one, whose pieces are in memory: of the share for such partitions."""
+        return replace(self, pieces=0.5 * self.nested, partition=0.5 * self.nested, nested=0.25 * self.nested)
+
+    @property
+    def is_smallest(self) -> bool:
+        """Whether pieces are as small as they can be."""
+        return self.piece_bytes < tuning().least_piece_bytes
+
+    def halved(self) -> Space:
+        """Space with pieces of half the size, after memory that was within the budget could not be had."""
+        rows = None if self.piece_rows is None else max(1, self.piece_rows // 2)
+        return replace(self, pieces=self.pieces / 2, nested=self.nested / 2, piece_rows=rows)

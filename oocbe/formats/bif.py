@@ -1,0 +1,313 @@
+"""Belief networks in the Bayesian interchange format (BIF 0.15), read.
+
+A network, its variables with named values, and for each variable the probabilities of its values given its parents::
+
+    variable rain { type discrete [ 2 ] { yes, no }; }
+    probability ( rain | season ) { (winter) 0.4, 0.6; default 0.2, 0.8; }
+
+Rows are listed by the parents' values, in any order and each once, ``*`` for all values of a parent (a later row then
+counts in place of an earlier one); ``default`` stands for the rows that are not, and ``table`` for all rows at once,
+the last parent changing fastest and the variable itself slowest. Comments and ``property`` statements are passed over.
+Rows need not add up to exactly 1: files print rounded numbers, and these are what counts. The bar and commas between
+variables, and commas between numbers, may be missing; probabilities may come before their variables. A probability of
+zero makes its assignments infeasible. Reading gives a max-product problem, as for UAI files.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import FormatError, UnsupportedError, amount
+from oocbe.formats.lexer import Lexer
+from oocbe.formats.text import Text
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.runtime.deadline import look
+
+LARGEST_TABLE = 2**27
+"""Probabilities of one variable; a larger table would be a text of gigabytes."""
+
+MOST_BY_DEFAULT = 2**20
+"""Probabilities that defaults and ``*`` stand for, in a whole file, besides one for each of its bytes."""
+
+SHOWN_NAMES = 8
+"""Variables that a message names at most."""
+
+ANY = "*"
+"""In the place of a parent's value: all of them."""
+
+MOST_DIMENSIONS = 64
+"""Axes that an array can have."""
+
+LARGEST_DOMAIN = 2**24
+"""Values of a variable; more are damage, and arrays of this size are still affordable."""
+
+TOKENS = re.compile(
+    r"\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"
+    r'|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}()\[\],;|])|(?P<word>(?:(?!//|/\*)[^\s{}()\[\],;|"])+)'
+)
+"""Spaces and comments, a quoted name, a mark, or a word, which a comment ends."""
+
+
+@dataclass
+class _Network:
+    """What has been read so far."""
+
+    lexer: Lexer
+    variables: list[Variable]
+    index: dict[str, int]
+    values: list[dict[str, int]]
+    functions: dict[int, Function]
+    by_default: int = 0
+
+
+def parse(text: Text) -> Problem:
+    """Read a network as a max-product problem.
+
+    Raises
+    ------
+    FormatError : malformed, with the line. UnsupportedError : a variable that is not discrete, or a table too large.
+    """
+    lexer = Lexer(text, TOKENS)
+    network = _Network(lexer, [], {}, [], {})
+    lexer.keyword(("network",), "the network")
+    name = "" if lexer.sees("{") else lexer.word("the network's name")
+    lexer.take("{", "'{' and the network's properties")
+    _pass_properties(lexer)
+    lexer.take("}", "a property or '}'")
+    waiting: list[int] = []  # where the probabilities are that come before one of their variables
+    while not lexer.ended:
+        if lexer.keyword(("variable", "probability"), "a variable or a probability") == "variable":
+            _read_variable(network)
+        elif _knows_variables(network):
+            _read_probability(network)
+        else:
+            waiting.append(lexer.place)
+            _pass_probability(lexer)
+    if not network.variables:
+        raise lexer.expected("a variable")
+    end = lexer.place
+    for lexer.place in waiting:
+        _read_probability(network)
+    lexer.place = end
+    for v, variable in enumerate(network.variables):
+        if v not in network.functions:
+            raise lexer.error(f"the file ends, expected the probability of variable {variable.name!r}")
+    refuse_cycles(lexer.error, network.variables, network.functions)
+    functions = tuple(network.functions.values())
+    title = text.stem if name in ("", "unknown") else name
+    return Problem(
+        tuple(network.variables), functions, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=title
+    )  # fmt: skip
+
+
+def refuse_cycles(
+    error_of: Callable[[str], FormatError], variables: Sequence[Variable], functions: Mapping[int, Function]
+) -> None:
+    """Refuse parents that are among their own descendants: the product of such probabilities is no distribution.
+
+    error_of : makes the error, about all of the file.
+    functions : the probability of each variable, whose scope has the parents, too.
+    """
+    parents = {v: {int(p) for p in function.scope} - {v} for v, function in functions.items()}
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        names = [variables[v].name for v in error.args[1]]
+        shown = " -> ".join(names if len(names) <= SHOWN_NAMES else [*names[:SHOWN_NAMES], "…"])
+        raise error_of(f"the file ends, and parents go round in a circle: {shown}") from None
+
+
+def _pass_properties(lexer: Lexer) -> None:
+    while lexer.sees_word(("property",)):
+        while not lexer.accept(";"):
+            if lexer.ended:
+                raise lexer.expected("';' after a property")
+            lexer.place += 1
+
+
+def _read_variable(network: _Network) -> None:
+    lexer = network.lexer
+    start = lexer.place
+    name = lexer.word("a variable's name")
+    if name in network.index:
+        raise lexer.error(f"found variable {name!r} a second time, expected each once", start)
+    lexer.take("{", f"'{{' and the type of variable {name!r}")
+    _pass_properties(lexer)
+    lexer.keyword(("type",), f"the type of variable {name!r}")
+    kind = lexer.word("discrete")
+    if kind != "discrete":
+        raise UnsupportedError(
+            f"{_path(lexer)}: variable {name!r} is of type {kind!r}; only discrete variables are supported"
+        )
+    lexer.take("[", "'[' and the number of values")
+    size = lexer.integer(f"the number of values of variable {name!r}", 1, LARGEST_DOMAIN)
+    lexer.take("]", "']'")
+    lexer.take("{", f"'{{' and the {size} values of variable {name!r}")
+    labels: list[str] = []
+    while not lexer.sees("}"):
+        if labels:
+            lexer.accept(",")
+        labels.append(lexer.word(f"a value of variable {name!r}"))
+    if len(labels) != size:
+        raise lexer.error(f"found {amount(len(labels), 'value')} of variable {name!r}, expected {size}")
+    if len(set(labels)) != size:
+        raise lexer.error(f"found a value of variable {name!r} twice, expected different ones")
+    lexer.take("}", "'}'")
+    lexer.take(";", "';'")
+    _pass_properties(lexer)
+    lexer.take("}", f"'}}' at the end of variable {name!r}")
+    network.index[name] = len(network.variables)
+    network.variables.append(Variable(name, size, tuple(labels)))
+    network.values.append({label: value for value, label in enumerate(labels)})
+
+
+def _knows_variables(network: _Network) -> bool:
+    """Whether all variables of the probability that comes next were read already."""
+    lexer = network.lexer
+    start, is_known = lexer.place, True
+    while not (lexer.ended or lexer.sees("){")):
+        is_known &= not lexer.sees_word() or lexer.next_word in network.index
+        lexer.place += 1
+    lexer.place = start
+    return is_known
+
+
+def _pass_probability(lexer: Lexer) -> None:
+    while not lexer.accept("}"):
+        if lexer.ended:
+            raise lexer.expected("'}' at the end of a probability")
+        lexer.place += 1
+
+
+def _read_probability(network: _Network) -> None:
+    lexer = network.lexer
+    lexer.take("(", "'(' and a variable")
+    child = _variable(network)
+    if child in network.functions:
+        name = network.variables[child].name
+        raise lexer.error(f"found a second probability of variable {name!r}, expected one", lexer.place - 1)
+    parents: list[int] = []
+    # The format ignores bars and commas, and JavaBayes writes no bar.
+    if lexer.accept("|,") or lexer.sees_word():
+        while not lexer.sees(")"):
+            if parents:
+                lexer.accept(",")
+            parent = _variable(network)
+            if parent == child or parent in parents:
+                raise lexer.error(
+                    f"found variable {lexer.shown(lexer.place - 1)} twice in a probability", lexer.place - 1
+                )
+            parents.append(parent)
+    lexer.take(")", "'|' and parents, ',' or ')'")
+    lexer.take("{", "'{' and the probabilities")
+    shape = tuple(network.variables[v].size for v in (*parents, child))
+    if math.prod(shape) > LARGEST_TABLE:
+        raise UnsupportedError(
+            f"{_path(lexer)}: the probability of {network.variables[child].name!r} has {math.prod(shape):,} entries; "
+            f"at most {LARGEST_TABLE:,} are supported"
+        )
+    if len(shape) > MOST_DIMENSIONS:
+        raise UnsupportedError(
+            f"{_path(lexer)}: variable {network.variables[child].name!r} has {len(parents)} parents; at most "
+            f"{MOST_DIMENSIONS - 1} are supported"
+        )
+    table = _read_table(network, child, parents, shape)
+    network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
+
+
+def _read_table(network: _Network, child: int, parents: list[int], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Probabilities float64, an axis for each parent and the last for the variable itself."""
+    lexer, name, size = network.lexer, network.variables[child].name, shape[-1]
+    table = np.zeros(shape)
+    known, listed = (np.zeros(shape[:-1], dtype=np.bool_) for _ in "12")
+    default: list[float] | None = None
+    while not lexer.accept("}"):
+        if lexer.sees_word(("property",)):
+            _pass_properties(lexer)
+        elif lexer.sees_word(("table",)):
+            lexer.place += 1
+            if known.any():
+                raise lexer.error(f"found a table after rows of {name!r}, expected one or the other", lexer.place - 1)
+            entries = np.array(_numbers(lexer, math.prod(shape), f"an entry of the table of {name!r}"))
+            table = np.moveaxis(entries.reshape(size, *shape[:-1]), 0, -1)
+            known[...] = listed[...] = True
+        elif lexer.sees_word(("default",)):
+            lexer.place += 1
+            default = _numbers(lexer, size, f"a default probability of {name!r}")
+        else:
+            start = lexer.place
+            lexer.take("(", f"a row of the probability of {name!r}: '(', table, default or '}}'")
+            row: list[int | slice] = []
+            for v in parents:
+                if row:
+                    lexer.accept(",")
+                label = lexer.word(f"a value of {network.variables[v].name!r}")
+                if label not in network.values[v] and label != ANY:
+                    lexer.place -= 1
+                    raise lexer.expected(f"a value of variable {network.variables[v].name!r}")
+                row.append(network.values[v].get(label, slice(None)))
+            lexer.take(")", f"')' after the values of {len(parents)} parents")
+            if slice(None) in row:
+                _add_by_default(network, name, known[tuple(row)].size * size)
+            elif listed[tuple(row)]:
+                raise lexer.error(f"found a row of the probability of {name!r} a second time", start)
+            else:
+                listed[tuple(row)] = True
+            known[tuple(row)] = True
+            table[tuple(row)] = _numbers(lexer, size, f"a probability of {name!r}")
+    unlisted = known.size - int(np.count_nonzero(known))
+    if unlisted:
+        if default is None:
+            missing = np.unravel_index(int(np.argmin(known)), known.shape)
+            shown = ", ".join(network.variables[v].label(int(x)) for v, x in zip(parents, missing, strict=True))
+            raise lexer.error(f"the probability of {name!r} ends without the row ({shown})", lexer.place - 1)
+        _add_by_default(network, name, unlisted * size)
+        table[~known] = default
+    return table
+
+
+def _add_by_default(network: _Network, name: str, entries: int) -> None:
+    network.by_default += entries
+    most = MOST_BY_DEFAULT + len(network.lexer)
+    if network.by_default > most:
+        raise UnsupportedError(
+            f"{_path(network.lexer)}: up to the probability of {name!r}, defaults stand for {network.by_default:,} "
+            f"entries; at most {most:,} are supported. List the rows"
+        )
+
+
+def _numbers(lexer: Lexer, count: int, what: str) -> list[float]:
+    numbers: list[float] = []
+    look()
+    while not lexer.accept(";"):
+        if numbers:
+            lexer.accept(",")
+        value = lexer.number(what)
+        if value < 0:
+            raise lexer.error(f"found {value}, expected {what}, at least 0", lexer.place - 1)
+        numbers.append(value)
+    if len(numbers) != count:
+        raise lexer.error(f"found {len(numbers)} numbers, expected {count}: {what} each", lexer.place - 1)
+    return numbers
+
+
+def _variable(network: _Network) -> int:
+    name = network.lexer.word("a variable")
+    if name not in network.index:
+        network.lexer.place -= 1
+        raise network.lexer.expected("a variable of the network")
+    return network.index[name]
+
+
+def _path(lexer: Lexer) -> str:
+    error: FormatError = lexer.error("", lexer.place - 1)
+    return f"{error.path}, line {error.line}"

@@ -1,0 +1,259 @@
+"""Functions with a ``type`` in ``cfn`` files: their parameters, in the order and the words of the ``wcsp`` format.
+
+``{scope: [x y z] type: samong params: {metric: var cost: 0.3 min: 1 max: 2 values: [0 1]}}``: parameters have names
+here, which files without quotes and colons leave out. Their order is that of toulbar2; values are numbers. What each
+means, and which decompose, says :mod:`oocbe.formats.wcsp_globals`.
+
+Costs may be decimals. They are taken in units of the last place that ``mustbe`` has, so that they are integers. Where a
+sum is maximised, toulbar2 takes the costs with the other sign: what is charged for a violation is then a number below
+0, which is added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple, TypeAlias
+
+from oocbe.errors import FormatError, UnsupportedError
+from oocbe.formats.decimal_costs import LARGEST_INTEGER, Precision
+from oocbe.formats.global_costs import Decomposed
+from oocbe.formats.global_reader import GlobalReader
+from oocbe.formats.lexer import Lexer, parse_number
+from oocbe.formats.text import Text
+from oocbe.formats.wcsp_globals import read_global
+from oocbe.model.parts import Variable
+
+Parameter: TypeAlias = "str | list[Parameter]"
+"""A word, or a list."""
+
+Words: TypeAlias = "list[str | int]"
+"""What the wcsp format has in the place of parameters: integers are costs, and only they."""
+
+MOST_DEPTH = 3
+"""Lists within lists of a parameter; more are damage."""
+
+SIGNATURES = {
+    **dict.fromkeys(("alldiff",), "exceptedvalues:[v] deltacosts:[vC]"),
+    "gcc": "bounds:[vNN] deltacosts:[vC]",
+    "knapsack": "capacity:N weights:(N)",
+    "knapsackv": "capacity:N weightedvalues:[VvN]",
+    **dict.fromkeys(("salldiff", "salldiffdp", "salldiffkp", "walldiff", "wsame"), "metric:K cost:C"),
+    **dict.fromkeys(("sgcc", "sgccdp", "sgcckp", "wgcc", "wsamegcc"), "metric:K cost:C bounds:[vNN]"),
+    "sregular": "metric:K cost:C nb_states:N starts:[N] ends:[N] transitions:[NvN]",
+    **dict.fromkeys(("samong", "samongdp"), "metric:K cost:C min:N max:N values:[v]"),
+    **dict.fromkeys(("max", "smaxdp"), "defaultcost:C tuples:[VvC]"),
+    **dict.fromkeys(("MST", "smstdp"), ""),
+    "wregular": "nb_states:N starts:[NC] ends:[NC] transitions:[NvNC]",
+    "wamong": "metric:K cost:C values:[v] min:N max:N",
+    "wvaramong": "metric:K cost:C values:[v]",
+    **dict.fromkeys(("woverlap", "wsum"), "metric:K cost:C comparator:K to:N"),
+    "wvarsum": "metric:K cost:C comparator:K",
+    **dict.fromkeys(("wdiverse", "whdiverse", "wtdiverse"), "distance:N values:(v)"),
+    "clique": "rhs:N values:(v+)",
+    "ssame": "cost:C vars1:[V] vars2:[V]",
+    **dict.fromkeys(
+        ("sgrammar", "sgrammardp"),
+        "metric:K cost:C nb_symbols:N nb_values:N start:N terminals:[Nv] non_terminals:[NNN]",
+    ),
+    **dict.fromkeys((">=", ">", "="), "N N"),
+    "disj": "N N C",
+    "sdisj": "N N N N C C",
+}
+"""Types and their parameters: K a word, N an integer, v a value, V a variable, C a cost. ``[vN]`` is a list of pairs,
+with its length before it in the wcsp format; ``(v)`` one with an entry for each variable, without it; ``v+`` a list."""
+
+WITH_COSTS = {"wdec": ("vNN", "vNNCC"), "weight": ("Nv", "NvC", "NNN", "NNNC")}
+"""Metrics with costs in their lists: entries without, and with them."""
+
+_EXCHANGED = "as toulbar2 reads it with the variables exchanged, against its manual; use >= or >"
+MISREAD = {
+    "<=": _EXCHANGED,
+    "<": _EXCHANGED,
+    "sregulardp": "as toulbar2 charges its cost whatever the values are, against its manual; use sregular",
+}
+"""Types that have a meaning in toulbar2's manual and another one in toulbar2, and why they are not read."""
+
+
+class _Context(NamedTuple):
+    """What parameters are read with: names of the file's variables, the precision and the sign of its costs."""
+
+    names: Sequence[str]
+    precision: Precision
+    sign: int
+
+
+@dataclass(frozen=True)
+class GlobalCall:
+    """A function by its type, as it is read.
+
+    Attributes
+    ----------
+    path, line : where it is. title : what it is called there. kind : its type. scope : indices of variables.
+    parameters : in the file's order, names included.
+    """
+
+    path: str
+    line: int
+    title: str
+    kind: str
+    scope: tuple[int, ...]
+    parameters: list[Parameter]
+
+    def error(self, message: str) -> FormatError:
+        """The error to raise about the function."""
+        return FormatError(self.path, self.line, f"{self.title} of type {self.kind!r}: {message}")
+
+    def words(self, names: Sequence[str], precision: Precision, sign: int) -> Words:
+        """The parameters as the wcsp format has them. names : of the file's variables. sign : of its costs."""
+        signature = SIGNATURES[self.kind].split()
+        left = list(self.parameters)
+        found: list[Words] = []
+        metric = ""
+        for field in signature:
+            name, _, shape = field.rpartition(":")
+            if name and left and left[0] == name:
+                del left[0]
+            if not left:
+                raise self.error(f"the parameters end, expected {' '.join(signature)}")
+            for before, after in zip(*[iter(WITH_COSTS.get(metric, ()))] * 2, strict=True):
+                shape = f"[{after}]" if shape == f"[{before}]" else shape
+            found.append(self._values(left.pop(0), shape, name or shape, _Context(names, precision, sign)))
+            metric = str(found[-1][0]) if name == "metric" else metric
+        if left:
+            raise self.error(f"found {_shown(left[0])} after its parameters, expected {' '.join(signature) or 'none'}")
+        return _REORDERED[self.kind](metric, found) if self.kind in _REORDERED else [w for own in found for w in own]
+
+    def _values(self, given: Parameter, shape: str, name: str, context: _Context) -> Words:
+        if shape[0] not in "[(":
+            return [self._value(given, shape, name, context)]
+        if isinstance(given, str):
+            raise self.error(f"found {given!r}, expected {name}, a list")
+        if shape[0] == "(" and len(given) != len(self.scope):
+            raise self.error(f"found {len(given)} of {name}, expected {len(self.scope)}, one for each variable")
+        entry = shape[1:-1]
+        words: Words = [str(len(given))] if shape[0] == "[" else []
+        for item in given:
+            if entry.endswith("+"):
+                words += self._values(item, f"[{entry[:-1]}]", name, context)
+                continue
+            parts = [item] if len(entry) == 1 else item
+            if isinstance(parts, str) or len(parts) != len(entry):
+                raise self.error(f"found {_shown(item)} in {name}, expected a list of {len(entry)}")
+            words += [self._value(part, kind, name, context) for part, kind in zip(parts, entry, strict=True)]
+        return words
+
+    def _value(self, given: Parameter, kind: str, name: str, context: _Context) -> str | int:
+        if not isinstance(given, str):
+            raise self.error(f"found a list in the place of {name}, expected a number or word")
+        if kind == "V":
+            return str(context.names.index(given)) if given in context.names else given
+        if kind != "C":
+            return given
+        cost = None if parse_number(given) is None else context.precision.units(given)
+        if cost is None or abs(cost) >= LARGEST_INTEGER:
+            raise self.error(f"found {given!r}, expected {name}, a finite cost")
+        return context.sign * cost
+
+
+def _grammar(metric: str, found: list[Words]) -> Words:
+    """Rules of both kinds in one list, each with its kind before it."""
+    head, lists = [word for own in found[:-2] for word in own], found[-2:]
+    rules: Words = []
+    for kind, (count, *rest) in enumerate(lists):
+        length = len(rest) // int(str(count)) if rest else 1
+        for k in range(0, len(rest), length):
+            rules += [str(kind + 2 * (metric == "weight")), *rest[k : k + length]]
+    return [*head, str(sum(int(str(own[0])) for own in lists)), *rules]
+
+
+def _two_lists(metric: str, found: list[Words]) -> Words:
+    """Both lengths before both lists."""
+    cost, left, right = found
+    return [*cost, left[0], right[0], *left[1:], *right[1:]]
+
+
+_REORDERED: dict[str, Callable[[str, list[Words]], Words]] = {
+    "sgrammar": _grammar,
+    "sgrammardp": _grammar,
+    "ssame": _two_lists,
+}
+"""Types whose words have another order in the wcsp format."""
+
+
+def check_supported(path: str, line: int, title: str, kind: str) -> None:
+    """UnsupportedError by name for a type that is not supported; its parameters may be of any form."""
+    if kind not in SIGNATURES:
+        why = MISREAD.get(kind, f"those that are: {', '.join(SIGNATURES)}")
+        raise UnsupportedError(f"{path}, line {line}: {title} is of type {kind!r}, which is not supported; {why}")
+
+
+def decomposed(
+    calls: Sequence[GlobalCall], sign: int, precision: Precision, limit: int | float, variables: Sequence[Variable]
+) -> Decomposed:
+    """What all functions by their types come to, with costs to minimise in units of the precision's last place.
+
+    States have names that no variable has.
+
+    Parameters
+    ----------
+    sign : by which costs of the file become those to minimise. limit : what a function may cost below it, if no cost
+        is below 0.
+    """
+    whole = Decomposed([v.size for v in variables])
+    if not calls:
+        return whole
+    if not precision.scale:
+        raise UnsupportedError(
+            f"{calls[0].path}, line {calls[0].line}: {calls[0].title} has costs with the precision of mustbe, which is "
+            "a number with an exponent here; write it without"
+        )
+    names = [v.name for v in variables]
+    listed = [call.words(names, precision, sign) for call in calls]
+    if all(word >= 0 for words in listed for word in words if isinstance(word, int)):
+        whole.top = Fraction(limit) * precision.scale if math.isfinite(limit) else limit
+    labels = [v.labels for v in variables]
+    for call, words in zip(calls, listed, strict=True):
+        text = _OneLine(call.path, " ".join(map(str, [call.kind, *words])).encode(), call.line)
+        reader = GlobalReader(text, 0, call.scope, whole, precision.scale, True, labels)
+        text.expect_end(read_global(reader), f"the parameters of {call.title}")
+    while not set(names).isdisjoint(whole.names):
+        whole.names = [f"{name}'" for name in whole.names]
+    return whole
+
+
+def read_parameters(lexer: Lexer, opening: str, closing: str, title: str) -> list[Parameter]:
+    """Parameters from their opening bracket to their closing one, names included."""
+    lexer.take(opening, f"'{{' and the parameters of {title}")
+    return _read_list(lexer, opening, closing, title, 0)
+
+
+def _read_list(lexer: Lexer, opening: str, closing: str, title: str, depth: int) -> list[Parameter]:
+    values: list[Parameter] = []
+    while not lexer.accept(closing):
+        if not lexer.sees(opening):
+            values.append(lexer.word(f"a parameter of {title}, or '}}'"))
+            continue
+        if depth == MOST_DEPTH:
+            raise lexer.error(f"found a list within {depth} others in {title}, expected fewer")
+        lexer.take(opening, "'['")
+        values.append(_read_list(lexer, opening, closing, title, depth + 1))
+    return values
+
+
+def _shown(given: Parameter) -> str:
+    return repr(given) if isinstance(given, str) else "a list"
+
+
+class _OneLine(Text):
+    """Words that all are of one line of a file."""
+
+    def __init__(self, path: str, data: bytes, line: int) -> None:
+        super().__init__(path, data)
+        self._line = line
+
+    def line(self, token: int) -> int:
+        """The line, whatever the word."""
+        return self._line

@@ -1,0 +1,254 @@
+"""Bytes of a file, compressed or not: bounded when reading, all or nothing when writing.
+
+A compressed file of a few kilobytes can decompress to terabytes. It is therefore decompressed block by block, and given
+up as soon as the sum passes a limit (``OOCBE_MAX_INPUT_BYTES``, or a share of the memory limit); what the decompressor
+takes itself is capped as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from oocbe.errors import FormatError, ResourceError, UsageError
+from oocbe.formats.no_problem import folder_description
+from oocbe.model.settings.machine import default_memory_limit
+from oocbe.runtime.deadline import look
+from oocbe.runtime.file_hook import before
+from oocbe.runtime.memory import REMEDY
+from oocbe.runtime.memory import current as current_limit
+from oocbe.runtime.plain_files import PipeReader, kind_of, opened
+from oocbe.runtime.temporary_names import replace, temporary_beside
+from oocbe.runtime.urls import refuse_url
+
+DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
+"""Largest decompressed input where ``OOCBE_MAX_INPUT_BYTES`` names no other."""
+
+INPUT_SHARE = 0.5
+"""Share of the memory limit that an input's bytes may take: what is read of them stays when they are gone."""
+
+BLOCK_BYTES = 2**20
+"""Bytes that are read or decompressed at a time."""
+
+COMPRESSED_BYTES = 2**16
+"""Compressed bytes that are decoded at a time: ``xz`` takes some 20 ms for them, and an interruption waits so long."""
+
+XZ_MEMORY_BYTES = range(80 * 2**20, 256 * 2**20)
+"""Least and largest limit on what decompression takes: ``xz -9`` needs 65 MiB, and a header may ask for 4 GiB."""
+
+STANDARD_INPUT = "-"
+"""In the place of a path: what comes in by a pipe."""
+
+COMPRESSIONS = (".gz", ".xz")
+"""Suffixes of compressed files."""
+
+_MAGIC = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00"}
+"""First bytes of a compressed file, by its suffix."""
+
+
+def without_compression(path: str | Path) -> Path:
+    """The path less a ``.gz`` or ``.xz`` at its end."""
+    path = Path(path)
+    return path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+
+
+def max_input_bytes(argument: int | None = None) -> int:
+    """The limit on an input's decompressed size: the argument, ``OOCBE_MAX_INPUT_BYTES`` or 4 GiB."""
+    if argument is None:
+        setting = os.environ.get("OOCBE_MAX_INPUT_BYTES")
+        if setting is None:
+            return DEFAULT_MAX_INPUT_BYTES
+        try:
+            argument = int(setting)
+        except ValueError:
+            raise UsageError(f"OOCBE_MAX_INPUT_BYTES is {setting!r}; it must be a number of bytes") from None
+    if argument < 1:
+        raise UsageError(f"the limit on an input's size is {argument} bytes; it must be positive")
+    return argument
+
+
+def check_there(path: str | Path) -> None:
+    """Refuse (UsageError) a name that nothing has, or neither a file nor a pipe, whatever the name promises."""
+    if str(path) == STANDARD_INPUT:
+        return
+    refuse_url(path, "a problem")
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        raise UsageError(f"{path}: cannot be read: there is no such file") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"{path}: cannot be read: {folder_description(Path(path))}")
+    if (kind := kind_of(mode)) is not None and not stat.S_ISFIFO(mode):
+        raise UsageError(f"{path}: cannot be read: is no file but {kind}")
+
+
+def read_bytes(path: str | Path, limit: int | None = None, may_wait: bool = False) -> bytes:
+    """All (decompressed) bytes of a file, or of a pipe of the shell.
+
+    The compression is told by the first bytes; a name ending in ``.gz`` or ``.xz`` must keep its promise.
+
+    may_wait : whether a pipe with a name is read as well, which is waited for until somebody writes into it.
+
+    Raises
+    ------
+    UsageError : the file cannot be opened, or is none. TimeLimitError : the deadline came.
+    FormatError : the archive is damaged or truncated, or the content is larger than the limit.
+    ResourceError : the content takes more than its share of the memory limit: of the block that this runs in
+        (:class:`oocbe.runtime.memory.MemoryLimit`), outside of all of the default one.
+    """
+    limit = max_input_bytes(limit)
+    path = Path(path)
+    memory = current_limit()
+    most = default_memory_limit() if memory is None else memory.limit
+    content = io.BytesIO()
+    try:
+        with _opened(path, may_wait) as file:
+            for block in _decompressed(path, file, int(INPUT_SHARE * most)):
+                look()
+                total = content.tell() + len(block)
+                if total > limit:
+                    raise FormatError(
+                        path,
+                        None,
+                        f"the content is larger than {limit:,} bytes, the limit on an input's decompressed size; "
+                        "if it is what it should be, raise OOCBE_MAX_INPUT_BYTES",
+                    )
+                if total > INPUT_SHARE * most:
+                    raise ResourceError(
+                        f"{path}: the content is larger than {int(INPUT_SHARE * most):,} bytes, which reading may take "
+                        f"of the memory limit of {most:,} bytes; {REMEDY}. {_size(path)}OOCBE_MAX_INPUT_BYTES, the "
+                        f"limit on the decompressed size, is {limit:,}"
+                    )
+                content.write(block)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return content.getvalue()  # no copy
+
+
+def _size(path: Path) -> str:
+    """A sentence on a file's size, if it has one."""
+    return f"The file has {path.stat().st_size:,} bytes. " if path.is_file() else ""
+
+
+@contextmanager
+def _opened(path: Path, may_wait: bool) -> Iterator[BufferedReader]:
+    """A file to read, or standard input, which is left open."""
+    if str(path) != STANDARD_INPUT:
+        with opened(path, may_wait) as file:
+            yield file
+        return
+    if sys.stdin is None:
+        raise UsageError(f"{path}: standard input is closed; name a file")
+    try:
+        handle = sys.stdin.fileno()
+    except io.UnsupportedOperation:  # somebody has put other bytes in its place
+        yield cast(BufferedReader, sys.stdin.buffer)
+        return
+    yield BufferedReader(PipeReader(handle, is_owner=False))
+
+
+def _decompressed(path: Path, file: BufferedReader, room: int) -> Iterator[bytes]:
+    beginning = file.peek(max(map(len, _MAGIC.values())))  # a pipe cannot be read again
+    kind = next((suffix for suffix, magic in _MAGIC.items() if beginning.startswith(magic)), None)
+    promised = path.suffix.lower()
+    if promised in COMPRESSIONS and kind != promised:
+        raise FormatError(path, None, f"found no {promised} header, expected what the name's end promises")
+    if kind is None:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+        return
+    try:
+        yield from _gunzip(file) if kind == ".gz" else _unxz(file, room)
+    except EOFError:
+        raise FormatError(path, None, f"the {kind} data end too early: the file is truncated") from None
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        if "Memory usage limit" in str(error) and room < XZ_MEMORY_BYTES.stop:
+            raise ResourceError(f"{path}: decompression asks for more memory than there is for it; {REMEDY}") from None
+        raise FormatError(path, None, f"damaged {kind} data ({error})") from error
+
+
+def _gunzip(file: BinaryIO) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=file, mode="rb") as stream:
+        while block := stream.read(BLOCK_BYTES):
+            yield block
+
+
+def _unxz(file: BinaryIO, room: int) -> Iterator[bytes]:
+    # lzma.LZMAFile takes no memory limit, so its loop over concatenated streams is written out here.
+    pending = file.read(BLOCK_BYTES)
+    most = min(max(room, XZ_MEMORY_BYTES.start), XZ_MEMORY_BYTES.stop)
+    while pending:
+        decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=most)
+        while not decompressor.eof:
+            if decompressor.needs_input and not pending:
+                pending = file.read(BLOCK_BYTES)
+                if not pending:
+                    raise EOFError
+            if block := decompressor.decompress(pending, max_length=BLOCK_BYTES):
+                yield block
+            pending = b""
+        # Streams may be followed by zero bytes up to a multiple of four, or by another stream.
+        pending = decompressor.unused_data.lstrip(b"\0")
+        while not pending and (block := file.read(BLOCK_BYTES)):
+            pending = block.lstrip(b"\0")
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write a file so that its name never shows half of it; ``.gz`` and ``.xz`` names are compressed.
+
+    A link is followed, and what is no regular file (a pipe, a device) is written into, never replaced. A file that is
+    replaced leaves its permissions to the new one. UsageError where the folder cannot be written; ResourceError where
+    the disk is full. What killed processes left of the same file is removed (:mod:`oocbe.runtime.temporary_names`).
+    """
+    refuse_url(path, "a file that is written")
+    path = Path(path).resolve()
+    suffix = path.suffix.lower()
+    if suffix in COMPRESSIONS:
+        data = _compressed(suffix, data)
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as special:
+                special.write(data)
+            return
+        with temporary_beside(path) as temporary:
+            before("write", temporary)
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                before("synchronise", temporary)
+                os.fsync(file.fileno())
+            replace(temporary, path)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ResourceError(
+                f"{path}: the disk is full; {len(data):,} bytes were to be written. Free some space, or write elsewhere"
+            ) from error
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _compressed(suffix: str, data: bytes) -> bytes:
+    """All of the data, as a ``.gz`` or ``.xz`` file holds it."""
+    blocks = range(0, len(data), COMPRESSED_BYTES)
+    if suffix == ".xz":
+        compressor = lzma.LZMACompressor()
+        parts = [compressor.compress(data[start : start + COMPRESSED_BYTES]) for start in blocks]
+        return b"".join([*parts, compressor.flush()])
+    target = io.BytesIO()
+    # Neither name nor time stamp: equal content gives equal files.
+    with gzip.GzipFile("", "wb", fileobj=target, mtime=0) as file:
+        for start in blocks:
+            file.write(data[start : start + COMPRESSED_BYTES])
+    return target.getvalue()

@@ -1,0 +1,382 @@
+"""XCSP 2.1 with relations: distributed problems as FRODO writes them, with agents, and those of CSP and WCSP without.
+
+Read are domains of integers or names, relations with ``soft``, ``supports`` and ``conflicts`` semantics and infinite
+costs, predicates and functions (:mod:`oocbe.formats.frodo_expressions`), an agent for each variable where there are
+any, ``initialCost``, which is added, and ``maximalCost``, which all sums are below. Global constraints and quantifiers
+are refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UnsupportedError, amount
+from oocbe.formats.dcop_parts import MOST_VALUES, CostTable, cost_tables
+from oocbe.formats.frodo_expressions import Template
+from oocbe.formats.text import Text
+from oocbe.formats.xml import Element
+from oocbe.model.dcop import Dcop
+from oocbe.model.model_checks import Values
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_SUM, MIN_SUM, Marginalisation
+from oocbe.runtime.deadline import look
+
+FORMAT = "XCSP 2.1_FRODO"
+"""What the presentation of such a file says."""
+
+MOST_CELLS = 1 << 24
+"""Tuples that a relation is written out for at most."""
+
+_RANGE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_INFINITE = {"infinity": math.inf, "+infinity": math.inf, "-infinity": -math.inf}
+
+
+def is_xcsp2(root: Element) -> bool:
+    """Whether a file's root is that of such a problem; FRODO does without a format."""
+    if root.tag != "instance" or "format" in root.attributes:
+        return False
+    presentation = root.child("presentation")
+    given = "" if presentation is None else presentation.attributes.get("format", "")
+    return given.startswith("XCSP 2.") or (not given and root.child("domains") is not None)
+
+
+def parse(text: Text, root: Element) -> Dcop | Problem:
+    """Read a problem, a distributed one where it has agents; ``root`` is that of the file ``text``.
+
+    FormatError with the line where it is malformed, UnsupportedError for what is not read.
+    """
+    return _Reader(text, root).read()
+
+
+@dataclass(eq=False)
+class _Relation:
+    """A relation as it is written: rows of words, a cost each; infinite costs forbid."""
+
+    element: Element
+    semantics: str
+    arity: int
+    default: int | float | None
+    rows: list[list[str]] = field(default_factory=list)
+    costs: list[int | float] = field(default_factory=list)
+
+
+class _Reader:
+    """What has been read so far."""
+
+    def __init__(self, text: Text, root: Element) -> None:
+        self._text = text
+        self._root = root
+        self._presentation = root.needed("presentation")
+        self._is_max = self._presentation.attributes.get("maximize", "false") == "true"
+        kind = self._presentation.attributes.get("type", "")
+        if kind.startswith(("QCSP", "WQCSP")):
+            raise self._unsupported(self._presentation, f"the type {kind}")
+        for tag in ("probabilities", "quantification"):
+            found = root.child(tag)
+            if found is not None and found.children:
+                raise self._unsupported(found, f"<{tag}>")
+        self._domains: dict[str, tuple[str, ...]] = {}
+        self._variables: list[Variable] = []
+        self._index: dict[str, int] = {}
+        self._owner: list[int] = []
+
+    def read(self) -> Dcop | Problem:
+        known = self._root.child("agents")
+        agents = None if known is None else [self._name(a) for a in known.children]
+        if known is not None and agents is not None and len(set(agents)) != len(agents):
+            raise known.error("found an agent twice, expected different names")
+        for element in self._root.needed("domains").children:
+            self._domains[self._name(element)] = self._labels(element)
+        for element in self._root.needed("variables").children:
+            self._read_variable(element, agents)
+        relations: dict[str, _Relation] = {}
+        given = self._root.child("relations")
+        for element in [] if given is None else given.children:
+            relations[self._name(element)] = self._relation(element)
+        templates: dict[str, Template] = {}
+        for tag in ("predicates", "functions"):
+            section = self._root.child(tag)
+            for element in [] if section is None else section.children:
+                templates[self._name(element)] = Template.read(element)
+        functions: list[Function] = []
+        constraints: list[Constraint] = []
+        listed = self._root.child("constraints")
+        for element in [] if listed is None else listed.children:
+            made = self._constraint(element, relations, templates)
+            (functions if isinstance(made, Function) else constraints).append(made)  # type: ignore[arg-type]
+        semiring = MAX_SUM if self._is_max else MIN_SUM
+        name = self._presentation.attributes.get("name", "")
+        if name in ("", "?"):
+            name = self._text.stem
+        constant, bound = self._limits(listed, functions)
+        problem = Problem(
+            tuple(self._variables),
+            tuple(functions),
+            tuple(constraints),
+            constant=constant,
+            semiring=semiring,
+            upper_bound=bound,
+            name=name,
+        )
+        return problem if agents is None else Dcop(problem, tuple(agents), tuple(self._owner))
+
+    def _limits(self, listed: Element | None, functions: Sequence[Function]) -> tuple[int | float, int | float | None]:
+        """The cost to begin with, and what sums stay below; None: any sum."""
+        attributes = {} if listed is None else listed.attributes
+        constant = 0 if listed is None else self._cost(listed, attributes.get("initialCost", "0"))
+        given = attributes.get("maximalCost")
+        if listed is None or given in (None, "infinity"):
+            return constant, None
+        assert given is not None
+        if self._is_max or min([constant, *(_least(f) for f in functions)]) < 0:
+            raise self._unsupported(listed, f"maximalCost={given!r} of utilities, or beside costs below 0,")
+        return constant, self._cost(listed, given)
+
+    def _unsupported(self, element: Element, what: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self._text.path}, line {element.line}: {what} is not read; write constraints as relations with tuples"
+        )
+
+    def _name(self, element: Element) -> str:
+        name = element.attributes.get("name", "")
+        if not name:
+            raise element.error(f"found a <{element.tag}> without a name, expected one")
+        return name
+
+    def _labels(self, element: Element) -> tuple[str, ...]:
+        labels: list[str] = []
+        room = MOST_VALUES - sum(map(len, self._domains.values()))
+        for word in element.text.decode("utf-8", errors="replace").split():
+            look()
+            ranged = _RANGE.fullmatch(word)
+            if ranged is None:
+                labels.append(word)
+                continue
+            low, high = int(ranged[1]), int(ranged[2])
+            if low > high:
+                raise element.error(f"found the range {word!r}, expected low..high")
+            if high - low >= room - len(labels):
+                raise element.error(f"found the range {word!r}, expected {MOST_VALUES:,} values in all domains at most")
+            labels += map(str, range(low, high + 1))
+        if not labels or len(set(labels)) != len(labels):
+            raise element.error("found no value, or one twice; expected different values")
+        self._check_count(element, "nbValues", len(labels))
+        return tuple(labels)
+
+    def _check_count(self, element: Element, attribute: str, found: int) -> None:
+        given = element.attributes.get(attribute)
+        if given is not None and given != str(found):
+            raise element.error(f"found {found:,} where {attribute} says {given!r}, expected as many")
+
+    def _read_variable(self, element: Element, agents: Sequence[str] | None) -> None:
+        name = self._name(element)
+        domain, agent = (element.attributes.get(key) for key in ("domain", "agent"))
+        if name in self._index:
+            raise element.error(f"found a second variable {name}, expected each once")
+        if domain not in self._domains:
+            raise element.error(
+                f"variable {name} has the domain {domain!r}, expected one of {', '.join(self._domains)}"
+            )
+        if agents is None and agent is not None:
+            raise element.error(f"variable {name} has the agent {agent!r}, expected <agents> that list it")
+        if agents is not None and agent not in agents:
+            what = "no agent" if agent is None else f"the agent {agent!r}"
+            shown = ", ".join(agents[:8]) + (", …" if len(agents) > 8 else "")
+            raise element.error(f"variable {name} has {what}, expected one of {shown}")
+        labels = self._domains[domain]
+        self._index[name] = len(self._variables)
+        self._variables.append(Variable(name, len(labels), labels))
+        if agents is not None and agent is not None:
+            self._owner.append(agents.index(agent))
+
+    def _relation(self, element: Element) -> _Relation:
+        attributes = element.attributes
+        semantics = attributes.get("semantics", "")
+        if element.tag != "relation" or semantics not in ("soft", "supports", "conflicts"):
+            raise self._unsupported(element, f"<{element.tag}> with the semantics {semantics!r}")
+        arity = attributes.get("arity", "")
+        if not arity.isdecimal() or int(arity) < 1:
+            raise element.error(f"found the arity {arity!r}, expected a number, at least 1")
+        given = attributes.get("defaultCost") if semantics == "soft" else None  # without one, all others are forbidden
+        default = None if given is None else self._cost(element, given)
+        relation = _Relation(element, semantics, int(arity), default)
+        cost: int | float | None = None if semantics == "soft" else 0
+        content = element.text.decode("utf-8", errors="replace")
+        for part in content.split("|") if content.strip() else []:
+            look()
+            before, colon, row = part.rpartition(":")
+            if colon and semantics != "soft":
+                raise element.error(f"found the cost {before.strip()!r}, expected tuples without costs")
+            if colon:
+                cost = self._cost(element, before.strip())
+            if cost is None:
+                raise element.error(f"found the tuple {row.strip()[:40]!r} with no cost before it, expected one")
+            relation.rows.append(row.split())
+            relation.costs.append(cost)
+        if len({len(words) for words in relation.rows}) == 1:
+            relation.arity = len(relation.rows[0])  # FRODO asks its tuples, whatever the attribute says
+        for words in relation.rows:
+            if len(words) != relation.arity:
+                row = " ".join(words)
+                found = f"found the tuple {row[:40]!r} with {amount(len(words), 'value')} behind its cost"
+                raise element.error(f"{found}, expected {relation.arity}")
+        self._check_count(element, "nbTuples", len(relation.rows))
+        return relation
+
+    def _cost(self, element: Element, word: str) -> int | float:
+        if word in _INFINITE:
+            bad = -math.inf if self._is_max else math.inf
+            if _INFINITE[word] != bad:
+                raise element.error(f"found the cost {word!r}, expected none that is infinitely good")
+            return bad
+        if _INTEGER.fullmatch(word):
+            return int(word)
+        try:
+            found = float(word)
+        except ValueError:
+            found = math.nan
+        if not math.isfinite(found):
+            raise element.error(f"found the cost {word[:40]!r}, expected a number or infinity")
+        return found
+
+    def _constraint(
+        self, element: Element, relations: Mapping[str, _Relation], templates: Mapping[str, Template]
+    ) -> Function | Constraint:
+        name = self._name(element)
+        reference = element.attributes.get("reference", "")
+        template = templates.get(reference)
+        if reference.startswith("global:") or (element.children and template is None):
+            raise self._unsupported(element, f"constraint {name} ({reference or 'with parameters'})")
+        if reference not in relations and template is None:
+            raise element.error(
+                f"constraint {name} refers to {reference!r}, which is no relation, predicate or function"
+            )
+        scope = element.attributes.get("scope", "").split()
+        for word in scope:
+            if word not in self._index:
+                raise element.error(f"constraint {name}: found {word!r} in its scope, expected a variable")
+        arity = relations[reference].arity if template is None else len(scope)
+        if len(set(scope)) != len(scope) or len(scope) != arity:
+            raise element.error(
+                f"constraint {name} has the scope {' '.join(scope)!r}, expected {arity} different variables"
+            )
+        if template is not None:
+            given = element.needed("parameters").text.decode("utf-8", "replace").split()
+            return template.written_out(given, [self._index[word] for word in scope], self._variables, element)
+        relation = relations[reference]
+        variables = tuple(self._index[word] for word in scope)
+        tuples = self._tuples(name, relation, variables)
+        if relation.semantics != "soft":
+            return Constraint(variables, tuples, allowed=relation.semantics == "supports")
+        default = None if relation.default is None or math.isinf(relation.default) else relation.default
+        is_feasible = [not math.isinf(cost) for cost in relation.costs]
+        if default is not None and not all(is_feasible):
+            return self._written_out(relation, variables, tuples, default)
+        kept = [cost for cost in relation.costs if not math.isinf(cost)]
+        is_integral = all(isinstance(cost, int) for cost in kept)
+        values: Values = np.array(kept, dtype=np.int64) if is_integral else np.array(kept, dtype=np.float64)
+        return Function(variables, tuples[np.array(is_feasible, dtype=bool)], values, default)
+
+    def _written_out(
+        self, relation: _Relation, variables: tuple[int, ...], tuples: NDArray[np.int64], default: int | float
+    ) -> Function:
+        """A function whose list forbids some tuples, while others have a default."""
+        shape = [self._variables[v].size for v in variables]
+        if math.prod(shape) > MOST_CELLS:
+            raise self._unsupported(relation.element, f"a relation with a default over {math.prod(shape):,} tuples")
+        is_integral = all(isinstance(cost, int) or math.isinf(cost) for cost in [*relation.costs, default])
+        dense: Values
+        dense = np.full(shape, default, dtype=np.int64) if is_integral else np.full(shape, default, dtype=np.float64)
+        feasible = np.ones(shape, dtype=bool)
+        for row, cost in zip(map(tuple, tuples.tolist()), relation.costs, strict=True):
+            feasible[row] = not math.isinf(cost)
+            dense[row] = 0 if math.isinf(cost) else cost
+        return Function(variables, np.argwhere(feasible), dense[feasible], None)
+
+    def _tuples(self, name: str, relation: _Relation, variables: tuple[int, ...]) -> NDArray[np.int64]:
+        """The rows of a relation as value indices of a constraint's variables."""
+        index: list[dict[str, int]] = []
+        for v in variables:
+            labels = self._variables[v].labels or ()
+            index.append({label: number for number, label in enumerate(labels)})
+        found = np.empty((len(relation.rows), len(variables)), dtype=np.int64)
+        for number, row in enumerate(relation.rows):
+            for axis, (known, word) in enumerate(zip(index, row, strict=True)):
+                if word not in known:
+                    variable = self._variables[variables[axis]].name
+                    raise relation.element.error(f"constraint {name}: {variable} has no value {word!r}")
+                found[number, axis] = known[word]
+        if len(np.unique(found, axis=0)) != len(found):
+            raise relation.element.error(f"constraint {name}: found a tuple twice, expected each once")
+        return found
+
+
+def _least(f: Function) -> int | float:
+    """The least value of a function, or 0."""
+    least: int | float = f.values.min(initial=0).item()
+    return least if f.default is None else min(least, f.default)
+
+
+def render(dcop: Dcop) -> str:
+    """The problem as text; UnsupportedError as for :func:`oocbe.formats.pydcop_writer.render`."""
+    problem = dcop.problem
+    tables = cost_tables(problem, "FRODO's XCSP")
+    is_max = problem.semiring.marginalisation is Marginalisation.MAX
+    most = max((len(t.scope) for t in tables), default=1)
+    head = f'maxConstraintArity="{most}" maximize="{str(is_max).lower()}" format="{FORMAT}"'
+    lines = ["<instance>", f" <presentation name={quoteattr(problem.name)} {head}/>"]
+    lines.append(f' <agents nbAgents="{len(dcop.agents)}">')
+    lines += [f"  <agent name={quoteattr(agent)}/>" for agent in dcop.agents]
+    domains = {_labels(v): "" for v in problem.variables}
+    lines += [" </agents>", f' <domains nbDomains="{len(domains)}">']
+    for number, labels in enumerate(domains):
+        domains[labels] = f"D{number}"
+        lines.append(f'  <domain name="D{number}" nbValues="{len(labels)}">{_domain_text(labels)}</domain>')
+    lines += [" </domains>", f' <variables nbVariables="{len(problem.variables)}">']
+    for v, owner in zip(problem.variables, dcop.owner, strict=True):
+        agent = quoteattr(dcop.agents[owner])
+        lines.append(f'  <variable name={quoteattr(_word(v.name))} domain="{domains[_labels(v)]}" agent={agent}/>')
+    lines += [" </variables>", f' <relations nbRelations="{len(tables)}">']
+    lines += [_relation_text(t, problem, "-infinity" if is_max else "infinity") for t in tables]
+    lines += [" </relations>", f' <constraints nbConstraints="{len(tables)}">']
+    for t in tables:
+        scope = quoteattr(" ".join(problem.variables[v].name for v in t.scope))
+        lines.append(f'  <constraint name="{t.name}" arity="{len(t.scope)}" scope={scope} reference="r_{t.name}"/>')
+    return "\n".join([*lines, " </constraints>", "</instance>"]) + "\n"
+
+
+def _relation_text(table: CostTable, problem: Problem, infinity: str) -> str:
+    labels = [_labels(problem.variables[v]) for v in table.scope]
+    costs = [infinity] * len(table.tuples) if table.values is None else [repr(c) for c in table.values.tolist()]
+    rows = [" ".join(own[value] for own, value in zip(labels, row, strict=True)) for row in table.tuples.tolist()]
+    content = escape("|".join(f"{cost}: {row}" for cost, row in zip(costs, rows, strict=True)))
+    default = infinity if table.default is None else repr(table.default)
+    return (
+        f'  <relation name="r_{table.name}" arity="{len(table.scope)}" nbTuples="{len(rows)}" semantics="soft" '
+        f'defaultCost="{default}">{content}</relation>'
+    )
+
+
+def _labels(v: Variable) -> tuple[str, ...]:
+    return tuple(_word(v.label(value)) for value in range(v.size))
+
+
+def _word(text: str) -> str:
+    """A name or label, which the format divides by white space."""
+    if not text or re.search(r"[\s|:]|\.\.", text):
+        raise UnsupportedError(f"the name {text!r} has white space, a colon, a bar or dots; FRODO's XCSP divides there")
+    return text
+
+
+def _domain_text(labels: tuple[str, ...]) -> str:
+    is_range = labels == tuple(map(str, range(len(labels))))
+    return f"0..{len(labels) - 1}" if is_range else escape(" ".join(labels))

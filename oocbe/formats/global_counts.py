@@ -1,0 +1,265 @@
+"""Global cost functions that count values: all different, among, cardinalities, the same values in two lists.
+
+What a violation costs is what toulbar2 says. ``hard`` charges the cost once, which forbids only where it reaches the
+upper bound. Values of ``alldiff`` and ``gcc`` are equal where their names are, as in toulbar2; those of all others
+where their numbers are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from oocbe.errors import amount
+from oocbe.formats.global_costs import Cost, State
+from oocbe.formats.global_reader import GlobalReader, price
+
+NETWORK = ("hard", "lin", "var", "quad")
+"""Metrics of functions that toulbar2 decomposes itself; ``var`` is ``lin`` there."""
+
+
+def _each_at_most_once(reader: GlobalReader, metric: str, cost: Cost) -> None:
+    for value in reader.all_values():
+        reader.outside(reader.weights({value}), 0, 1, metric, cost)
+
+
+def _numbers(reader: GlobalReader) -> list[list[str]]:
+    return [[str(value) for value in range(size)] for size in reader.sizes]
+
+
+def all_different_soft(reader: GlobalReader) -> None:
+    """``salldiff``: by variables that have to change, or by pairs."""
+    metric, cost = reader.metric("var", "dec", "decbi"), reader.cost()
+    if metric != "var" or cost == math.inf:
+        reader.differ(_numbers(reader), set(), cost)
+    else:
+        _each_at_most_once(reader, metric, cost)
+
+
+def all_different_network(reader: GlobalReader) -> None:
+    """``salldiffdp`` and ``walldiff``: a count of each value."""
+    metric = reader.metric(*(NETWORK if reader.keyword.startswith("w") else ("var",)))
+    cost = reader.cost()
+    if cost == math.inf:
+        reader.differ(_numbers(reader), set(), cost)
+    else:
+        _each_at_most_once(reader, metric, cost)
+
+
+def _must_forbid(reader: GlobalReader, cost: Cost) -> None:
+    if cost != math.inf:
+        raise reader.error(f"found the cost {cost}, expected the upper bound or more, as {reader.keyword} is hard")
+
+
+def all_different_hard(reader: GlobalReader) -> None:
+    """``salldiffkp``, which only forbids."""
+    reader.metric("hard", "hardeq", "hardge")
+    _must_forbid(reader, reader.cost())
+    reader.differ(_numbers(reader), set(), math.inf)
+
+
+def all_different(reader: GlobalReader) -> None:
+    """``alldiff``: forbids the same name twice, but for some values."""
+    excepted = reader.values()
+    _no_moved_costs(reader)
+    names = [reader.value_names(place) for place in range(len(reader.scope))]
+    reader.differ(names, {name for value in excepted for name in _name(names, value)}, math.inf)
+
+
+def _name(names: list[list[str]], value: int) -> list[str]:
+    """The name of a value: that of the first variable which has so many; none where no variable has."""
+    return [own[value] for own in names if 0 <= value < len(own)][:1]
+
+
+def _no_moved_costs(reader: GlobalReader) -> None:
+    """Pass over the number of costs that propagation has moved, which a line's end stands for."""
+    if not reader.ends_line() and reader.count("a number of costs that were moved") > 0:
+        raise reader.unsupported("with costs that propagation has moved is not supported")
+
+
+def cardinalities_hard(reader: GlobalReader) -> None:
+    """``gcc``: forbids counts of names beyond bounds."""
+    bounds = [_bounds(reader) for _ in range(reader.count("a number of values"))]
+    _no_moved_costs(reader)
+    names = [reader.value_names(place) for place in range(len(reader.scope))]
+    for value, low, high in bounds:
+        known = _name(names, value)
+        weights = [[int(own in known) for own in values] for values in names]
+        reader.outside(weights, low, high, "hard", math.inf)
+
+
+def _bounds(reader: GlobalReader) -> tuple[int, int, int]:
+    value, low, high = (reader.integer(what) for what in ("a value", "a lower bound", "an upper bound"))
+    return value, low, high
+
+
+def among_soft(reader: GlobalReader) -> None:
+    """``samong`` and ``samongdp``."""
+    metric, cost = reader.metric("var"), reader.cost()
+    low, high = _range(reader)
+    reader.outside(reader.weights(reader.values()), low, high, metric, cost)
+
+
+def _range(reader: GlobalReader) -> tuple[int, int]:
+    low, high = reader.integer("a lower bound"), reader.integer("an upper bound")
+    if low > high:
+        raise reader.error(f"found {high}, expected an upper bound, at least the lower one, {low}")
+    return low, high
+
+
+def among(reader: GlobalReader) -> None:
+    """``wamong``."""
+    metric, cost, values = reader.metric(*NETWORK), reader.cost(), reader.values()
+    low, high = (reader.integer(what, 0) for what in ("a lower bound", "an upper bound"))
+    reader.outside(reader.weights(values), low, high, metric, cost)
+
+
+def among_variable(reader: GlobalReader) -> None:
+    """``wvaramong``: a count of values is what the last variable has."""
+    metric, cost, values = reader.metric("hard"), reader.cost(), reader.values()
+    last = [-value for value in range(reader.sizes[-1])]
+    reader.violated([*reader.weights(values)[:-1], last], abs, metric, cost)
+
+
+def cardinalities(reader: GlobalReader) -> None:
+    """``wgcc``, ``sgccdp`` and ``sgcckp``: each value's count, on its own."""
+    known = {"wgcc": NETWORK, "sgccdp": ("var",), "sgcckp": ("hard",)}
+    metric, cost = reader.metric(*known[reader.keyword]), reader.cost()
+    if reader.keyword == "sgcckp":
+        _must_forbid(reader, cost)
+    for _ in range(reader.count("a number of values")):
+        if reader.keyword == "sgccdp":
+            value, (low, high) = reader.integer("a value"), _range(reader)
+        else:
+            value, low, high = _bounds(reader)
+        reader.outside(reader.weights({value}), low, high, metric, cost)
+
+
+def cardinalities_soft(reader: GlobalReader) -> None:
+    """``sgcc``: by variables that have to change, by counts, or by counts with costs of each value."""
+    metric, cost = reader.metric("var", "dec", "wdec"), reader.cost()
+    bounds: dict[int, tuple[int, int, Cost, Cost]] = {}
+    for _ in range(reader.count("a number of values")):
+        value, low, high = _bounds(reader)
+        shortage, excess = (reader.cost() if metric == "wdec" else cost for _ in range(2))
+        bounds[value] = low, high, shortage, excess
+        if low > high:
+            reader.whole.forbid(reader.scope)
+    if metric == "var":
+        _least_changes(reader, bounds, cost)
+        return
+    for value, (low, high, shortage, excess) in bounds.items():
+        weights = reader.weights({value})
+        reader.outside(weights, low, len(reader.scope), "lin", shortage)
+        reader.outside(weights, 0, high, "lin", excess)
+
+
+def _least_changes(reader: GlobalReader, bounds: dict[int, tuple[int, int, Cost, Cost]], cost: Cost) -> None:
+    """The larger of what all counts lack and have too much: a walk over counts, capped at the upper bounds."""
+    room = sum(high for _, high, _, _ in bounds.values()) if bounds.keys() >= set(reader.all_values()) else math.inf
+    if sum(low for low, _, _, _ in bounds.values()) > len(reader.scope) or room < len(reader.scope):
+        reader.whole.forbid(reader.scope)  # no change of values mends it
+        return
+    if cost == math.inf:
+        for value, (low, high, _, _) in bounds.items():
+            reader.outside(reader.weights({value}), low, high, "hard", cost)
+        return
+    places = {value: place for place, value in enumerate(bounds)}
+    lows, highs = ([own[k] for own in bounds.values()] for k in range(2))
+
+    def step(place: int, state: State, value: int) -> tuple[State, Cost]:
+        counts, excess = state
+        own = places.get(value)
+        if own is None:
+            return state, 0
+        if counts[own] >= highs[own]:
+            return (counts, excess + 1), 0
+        return ((*counts[:own], counts[own] + 1, *counts[own + 1 :]), excess), 0
+
+    def end(state: State) -> Cost:
+        counts, excess = state
+        shortage = sum(max(0, low - count) for low, count in zip(lows, counts, strict=True))
+        most: int = max(excess, shortage)
+        return cost * most
+
+    reader.whole.walk(reader.title, reader.scope, ((0,) * len(places), 0), step, end)
+
+
+def same(reader: GlobalReader) -> None:
+    """``wsame`` and ``wsamegcc``: both halves of the scope have the same values as often, perhaps within bounds."""
+    has_bounds = reader.keyword == "wsamegcc"
+    metric = reader.metric("hard", "lin", "dec" if has_bounds else "var", "quad")
+    cost = reader.cost()
+    half = _half(reader)
+    for value in reader.all_values():
+        reader.violated(_sides(reader, value, set(range(half))), abs, metric, cost)
+    for _ in range(reader.count("a number of values") if has_bounds else 0):
+        value, low, high = _bounds(reader)
+        if value in reader.all_values():
+            counts = reader.weights({value})
+            zero = [[0] * size for size in reader.sizes]
+            for weights in ([*counts[:half], *zero[half:]], [*zero[:half], *counts[half:]]):
+                reader.outside(weights, low, high, metric, cost)
+
+
+def _half(reader: GlobalReader) -> int:
+    if len(reader.scope) % 2:
+        raise reader.error(
+            f"found {amount(len(reader.scope), 'variable')} of {reader.keyword}, expected an even number"
+        )
+    return len(reader.scope) // 2
+
+
+def _sides(reader: GlobalReader, value: int, left: set[int]) -> list[list[int]]:
+    """Weights that count a value: of the variables at some places, less that of the others."""
+    counts = reader.weights({value})
+    return [own if place in left else [-weight for weight in own] for place, own in enumerate(counts)]
+
+
+def same_soft(reader: GlobalReader) -> None:
+    """``ssame``: two lists of variables by their numbers, priced by those that have to change."""
+    cost = reader.cost()
+    lengths = [reader.count("a number of variables") for _ in range(2)]
+    if lengths[0] != lengths[1]:
+        raise reader.error(f"found lists of {lengths[0]} and {lengths[1]} variables, expected two of the same length")
+    listed = [reader.integer("a variable") for _ in range(sum(lengths))]
+    if sorted(listed) != sorted(reader.scope):
+        raise reader.error(f"found the variables {listed}, expected each of the scope {reader.scope} once")
+    left = {reader.scope.index(v) for v in listed[: lengths[0]]}
+    for value in reader.all_values():
+        reader.violated(_sides(reader, value, left), lambda more: max(0, more), "lin", cost)
+
+
+def overlap(reader: GlobalReader) -> None:
+    """``woverlap``: at how many places both halves of the scope have the same value, other than 0."""
+    metric, cost = reader.metric(*NETWORK), reader.cost()
+    gap = reader.comparator(COMPARATORS)
+    right, half = reader.integer("a right-hand side"), _half(reader)
+    paired = tuple(v for pair in zip(reader.scope[:half], reader.scope[half:], strict=True) for v in pair)
+
+    def step(place: int, state: State, value: int) -> tuple[State, Cost]:
+        count, first = state
+        if place % 2 == 0:
+            return (count, value), 0
+        return (count + (value == first != 0), 0), 0
+
+    reader.whole.walk(reader.title, paired, (0, 0), step, lambda state: price(gap(state[0] - right), metric, cost))
+
+
+def diverse(reader: GlobalReader) -> None:
+    """``wdiverse`` and its other encodings: at least so many variables have another value than listed."""
+    distance = reader.integer("a distance", 0)
+    listed = [reader.integer("a value") for _ in reader.scope]
+    weights = [[int(value != own) for value in range(size)] for own, size in zip(listed, reader.sizes, strict=True)]
+    reader.between(weights, distance, math.inf)
+
+
+COMPARATORS: dict[str, Callable[[int], int]] = {
+    "==": abs,
+    "<=": lambda more: max(0, more),
+    "<": lambda more: max(0, more + 1),
+    ">=": lambda more: max(0, -more),
+    ">": lambda more: max(0, 1 - more),
+    "!=": lambda more: int(more == 0),
+}
+"""How far a sum is from its bound, by how much more it is than the right-hand side."""

@@ -1,0 +1,223 @@
+"""Belief networks in the NET language of Hugin, which GeNIe, SamIam and pyAgrum write, too.
+
+A network's attributes, its nodes with their states, and for each node a potential, what is probable given its parents::
+
+    net { name = "weather"; }
+    node rain { states = ("yes" "no"); }
+    potential ( rain | season ) { data = ((0.4 0.6) (0.2 0.8)); }   % what follows a percent sign is a comment
+
+The numbers of ``data`` are listed with the node's own states fastest, then those of the last parent; brackets only help
+people, as do commas. As in pyAgrum, ``//`` and ``/* */`` are comments, too. A potential without data is uniform. Other
+attributes are passed over, except ``model_nodes`` (data by an expression). Continuous nodes, decisions, utilities,
+functions and classes are refused by name. Reading gives a max-product problem, as for UAI files; a probability of zero
+makes its assignments infeasible.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UnsupportedError, amount
+from oocbe.formats.bif import LARGEST_TABLE, MOST_BY_DEFAULT, MOST_DIMENSIONS, refuse_cycles
+from oocbe.formats.lexer import Lexer
+from oocbe.formats.text import Text
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.runtime.deadline import look
+
+TOKENS = re.compile(
+    r"\s+|(?:%|//)[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"
+    r'|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}()\[\];,|=])|(?P<word>(?:(?!//|/\*)[^\s{}()\[\];,|=%"])+)'
+)
+"""Spaces and comments, a quoted text, a mark, or a word."""
+
+REFUSED = ("continuous", "decision", "utility", "function", "class", "temporal", "instance")
+"""What a file may define that is no discrete node."""
+
+
+@dataclass
+class _Network:
+    """What has been read so far."""
+
+    lexer: Lexer
+    variables: list[Variable]
+    index: dict[str, int]
+    functions: dict[int, Function]
+    uniform: int = 0
+
+
+def parse(text: Text) -> Problem:
+    """Read a network as a max-product problem.
+
+    FormatError with the line where it is malformed; UnsupportedError for what is no discrete node, or too large.
+    """
+    lexer = Lexer(text, TOKENS)
+    network = _Network(lexer, [], {}, {})
+    name = ""
+    while not lexer.ended:
+        look()
+        start = lexer.place
+        word = lexer.word("net, node or potential")
+        if word in REFUSED:
+            raise UnsupportedError(f"{_where(lexer, start)}: {word} is not supported; only discrete nodes are")
+        if word == "net":
+            name = _attributes(network).get("name", "")
+        elif word == "node" or (word == "discrete" and lexer.keyword(("node",), "node")):
+            _read_node(network)
+        elif word == "potential":
+            _read_potential(network)
+        else:
+            lexer.place = start
+            raise lexer.expected("net, node or potential")
+    if not network.variables:
+        raise lexer.expected("a node")
+    for v, variable in enumerate(network.variables):
+        if v not in network.functions:
+            raise lexer.error(f"the file ends, expected the potential of node {variable.name!r}")
+    refuse_cycles(lexer.error, network.variables, network.functions)
+    functions = tuple(network.functions.values())
+    return Problem(
+        tuple(network.variables), functions, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=name or text.stem
+    )
+
+
+def _attributes(network: _Network) -> dict[str, str]:
+    """Attributes in braces that are one word each; others are passed over."""
+    lexer = network.lexer
+    found: dict[str, str] = {}
+    lexer.take("{", "'{' and attributes")
+    while not lexer.accept("}"):
+        key = _attribute(lexer)
+        words = _words(lexer)
+        if len(words) == 1:
+            found[key] = words[0]
+    return found
+
+
+def _attribute(lexer: Lexer) -> str:
+    """The name of an attribute, and its equals sign."""
+    key = lexer.word("an attribute or '}'")
+    lexer.take("=", f"'=' after {key!r}")
+    return key
+
+
+def _words(lexer: Lexer) -> list[str]:
+    """Words of an attribute to its semicolon, without brackets and commas."""
+    found: list[str] = []
+    while not lexer.accept(";"):
+        if lexer.ended or lexer.sees("{}|="):
+            raise lexer.expected("';' at the end of an attribute")
+        if lexer.sees_word():
+            found.append(lexer.word("a value"))
+        else:
+            lexer.place += 1
+    return found
+
+
+def _read_node(network: _Network) -> None:
+    lexer = network.lexer
+    start = lexer.place
+    name = lexer.word("a node's name")
+    if name in network.index:
+        raise lexer.error(f"found node {name!r} a second time, expected each once", start)
+    lexer.take("{", f"'{{' and the states of node {name!r}")
+    labels: list[str] = []
+    while not lexer.accept("}"):
+        place = lexer.place
+        key = _attribute(lexer)
+        words = _words(lexer)
+        if key == "states":
+            labels = words
+            if not labels or len(set(labels)) != len(labels):
+                raise lexer.error(f"found no state of node {name!r}, or one twice; expected different ones", place)
+    if not labels:
+        raise lexer.error(f'node {name!r} has no states, expected such as states = ("yes" "no");', start)
+    network.index[name] = len(network.variables)
+    network.variables.append(Variable(name, len(labels), tuple(labels)))
+
+
+def _read_potential(network: _Network) -> None:
+    lexer = network.lexer
+    start = lexer.place
+    lexer.take("(", "'(' and a node")
+    scope = [_node(network)]
+    has_bar = False
+    while not lexer.accept(")"):
+        if not has_bar and lexer.accept("|"):
+            has_bar = True
+        elif not lexer.accept(","):
+            place = lexer.place
+            scope.append(_node(network))
+            if not has_bar:
+                raise UnsupportedError(
+                    f"{_where(lexer, start)}: a potential of several nodes together is not supported"
+                )
+            if scope.count(scope[-1]) > 1:
+                raise lexer.error(f"found node {lexer.shown(place)} twice in a potential", place)
+    child, *parents = scope
+    name = network.variables[child].name
+    if child in network.functions:
+        raise lexer.error(f"found a second potential of node {name!r}, expected one", start)
+    shape = tuple(network.variables[v].size for v in (*parents, child))
+    if math.prod(shape) > LARGEST_TABLE or len(shape) > MOST_DIMENSIONS:
+        raise UnsupportedError(
+            f"{_where(lexer, start)}: the potential of {name!r} has {math.prod(shape):,} entries over {len(shape)} "
+            f"nodes; at most {LARGEST_TABLE:,} and {MOST_DIMENSIONS} are supported"
+        )
+    table = _read_data(network, name, shape, start)
+    network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
+
+
+def _read_data(network: _Network, name: str, shape: tuple[int, ...], start: int) -> NDArray[np.float64]:
+    """Probabilities float64, an axis for each parent and the last for the node itself."""
+    lexer = network.lexer
+    numbers: list[float] | None = None
+    lexer.take("{", f"'{{' and the data of {name!r}")
+    while not lexer.accept("}"):
+        place = lexer.place
+        key = _attribute(lexer)
+        if key == "model_nodes":
+            raise UnsupportedError(f"{_where(lexer, place)}: data of {name!r} by an expression are not supported")
+        if key != "data":
+            _words(lexer)
+            continue
+        numbers = []
+        while not lexer.accept(";"):
+            if lexer.accept("(),"):
+                continue
+            value = lexer.number(f"a probability of {name!r}")
+            if value < 0:
+                raise lexer.error(f"found {value}, expected a probability of {name!r}, at least 0", lexer.place - 1)
+            numbers.append(value)
+        if len(numbers) != math.prod(shape):
+            raise lexer.error(
+                f"found {amount(len(numbers), 'probability')} of {name!r}, expected {math.prod(shape)}", place
+            )
+    if numbers is None:
+        network.uniform += math.prod(shape)
+        if network.uniform > MOST_BY_DEFAULT + len(lexer):
+            raise UnsupportedError(
+                f"{_where(lexer, start)}: up to here, potentials without data stand for {network.uniform:,} entries; "
+                f"at most {MOST_BY_DEFAULT + len(lexer):,} are supported"
+            )
+        return np.full(shape, 1 / shape[-1])
+    return np.array(numbers).reshape(shape)
+
+
+def _node(network: _Network) -> int:
+    name = network.lexer.word("a node")
+    if name not in network.index:
+        network.lexer.place -= 1
+        raise network.lexer.expected("a node that was declared before")
+    return network.index[name]
+
+
+def _where(lexer: Lexer, place: int) -> str:
+    error = lexer.error("", place)
+    return f"{error.path}, line {error.line}"

@@ -1,0 +1,273 @@
+"""Pseudo-Boolean problems in the OPB and WBO formats: linear constraints and an objective over variables of 0 or 1.
+
+An objective, if any, comes first (``min:`` or ``max:``); each constraint is terms, a relation (``>=``, ``<=`` or
+``=``) and an integer, and both end with ``;``. A term is an integer and one or more literals: ``~x`` is 1 - x, and
+several are a *product*, which gets a variable of its own here that is 1 where all of them are. What follows ``*`` at
+the beginning of a line, or behind ``;``, is a comment; one before all else may say how many variables there are, ``x1``
+to the last, also such as occur nowhere.
+Integers have up to 255 bits. As in toulbar2, a sign alone is a coefficient of 1 or -1, and 1 may be left out.
+
+WBO files begin with ``soft:`` in place of an objective; a constraint after a weight, as in ``[3] +1 x1 >= 1``, may then
+be violated for that much; all together have to cost less than the number after ``soft:``, if there is one. A variable
+``violated.3`` is 1 where the third soft constraint is violated, so that counts stay what they are; an equation has two,
+for what is below and above its right-hand side.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from oocbe.errors import UnsupportedError
+from oocbe.formats.count_questions import CountQuestions
+from oocbe.formats.lexer import Lexer
+from oocbe.formats.text import Text
+from oocbe.model.linear_system import LinearSystem, as_numbers, needs_integers
+
+LARGEST_INTEGER = 2**255
+"""Sizes of integers at most."""
+
+MOST_DIGITS = 80
+"""Characters of an integer at most: one of megabytes would take hours to convert."""
+
+MOST_VARIABLES = 2**24
+"""Variables that a comment may promise; more are damage."""
+
+_TOKENS = re.compile(
+    r"(?:^|(?<=;))[ \t]*\*[^\n]*|\n|[^\S\n]+|(?P<mark>[;:]|>=|<=|=)"
+    r"|(?P<word>[+-](?=[A-Za-z_~])|\[\s*[0-9]+\s*\]|[^\s;:<>=]+)",
+    re.MULTILINE,
+)
+"""Tokens, and what lies between them."""
+
+_HEADER = re.compile(rb"(?:\s*\*[^\n]*\n)*?\s*\*[^\n]*#variable=\s*([0-9]+)")
+"""The comments up to that which says how many variables there are."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_COEFFICIENT = re.compile(r"[+-]|[+-]?[0-9]+")
+_WEIGHT = re.compile(r"\[\s*([0-9]+)\s*\]")
+_LITERAL = re.compile(r"~?[A-Za-z_][^~*]*")
+_NUMBERED = re.compile(r"x([1-9][0-9]*)")
+
+
+def parse(text: Text) -> LinearSystem:
+    """Read a problem; FormatError with the line where it is malformed."""
+    return _Reader(text).read()
+
+
+class _Reader:
+    """What has been read so far."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._lexer = Lexer(text, _TOKENS)
+        self._variables: dict[str, int] = {}
+        self._products: dict[tuple[str, ...], int] = {}
+        self._rows: list[tuple[dict[int, int], int | float, int | float]] = []
+        self._row_names: list[str] = []
+        self._constraints = 0
+        self._violations: dict[int, int] = {}  # variables, and what they cost
+        self._soft = 0
+
+    def read(self) -> LinearSystem:
+        """Read the objective and all constraints."""
+        promised = self._promised()
+        objective: dict[int, int] = {}
+        constant, maximises, is_first = 0, False, True
+        most: int | None = None
+        is_soft = self._lexer.sees_word(("soft",))
+        if is_soft:
+            most = self._most()
+            is_first = False
+        while not self._lexer.ended:
+            if self._lexer.sees_word(("min", "max", "soft")):
+                maximises = self._sense(is_first)
+                objective, constant = self._sum()
+                self._lexer.take(";", "a term or ';'")
+            else:
+                self._constraint(is_soft)
+            is_first = False
+        if most is not None:
+            self._rows.append((self._violations, -math.inf, most))
+            self._row_names.append("cost of what is violated")
+        objective = self._violations if is_soft else objective
+        self._add_promised(promised)
+        questions = CountQuestions(self._text)
+        for first, past in self._text.rows():
+            if self._text.raw(first) == b"*":
+                questions.look(first, past)
+        count = len(self._variables)
+        costs = [objective.get(v, 0) for v in range(count)]
+        return LinearSystem.from_rows(
+            self._rows,
+            [0] * count,
+            [1] * count,
+            names=tuple(self._variables),
+            row_names=tuple(self._row_names),
+            objective=as_numbers(costs, needs_integers(costs)) if objective else np.zeros(0),
+            constant=constant,
+            maximises=maximises,
+            name=self._text.stem,
+            question=questions.question([name.removeprefix("x") for name in self._variables if "*" not in name]),
+        )
+
+    def _promised(self) -> int:
+        """How many variables a comment at the beginning promises."""
+        header = _HEADER.match(self._text.data)
+        digits = header[1] if header else b"0"
+        if header and (len(digits) > MOST_DIGITS or int(digits) > MOST_VARIABLES):
+            where = f"{self._text.path}, line {self._text.line_of(header.end())}"
+            raise UnsupportedError(
+                f"{where}: {digits[:MOST_DIGITS].decode()} variables; at most {MOST_VARIABLES:,} are supported"
+            )
+        return int(digits)
+
+    def _add_promised(self, promised: int) -> None:
+        """Make variables that occur nowhere, on which a count of solutions depends, where all are called x1, x2, …"""
+        made = {"*".join(literals) for literals in self._products}
+        made |= {name for name, v in self._variables.items() if v in self._violations}
+        numbers = [_NUMBERED.fullmatch(name) for name in self._variables if name not in made]
+        if all(m is not None and len(m[1]) <= MOST_DIGITS and int(m[1]) <= promised for m in numbers):
+            for number in range(1, promised + 1):
+                self._variables.setdefault(f"x{number}", len(self._variables))
+
+    def _sense(self, is_first: bool) -> bool:
+        """Whether the objective that begins here is to be large."""
+        word = self._lexer.word("an objective")
+        self._lexer.take(":", f"':' after {word}")
+        if not is_first or word == "soft":
+            raise self._lexer.error(
+                f"found {word}: here, expected it before all constraints, and nothing such before it"
+            )
+        return word == "max"
+
+    def _most(self) -> int | None:
+        """What may be violated at most, from the line that begins with ``soft``; None where all may."""
+        self._lexer.word("soft")
+        self._lexer.take(":", "':' after soft")
+        most = None if self._lexer.sees(";") else self._integer("what violations have to cost less than") - 1
+        self._lexer.take(";", "';' after soft")
+        return most
+
+    def _constraint(self, is_soft: bool) -> None:
+        weight = self._weight() if is_soft else 0
+        terms, constant = self._sum()
+        relation = self._lexer.take("<=>=", "a term or a relation: >=, <= or =")
+        right = self._integer("the right-hand side") - constant
+        self._lexer.take(";", "';' at the end of a constraint")
+        self._constraints += 1
+        if weight:
+            self._soft += 1
+            if relation in ("<=", "="):
+                self._violable({v: -a for v, a in terms.items()}, -right, weight, ".above" if relation == "=" else "")
+            if relation in (">=", "="):
+                self._violable(terms, right, weight, ".below" if relation == "=" else "")
+            return
+        low = -math.inf if relation == "<=" else right
+        high = math.inf if relation == ">=" else right
+        self._rows.append((terms, low, high))
+        self._row_names.append(f"constraint {self._constraints}")
+
+    def _weight(self) -> int:
+        """What the constraint that begins here costs where it is violated; 0 where it may not be."""
+        match = _WEIGHT.fullmatch(self._lexer.next_word)
+        if match is None:
+            return 0
+        if len(match[1]) > MOST_DIGITS or not 0 < int(match[1]) <= LARGEST_INTEGER:
+            raise self._lexer.expected("a weight above 0 of at most 255 bits")
+        self._lexer.place += 1
+        return int(match[1])
+
+    def _violable(self, terms: dict[int, int], least: int, weight: int, side: str) -> None:
+        """Terms add up to ``least``, or else a variable is 1, and costs the weight."""
+        name = f"violated.{self._soft}{side}"
+        if name in self._variables:
+            raise self._lexer.error(f"found a variable {name}, expected another name: soft constraints take it")
+        common = math.gcd(*terms.values()) or 1  # beside coefficients of the variable, nothing would divide them later
+        terms, least = {v: a // common for v, a in terms.items()}, -(-least // common)
+        made = self._variables[name] = len(self._variables)
+        self._violations[made] = weight
+        low, high = sum(min(a, 0) for a in terms.values()), sum(max(a, 0) for a in terms.values())
+        self._rows.append(({**terms, made: least - low}, least, math.inf))
+        self._rows.append(({**terms, made: high - least + 1}, -math.inf, high))
+        self._row_names += [f"constraint {self._constraints}", f"violation of constraint {self._constraints}"]
+
+    def _sum(self) -> tuple[dict[int, int], int]:
+        """Coefficients of variables, and what negated ones add."""
+        terms: dict[int, int] = {}
+        constant = 0
+        while self._lexer.sees_word():
+            coefficient = self._coefficient()
+            literals = [self._literal()]
+            while self._lexer.sees_word() and not _COEFFICIENT.fullmatch(self._lexer.next_word):
+                literals.append(self._literal())
+            if len(set(literals)) == 1:
+                name = literals[0]
+                v = self._variables.setdefault(name.lstrip("~"), len(self._variables))
+                if name.startswith("~"):
+                    constant += coefficient
+                    coefficient = -coefficient
+            else:
+                v = self._product(tuple(sorted(set(literals))))
+            terms[v] = terms.get(v, 0) + coefficient
+        return terms, constant
+
+    def _coefficient(self) -> int:
+        """What stands before literals: an integer, or a sign or nothing for 1."""
+        sign = self._lexer.next_word
+        if sign in ("+", "-"):
+            self._lexer.place += 1
+            return 1 if sign == "+" else -1
+        return 1 if _LITERAL.fullmatch(sign) else self._integer("a coefficient")
+
+    def _product(self, literals: tuple[str, ...]) -> int:
+        """The variable that is 1 where all literals are; made where it is new, with the rows that say so."""
+        known = self._products.get(literals)
+        if known is not None:
+            return known
+        factors = [
+            (self._variables.setdefault(name.lstrip("~"), len(self._variables)), name.startswith("~"))
+            for name in literals
+        ]
+        made = self._products[literals] = self._variables["*".join(literals)] = len(self._variables)
+        what = f"product {'*'.join(literals)}"
+        together: dict[int, int] = {made: -1}
+        negated = 0
+        for v, is_negated in factors:
+            # product <= literal
+            self._rows.append(({made: 1, v: 1 if is_negated else -1}, -math.inf, int(is_negated)))
+            together[v] = together.get(v, 0) + (-1 if is_negated else 1)
+            negated += is_negated
+        # the literals' sum is at most one less than their number, where the product is 0
+        self._rows.append((together, -math.inf, len(literals) - 1 - negated))
+        self._row_names += [what] * (len(factors) + 1)
+        return made
+
+    def _literal(self) -> str:
+        name = self._lexer.word("a literal")
+        if not _LITERAL.fullmatch(name):
+            self._lexer.place -= 1
+            raise self._lexer.expected("a literal such as x1 or ~x1")
+        if self._variables.get(name.lstrip("~")) in self._violations:
+            self._lexer.place -= 1
+            raise self._lexer.expected(f"another name than {name.lstrip('~')}: a soft constraint before has taken it")
+        return name
+
+    def _integer(self, what: str) -> int:
+        word = self._lexer.word(f"{what}, an integer")
+        self._lexer.place -= 1
+        if word.startswith("["):
+            raise self._lexer.expected(
+                f"{what}, an integer: weights of constraints are for files that begin with soft:"
+            )
+        if not _INTEGER.fullmatch(word):
+            raise self._lexer.expected(f"{what}, an integer")
+        if len(word) > MOST_DIGITS or abs(int(word)) > LARGEST_INTEGER:
+            raise self._lexer.expected(f"{what} of at most 255 bits")
+        self._lexer.place += 1
+        return int(word)
+
+    def _here(self) -> str:
+        return f"{self._text.path}, line {self._lexer.line()}"

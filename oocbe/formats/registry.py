@@ -1,0 +1,288 @@
+"""Which formats there are, and the functions that use them: :func:`read`, :func:`read_model` and :func:`write`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from oocbe.errors import (
+    FormatError,
+    OocbeError,
+    ResourceError,
+    TimeLimitError,
+    UnsupportedError,
+    UsageError,
+    ValueRangeError,
+    without_frames,
+)
+from oocbe.formats.evidence import Evidence, evidence_of
+from oocbe.formats.files import check_there, read_bytes, without_compression, write_bytes
+from oocbe.formats.no_problem import file_description
+from oocbe.formats.text import Text
+from oocbe.model.compact_problem import CompactProblem
+from oocbe.model.dcop import Dcop
+from oocbe.model.linear_system import LinearSystem
+from oocbe.model.problem import Problem
+from oocbe.model.settings.machine import default_memory_limit
+from oocbe.model.settings.option_values import parse_bytes
+from oocbe.runtime.memory import REMEDY, MemoryLimit
+from oocbe.runtime.memory import current as current_limit
+
+Model: TypeAlias = Problem | LinearSystem | CompactProblem | Dcop
+"""What a file may hold: a problem, a linear system, a problem with short tables and parts that were not read, or a
+problem whose variables belong to agents."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One file format.
+
+    Attributes
+    ----------
+    name : what a person gives as ``format``; also the file name's suffix, after a dot.
+    description : one line for help texts.
+    parse : tokens to what the file holds; raises FormatError or UnsupportedError only.
+    render : problem to the file's text, or None where no problem is written in the format.
+    render_system : linear system to the file's text, or None where none is written in the format.
+    render_dcop : problem with agents to the file's text, or None where the format knows none.
+    """
+
+    name: str
+    description: str
+    parse: Callable[[Text], Model]
+    render: Callable[[Problem], str] | None = None
+    render_system: Callable[[LinearSystem], str] | None = None
+    render_dcop: Callable[[Dcop], str] | None = None
+
+    @property
+    def writes_problems(self) -> bool:
+        """Whether problems are written in the format."""
+        return self.render is not None or self.render_dcop is not None
+
+
+def _late(module: str, function: str) -> Callable[[Any], Any]:
+    """A function of a module of this package that is loaded when it is called: a run reads one format of many."""
+    return lambda given: getattr(import_module(f"oocbe.formats.{module}"), function)(given)
+
+
+def _parse_xml(text: Text) -> Model:
+    """What an XML file holds: a constraint problem, one with agents, or a belief network."""
+    from oocbe.formats import frodo, xcsp, xdsl, xmlbif
+    from oocbe.formats.xml import parse_xml
+
+    root = parse_xml(text)
+    if root.tag == xmlbif.ROOT:
+        return xmlbif.parse(text, root)
+    if root.tag == xdsl.ROOT:
+        return xdsl.parse_root(text, root)
+    return frodo.parse(text, root) if frodo.is_xcsp2(root) else xcsp.parse(text, root)
+
+
+_OTHER_SUFFIXES = {"yml": "yaml", "wbo": "opb", "bifxml": "xml", "xmlbif": "xml"}
+"""Suffixes of files beside the names of their formats."""
+
+_NETWORK_IN_JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{\s*(['\"]?)problem\1\s*:")
+"""How a cost function network begins in a file named ``.json``, as toulbar2 has some: neither cases nor answers do."""
+
+_FORMATS = (
+    Format(
+        "bif",
+        "belief networks in the Bayesian interchange format",
+        _late("bif", "parse"),
+        _late("bif_writer", "render"),
+    ),
+    Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse"), _late("cfn_writer", "render")),
+    Format("cnf", "satisfiability in DIMACS", _late("dimacs", "parse_cnf"), _late("dimacs", "render_cnf")),
+    Format("lg", "UAI networks with logarithms as entries", _late("uai", "parse_logarithms")),
+    Format(
+        "lp",
+        "linear and mixed-integer programs in CPLEX's LP form",
+        _late("lp", "parse"),
+        render_system=_late("lp_writer", "render"),
+    ),
+    Format(
+        "mps", "linear and mixed-integer programs", _late("mps", "parse"), render_system=_late("mps_writer", "render")
+    ),
+    Format("net", "belief networks as Hugin, GeNIe and SamIam write them", _late("net", "parse")),
+    Format("opb", "pseudo-Boolean problems, soft constraints among them", _late("opb", "parse")),
+    Format("qpbo", "quadratic pseudo-Boolean problems", _late("qpbo", "parse"), _late("qpbo", "render")),
+    Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot_writer", "render")),
+    Format("uai", "UAI Markov and belief networks", _late("uai", "parse"), _late("uai", "render")),
+    Format(
+        "wcnf", "weighted clauses in DIMACS, old and new", _late("dimacs", "parse_wcnf"), _late("dimacs", "render_wcnf")
+    ),
+    Format("wcsp", "toulbar2's weighted CSPs", _late("wcsp", "parse"), _late("wcsp_writer", "render")),
+    Format("xdsl", "belief networks as GeNIe writes them", _late("xdsl", "parse")),
+    Format(
+        "xml",
+        "constraint problems in XCSP3, FRODO's with agents, and belief networks in XMLBIF",
+        _parse_xml,
+        render_dcop=_late("frodo", "render"),
+    ),
+    Format(
+        "yaml", "pyDcop's problems with agents", _late("pydcop", "parse"), render_dcop=_late("pydcop_writer", "render")
+    ),
+)
+"""All formats, in the order in which they are listed."""
+
+
+def formats() -> dict[str, Format]:
+    """The known formats by name."""
+    return {f.name: f for f in _FORMATS}
+
+
+def read(
+    path: str | Path,
+    format: str | None = None,
+    evidence: Evidence | None = None,
+    max_bytes: int | None = None,
+    memory: int | str | None = None,
+) -> Problem:
+    """Read a problem from a file, compressed with gzip or xz or not.
+
+    Parameters
+    ----------
+    path : the file; ``-`` for standard input, which needs a format.
+    format : name of a format; None: by the name's suffix, before ``.gz`` or ``.xz``.
+    evidence : a ``.evid`` file, a pair such as ``rain=yes``, a list of both, or variable index to value index; no file
+        is looked for beside the problem's.
+    max_bytes : limit on the decompressed size; None: ``OOCBE_MAX_INPUT_BYTES``, by default 4 GiB.
+    memory : limit in bytes on what reading takes, or text such as ``"2GiB"``; None: that of the call which reads the
+        file, else 80 % of what the control group or machine has.
+
+    Raises
+    ------
+    FormatError : malformed input, with the line; nothing is returned of it.
+    ResourceError : it takes more memory than the limit allows.
+    UnsupportedError : well-formed input with a part that oocbe cannot treat.
+    UsageError : unknown format, or a file that cannot be opened.
+    """
+    with naming(path), memory_limit(memory):
+        problem = as_problem(read_model(path, format, max_bytes))
+        if evidence is None:
+            return problem
+        return problem.with_values(evidence_of(evidence, problem, max_bytes))
+
+
+@contextmanager
+def naming(path: str | Path, work: str = "reading") -> Iterator[None]:
+    """Within the block, what is not supported, and want of memory for some work, are reported with the file's name."""
+    try:
+        yield
+    except (UnsupportedError, ValueRangeError) as error:
+        if str(path) in str(error):
+            raise
+        raise type(error)(f"{path}: {error}") from None
+    except (ResourceError, MemoryError) as error:
+        if str(path) in str(error):
+            raise
+        details = f"{error}; {REMEDY}" if isinstance(error, MemoryError) and str(error) else str(error) or REMEDY
+        raise ResourceError(f"{path}: {work} it takes too much memory: {details}") from without_frames(error)
+
+
+def as_problem(model: Model) -> Problem:
+    """The problem with finite domains and all rows written out; UnsupportedError where there is none."""
+    if isinstance(model, LinearSystem):
+        from oocbe.model.linear_problem import problem_of  # with fractions, which other models do without
+
+        return problem_of(model)
+    if isinstance(model, Dcop):
+        return model.problem
+    return model.expanded() if isinstance(model, CompactProblem) else model
+
+
+def read_model(
+    path: str | Path, format: str | None = None, max_bytes: int | None = None, memory: int | str | None = None
+) -> Model:
+    """What a file holds, as it is written: for propagation, which needs neither finite domains nor all rows.
+
+    Parameters and what is raised are those of :func:`read`.
+    """
+    with memory_limit(memory), naming(path):
+        return _read_model(path, format, max_bytes)
+
+
+def memory_limit(memory: int | str | None) -> AbstractContextManager[object]:
+    """A block with a memory limit; None: that of the block around it, else the default one."""
+    given = parse_bytes("memory", memory)
+    if given is None and current_limit() is not None:
+        return nullcontext()
+    return MemoryLimit(default_memory_limit() if given is None else given)
+
+
+def _read_model(path: str | Path, format: str | None, max_bytes: int | None) -> Model:
+    check_there(path)
+    suffix = without_compression(path).suffix.lower()
+    what = file_description(suffix) if format is None else None
+    content = None
+    if what is not None and suffix == ".json":
+        content = read_bytes(path, max_bytes, may_wait=True)
+        if _NETWORK_IN_JSON.match(content):
+            what, format = None, "cfn"
+    if what is not None:
+        raise UsageError(f"{path}: this is {what}")
+    chosen = _format_of(path, format)
+    text = Text(path, read_bytes(path, max_bytes, may_wait=True) if content is None else content)
+    if len(text) == 0:
+        raise FormatError(path, 1, f"the file is empty, expected a problem in the {chosen.name} format")
+    return _parse(chosen, text)
+
+
+def _parse(chosen: Format, text: Text) -> Model:
+    try:
+        return chosen.parse(text)
+    except (FormatError, ResourceError, TimeLimitError, UnsupportedError):
+        raise
+    except OocbeError as error:
+        # The parsers check everything the model checks, with a line. Should one be missed, name the file at least.
+        raise FormatError(text.path, None, str(error)) from error
+
+
+def write(model: Model, path: str | Path, format: str | None = None) -> None:
+    """Write a problem or linear system to a file, compressed where the name ends in ``.gz`` or ``.xz``.
+
+    A format of problems gets a system with finite domains as a problem, and short tables written out; one of problems
+    with agents gives each variable one of its own where there is none.
+
+    Raises
+    ------
+    UnsupportedError : the format cannot express the problem, or is only read.
+    ValueRangeError : a value or sum leaves the format's range.
+    UsageError : unknown format, or a place that cannot be written.
+    """
+    chosen = _format_of(path, format)
+    (model.problem if isinstance(model, Dcop | CompactProblem) else model).refuse_question(f"the file {path}")
+    with naming(path, "writing"):
+        if chosen.render_system is not None and isinstance(model, LinearSystem):
+            content = chosen.render_system(model)
+        elif chosen.render_dcop is not None:
+            content = chosen.render_dcop(model if isinstance(model, Dcop) else Dcop.of(as_problem(model)))
+        elif chosen.render is not None:
+            content = chosen.render(as_problem(model))
+        else:
+            writable = ", ".join(f.name for f in _FORMATS if f.writes_problems)
+            what = "is only read" if chosen.render_system is None else "holds linear systems, and this is none"
+            raise UnsupportedError(f"the {chosen.name} format {what}; formats to write: {writable}")
+    write_bytes(path, content.encode("utf-8"))
+
+
+def writes_systems(path: str | Path, format: str | None = None) -> bool:
+    """Whether what is written to a path is a linear system as it was read, with reals and without a need for bounds."""
+    return _format_of(path, format).render_system is not None
+
+
+def _format_of(path: str | Path, name: str | None) -> Format:
+    known = formats()
+    wanted = name if name is not None else without_compression(path).suffix.lstrip(".").lower()
+    wanted = _OTHER_SUFFIXES.get(wanted, wanted)
+    if wanted not in known:
+        found = f"unknown format {name!r}" if name is not None else f"{path}: the name's suffix tells no format"
+        raise UsageError(
+            f"{found}; name one (format, --format; of what is written, --to); known formats: {', '.join(known)}"
+        )
+    return known[wanted]

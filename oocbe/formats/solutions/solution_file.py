@@ -1,0 +1,252 @@
+"""Solution files: what ``oocbe solve --solution`` writes and ``oocbe verify`` reads.
+
+The text format has one line a variable, its name and its value's label, in any order::
+
+    # oocbe solution, version 1
+    # problem: daily
+    # semiring: min-sum
+    # value: 114
+    photograph-0 13
+    photograph-1 0
+
+A line that starts with ``#`` is a comment; those of the form ``# key: value`` above are read back, all may be absent.
+A name or label that contains white space, or starts with ``#`` or ``"``, is written as a JSON string. The other format
+accepted is the JSON object that ``oocbe solve --json`` prints; its ``assignment`` and ``value`` are used.
+
+Labels are read as wherever values are given (:func:`oocbe.model.names.value_index`).
+
+Toulbar2's solution files are read as well: one line with the value index of each variable in the problem's order (its
+option ``-w``), value labels in their place (``-w=2``; where all could be indices, they are), or ``name=label`` pairs
+(``-w=3``). They are written where a file's name ends in ``.toulbar2.sol``; toulbar2 takes such a file beside the
+problem's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oocbe.errors import FormatError, UsageError
+from oocbe.model.names import value_index, warn_of_position
+from oocbe.model.parts import Variable
+from oocbe.model.problem import Problem
+from oocbe.model.results.numerals import all_digits, digits, finite
+from oocbe.model.results.result import Result
+from oocbe.runtime.plain_files import read_text
+from oocbe.runtime.urls import refuse_url
+
+TOULBAR2 = ".toulbar2.sol"
+"""End of the name of a file that is written for toulbar2."""
+
+HEADER = "# oocbe solution, version 1"
+"""First line of a solution file."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An assignment as a file states it, before any problem gives meaning to its names.
+
+    Attributes
+    ----------
+    path : where it came from.
+    labels : variable name to value label.
+    lines : variable name to the 1-based line that states it; empty for JSON.
+    claimed_value : the value that the file claims, or None.
+    semiring : name of the semiring that it was solved in, or None.
+    row : of a file of one line, its words: in the order of the problem's variables, if there are as many.
+    """
+
+    path: str
+    labels: dict[str, str]
+    lines: dict[str, int]
+    claimed_value: int | float | None = None
+    semiring: str | None = None
+    row: tuple[str, ...] = ()
+
+    def assignment(self, problem: Problem) -> tuple[int, ...]:
+        """Value index of each of the problem's variables.
+
+        Raises
+        ------
+        FormatError : a variable or label that the problem does not have, or a variable that the file leaves out.
+        """
+        if self.row and len(self.row) == len(problem.variables) and not self._names_one_of(problem.variables):
+            pairs = list(zip(problem.variables, self.row, strict=True))
+            if all(_is_index(text, v) for v, text in pairs):  # as toulbar2 writes them, whatever the labels are
+                for v, text in pairs:
+                    warn_of_position(v, int(text))
+                return tuple(int(text) for text in self.row)
+            return tuple(self._value(v, text, 1) for v, text in pairs)
+        if self.row and len(self.row) != 2:
+            count = len(problem.variables)
+            raise FormatError(
+                self.path, 1, f"{len(self.row)} values on the only line; {problem.name} has {count} variables"
+            )
+        known = {v.name for v in problem.variables}
+        for name in self.labels:
+            if name not in known:
+                raise FormatError(self.path, self.lines.get(name), f"{problem.name} has no variable {name!r}")
+        values = []
+        for v in problem.variables:
+            if v.name not in self.labels:
+                raise FormatError(self.path, None, f"variable {v.name!r} of {problem.name} has no value")
+            values.append(self._value(v, self.labels[v.name], self.lines.get(v.name)))
+        return tuple(values)
+
+    def _names_one_of(self, variables: Sequence[Variable]) -> bool:
+        """Whether the only line is a name and its value; of two variables it leaves one out then."""
+        if len(self.row) != 2 or self.row[0] not in {v.name for v in variables}:
+            return False
+        first = variables[0]
+        return not _is_index(self.row[0], first) and self.row[0] not in map(first.label, range(first.size))
+
+    def _value(self, variable: Variable, text: str, line: int | None) -> int:
+        try:
+            return value_index(variable, text)
+        except UsageError as error:
+            raise FormatError(self.path, line, str(error)) from None
+
+
+def _is_index(text: str, variable: Variable) -> bool:
+    return text.isdecimal() and int(text) < variable.size
+
+
+def write_solution(result: Result, path: str | Path) -> None:
+    """Write a result's assignment as text; :class:`UsageError` where the result has none."""
+    labels = result.labels
+    if labels is None:
+        raise UsageError(f"{result.problem}: {result.status}; there is no assignment to write to {path}")
+    write_assignment(labels, result.problem, result.semiring, result.value, path, result.assignment)
+
+
+def write_assignment(
+    labels: Mapping[str, str],
+    problem: str,
+    semiring: str,
+    value: float | None,
+    path: str | Path,
+    assignment: Sequence[int] | None = None,
+) -> None:
+    """Write an assignment (variable name to value label) as text, with the value that is claimed for it.
+
+    A value that float64 cannot hold is not claimed. ``assignment``, the value indices, is what toulbar2's files hold.
+    """
+    refuse_url(path, "a solution")
+    if Path(path).name.endswith(TOULBAR2) and assignment is not None:
+        Path(path).write_text(" ".join(map(str, assignment)) + "\n", encoding="utf-8")
+        return
+    claimed = finite(value)
+    lines = [
+        HEADER,
+        f"# problem: {' '.join(problem.split())}",
+        f"# semiring: {semiring}",
+        f"# value: {digits(claimed) if isinstance(claimed, int) else claimed}",
+        *(f"{_quote(name)} {_quote(label)}" for name, label in labels.items()),
+    ]
+    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read_solution(path: str | Path) -> Solution:
+    """Read a solution file of either format; FormatError says where it is damaged, UsageError why it cannot be read."""
+    try:
+        text = read_text(path)
+    except UnicodeDecodeError:
+        raise FormatError(path, None, "not a text file; expected a solution file or the JSON of a solve") from None
+    except OSError as error:
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or error
+        raise UsageError(f"{path}: cannot be read: {why}; name what `oocbe solve --solution` has written") from None
+    if text.lstrip().startswith("{"):
+        return _read_json(path, text)
+    return _read_text(path, text)
+
+
+def _quote(token: str) -> str:
+    plain = token and not any(c.isspace() for c in token) and token[0] not in '#"'
+    return token if plain else json.dumps(token)
+
+
+def _tokens(path: str | Path, number: int, line: str) -> list[str]:
+    decoder, tokens, rest = json.JSONDecoder(), [], line.strip()
+    while rest:
+        if rest[0] == '"':
+            try:
+                token, end = decoder.raw_decode(rest)
+            except json.JSONDecodeError:
+                raise FormatError(path, number, f"a quoted name does not end: {rest}") from None
+        else:
+            token = rest.split(maxsplit=1)[0]
+            end = len(token)
+        tokens.append(token)
+        rest = rest[end:].lstrip()
+    return tokens
+
+
+def _read_text(path: str | Path, text: str) -> Solution:
+    labels: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    claims: dict[str, str] = {}
+    claimed: int | float | None = None
+    filled = [line for line in text.splitlines() if line.strip()]
+    row: tuple[str, ...] = ()
+    if len(filled) == 1 and not filled[0].startswith("#"):
+        row = tuple(filled[0].split())
+        if all("=" in word for word in row):
+            pairs = [word.rpartition("=")[::2] for word in row]
+            return Solution(str(path), dict(pairs), dict.fromkeys((name for name, _ in pairs), 1))
+        if len(row) != 2:
+            return Solution(str(path), {}, {}, row=row)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("#"):
+            key, colon, content = line[1:].partition(":")
+            if colon:
+                claims[key.strip()] = content.strip()
+            if colon and key.strip() == "value":
+                claimed = _number(path, number, content.strip())
+            continue
+        tokens = _tokens(path, number, line)
+        if not tokens:
+            continue
+        if len(tokens) != 2:
+            raise FormatError(path, number, f"expected a variable's name and its value, not {line.strip()!r}")
+        name, label = tokens
+        if name in labels:
+            raise FormatError(path, number, f"variable {name!r} already has a value on line {lines[name]}")
+        labels[name], lines[name] = label, number
+    return Solution(str(path), labels, lines, claimed, claims.get("semiring"), row)
+
+
+def _number(path: str | Path, line: int | None, text: str) -> int | float | None:
+    if text == "None":
+        return None
+    for convert in (int, float):
+        try:
+            with all_digits():
+                number = convert(text)
+        except ValueError:
+            continue
+        if finite(number) is not None:
+            return number
+    raise FormatError(path, line, f"the claimed value {text!r} is not a finite number")
+
+
+def _read_json(path: str | Path, text: str) -> Solution:
+    try:
+        with all_digits():
+            content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FormatError(path, error.lineno, f"damaged JSON: {error.msg}") from None
+    labels = content.get("assignment")
+    if not isinstance(labels, dict):
+        status = content.get("status", "unknown")
+        raise FormatError(path, None, f"holds no assignment of variables to values (its status is {status!r})")
+    value, semiring = content.get("value"), content.get("semiring")
+    claimed = None if value is None else _number(path, None, digits(value) if isinstance(value, int) else str(value))
+    return Solution(
+        str(path),
+        {str(name): str(label) for name, label in labels.items()},
+        {},
+        claimed,
+        semiring if isinstance(semiring, str) else None,
+    )

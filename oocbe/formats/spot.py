@@ -1,0 +1,254 @@
+"""SPOT5 daily management instances (Bensana, Lemaître and Verfaillie, 1999): reading.
+
+A file has the number of photographs and a line for each (``id weight number_of_values`` and as many pairs of a value
+and its consumption of the on-board recorder), then the number of constraints and a line for each (``arity ids…`` and
+the forbidden tuples of values, one after the other). Fields after the last pair of a photograph (in instances over
+several orbits two numbers: a group of one weight, and the place in it) have no bearing on the problem; the first is
+told with the schedule. In those instances, whose photographs consume, the last constraint is a single number that
+stands for the recorder's capacity: 90,000 in every published file. The optima in the literature are those of 200
+units, a photograph taking its consumption divided by 451, rounded; 90,000 in the files' figures would be a little less.
+So this number means 200 units, as it does where a file with consumptions has none, and any other is refused: nothing
+says how it would be scaled.
+
+A photograph may always be left out: that is value 0 of its variable, labelled ``0``, and costs its weight. A forbidden
+tuple binds only when all its photographs are taken.
+"""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.formats.text import Text
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.photographs import ImagingDay, Photograph
+from oocbe.model.problem import Problem
+
+RECORDER_CAPACITY = 200
+"""Capacity of the recorder in units, as it was published with the instances."""
+
+WRITTEN_CAPACITY = 90_000
+"""What all published files have in the capacity's place."""
+
+CONSUMPTION_UNIT = 451
+"""What one unit of the capacity is in the files' figures of consumption."""
+
+MOST_CONSUMPTION = 10**12
+"""Largest consumption: far beyond any instance, and far below where sums would leave 64 bits."""
+
+LARGEST_LOOKUP = 2**22
+"""Entries of a table from photograph and value to value index."""
+
+LEFT_OUT = "0"
+"""The value of a photograph that is not taken."""
+
+
+class _Photographs:
+    """What the first part of a file says: variables, weights, and how ids and values are numbered."""
+
+    def __init__(self) -> None:
+        self.variables: list[Variable] = []
+        self.weights: list[int] = []
+        self.consumptions: list[list[int]] = []
+        self.groups: list[str | None] = []
+        self.index_of: dict[int, int] = {}
+        self.value_of: list[dict[int, int]] = []
+        self.use_recorder = False  # whether any takes room on the recorder, be it too little for a unit
+
+
+def parse(text: Text) -> Problem:
+    """Read an instance; FormatError with the line where it is malformed."""
+    rows = list(text.rows())
+    photographs = _read_photographs(text, rows)
+    count = len(photographs.variables)
+    constraints = _read_constraints(text, rows, photographs, 1 + count)
+    weights = tuple(
+        Function((v,), np.zeros((1, 1), dtype=np.int64), np.array([weight], dtype=np.int64), 0)
+        for v, weight in enumerate(photographs.weights)
+    )
+    consumers = tuple(v for v in range(count) if any(photographs.consumptions[v]))
+    linear: tuple[LinearConstraint, ...] = ()
+    if consumers:
+        coefficients = tuple(np.array(photographs.consumptions[v], dtype=np.int64) for v in consumers)
+        linear = (LinearConstraint(consumers, coefficients, RECORDER_CAPACITY, "recorder capacity"),)
+    day = _day(photographs, RECORDER_CAPACITY if linear else None)
+    return Problem(tuple(photographs.variables), weights, tuple(constraints), linear, name=text.stem, day=day)
+
+
+def _day(photographs: _Photographs, capacity: int | None) -> ImagingDay:
+    """What the file says of photographs beside costs and constraints, so that an answer can be told as a schedule."""
+    parts = zip(photographs.variables, photographs.weights, photographs.groups, photographs.consumptions, strict=True)
+    listed = tuple(Photograph(v.name, w, group, v.labels or (), tuple(memory)) for v, w, group, memory in parts)
+    return ImagingDay(listed, capacity)
+
+
+def _lonely_count(text: Text, rows: list[tuple[int, int]], row: int, what: str) -> int:
+    """The count that heads a section, on a line of its own."""
+    if row >= len(rows):
+        raise text.error(len(text), f"the file ends, expected {what}")
+    first, end = rows[row]
+    if end - first != 1:
+        raise text.error(first, f"found {end - first} fields, expected {what} on a line of its own")
+    return text.integer(first, what, low=0)
+
+
+def _read_photographs(text: Text, rows: list[tuple[int, int]]) -> _Photographs:
+    count = _lonely_count(text, rows, 0, "the number of photographs")
+    found = _Photographs()
+    if 1 + count > len(rows):
+        raise text.error(len(text), f"the file ends after {len(rows) - 1} photographs, expected {count}")
+    for first, end in rows[1 : 1 + count]:
+        if end - first < 3:
+            raise text.error(first, f"found {end - first} fields, expected a photograph: id, weight, number of values")
+        identifier = text.integer(first, "a photograph's id", low=0)
+        if identifier in found.index_of:
+            raise text.error(first, f"found photograph {identifier} a second time, expected each id once")
+        size = text.integer(first + 2, "a photograph's number of values", low=1)
+        if first + 3 + 2 * size > end:
+            fields = end - first - 3
+            raise text.error(first, f"found {fields} fields for {size} values, expected {2 * size}: value, consumption")
+        value_of: dict[int, int] = {}
+        consumption = [0]
+        for pair in range(first + 3, first + 3 + 2 * size, 2):
+            label = text.integer(pair, "a value, positive as 0 means left out", low=1)
+            if label in value_of:
+                raise text.error(pair, f"found value {label} a second time, expected each value once")
+            value_of[label] = len(value_of) + 1
+            used = _read_consumption(text, pair + 1)
+            found.use_recorder |= used > 0
+            consumption.append(round(used / CONSUMPTION_UNIT))
+        group = text.raw(first + 3 + 2 * size) if first + 3 + 2 * size < end else b""
+        found.groups.append(group.decode() if group.isdigit() else None)
+        found.index_of[identifier] = len(found.variables)
+        found.variables.append(Variable(str(identifier), 1 + size, (LEFT_OUT, *map(str, value_of))))
+        found.weights.append(text.integer(first + 1, "a photograph's weight", low=0))
+        found.consumptions.append(consumption)
+        found.value_of.append(value_of)
+    return found
+
+
+def _read_consumption(text: Text, token: int) -> float:
+    """What a value takes of the recorder's capacity, in the files' figures."""
+    if text.raw(token) == b"0":  # all of a single-orbit file; worth the short cut
+        return 0.0
+    used = float(text.floats(token, 1, "a recorder consumption")[0])
+    if not 0 <= used < MOST_CONSUMPTION:
+        raise text.error(
+            token, f"found {text.shown(token)}, expected a recorder consumption, 0 to {MOST_CONSUMPTION:,}"
+        )
+    return used
+
+
+def _check_capacity(text: Text, token: int) -> None:
+    """Refuse any capacity but the published files'."""
+    written = text.integer(token, "the last constraint, the recorder's capacity", low=0)
+    if written != WRITTEN_CAPACITY:
+        raise text.error(
+            token,
+            f"found a recorder capacity of {written}, expected {WRITTEN_CAPACITY}, which stands for "
+            f"{RECORDER_CAPACITY} units of {CONSUMPTION_UNIT} in all published files: how another one is scaled is "
+            "nowhere said; give another capacity as a knapsack constraint of a wcsp file",
+        )
+
+
+def _read_constraints(
+    text: Text, rows: list[tuple[int, int]], photographs: _Photographs, heading: int
+) -> list[Constraint]:
+    count = _lonely_count(text, rows, heading, "the number of constraints")
+    begin = heading + 1
+    if begin + count > len(rows):
+        raise text.error(len(text), f"the file ends after {len(rows) - begin} constraints, expected {count}")
+    if begin + count < len(rows):
+        text.expect_end(rows[begin + count][0], f"the {count} constraints")
+    body = rows[begin : begin + count]
+    if body and body[-1][1] - body[-1][0] == 1 and photographs.use_recorder:
+        _check_capacity(text, body.pop()[0])
+    if not body:
+        return []
+    origin = body[0][0]
+    fields = text.integers(origin, body[-1][1] - origin, "a constraint's field")
+    constraints = _constraints_at_once(fields, np.array(body, dtype=np.int64) - origin, photographs)
+    if constraints is not None:
+        return constraints
+    return [
+        _read_constraint(text, photographs, first, fields[first - origin : end - origin].tolist())
+        for first, end in body
+    ]
+
+
+def _constraints_at_once(
+    fields: NDArray[np.int64], rows: NDArray[np.int64], photographs: _Photographs
+) -> list[Constraint] | None:
+    """All constraints, or None where anything is wrong: reading one by one then finds what and where.
+
+    Lines of one arity and length are looked up together, which takes half the time of one by one for a large file.
+    """
+    ids = np.array(sorted(photographs.index_of), dtype=np.int64)
+    labels = np.array(sorted({label for known in photographs.value_of for label in known}), dtype=np.int64)
+    if len(ids) * len(labels) > LARGEST_LOOKUP or len(ids) == 0:
+        return None
+    index_of = np.array([photographs.index_of[i] for i in ids.tolist()])
+    value_of = np.zeros((len(ids), len(labels)), dtype=np.int64)  # 0, left out, is no value of a tuple
+    for v, known in enumerate(photographs.value_of):
+        value_of[v, np.searchsorted(labels, list(known))] = list(known.values())
+    starts, lengths = rows[:, 0], rows[:, 1] - rows[:, 0]
+    arities = fields[starts]
+    if (arities < 1).any() or (lengths - 1 <= arities).any() or ((lengths - 1) % arities).any():
+        return None
+    constraints: list[Constraint | None] = [None] * len(rows)
+    for arity, length in set(zip(arities.tolist(), lengths.tolist(), strict=True)):
+        group = np.flatnonzero((arities == arity) & (lengths == length))
+        lines = fields[starts[group, None] + np.arange(length)]
+        places = np.minimum(np.searchsorted(ids, lines[:, 1 : 1 + arity]), len(ids) - 1)
+        ranks = np.minimum(np.searchsorted(labels, lines[:, 1 + arity :]), len(labels) - 1)
+        if (ids[places] != lines[:, 1 : 1 + arity]).any() or (labels[ranks] != lines[:, 1 + arity :]).any():
+            return None
+        scopes = index_of[places]
+        tuples = value_of[scopes[:, None, :], ranks.reshape(len(group), -1, arity)]
+        if not tuples.all() or _repeats(scopes) or (1 + len(labels)) ** arity >= 2**62:
+            return None
+        if _repeats(tuples @ (1 + len(labels)) ** np.arange(arity, dtype=np.int64)):
+            return None
+        for number, scope, listed in zip(group.tolist(), map(tuple, scopes.tolist()), tuples, strict=True):
+            constraints[number] = Constraint(scope, listed)
+    return [c for c in constraints if c is not None]
+
+
+def _repeats(rows: NDArray[np.int64]) -> bool:
+    """Whether any row holds a number twice."""
+    ordered = np.sort(rows, axis=1)
+    return bool((ordered[:, 1:] == ordered[:, :-1]).any())
+
+
+def _read_constraint(text: Text, photographs: _Photographs, first: int, fields: list[int]) -> Constraint:
+    """One constraint from its line's numbers; ``first`` is its first token, for messages."""
+    arity = fields[0]
+    if arity < 1:
+        raise text.error(first, f"found {arity}, expected a constraint's number of photographs, at least 1")
+    if len(fields) <= 1 + arity or (len(fields) - 1) % arity:
+        rest = max(0, len(fields) - 1 - arity)
+        raise text.error(
+            first, f"found {rest} values after {arity} photographs, expected one or more tuples of {arity}"
+        )
+    index_of = photographs.index_of
+    try:
+        scope = tuple([index_of[i] for i in fields[1 : 1 + arity]])
+    except KeyError as unknown:
+        raise text.error(first, f"found photograph {unknown}, expected one of those listed above") from None
+    if len(set(scope)) != arity:
+        raise text.error(first, f"found a photograph twice in {fields[1 : 1 + arity]}, expected different ones")
+    known = [photographs.value_of[v] for v in scope]
+    labels = fields[1 + arity :]
+    try:
+        values = [value_of[label] for value_of, label in zip(cycle(known), labels, strict=False)]
+    except KeyError as unknown:
+        raise text.error(first, f"found {unknown} in a tuple, expected a value of its photograph") from None
+    if len(values) > arity:
+        rows = [tuple(values[place : place + arity]) for place in range(0, len(values), arity)]
+        if len(set(rows)) != len(rows):
+            repeated = arity * next(i for i, row in enumerate(rows) if row in rows[:i])
+            again = tuple(labels[repeated : repeated + arity])
+            raise text.error(first, f"found tuple {again} a second time, expected each tuple once")
+    return Constraint(scope, np.array(values, dtype=np.int64).reshape(-1, arity))

@@ -1,0 +1,342 @@
+"""Tokens of a text file, parsed in bulk, with the line of each at hand for error messages.
+
+The formats read here are streams of numbers separated by white space, up to gigabytes. Splitting into Python objects
+would dominate the reading, and offsets of all tokens take several times the file's size. So tokens are found in one
+window of the bytes at a time, and its integers parsed at once, digit place by digit place. Only a token that is
+needed and is not what it should be becomes a string: in the error message.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import FormatError
+from oocbe.formats.files import without_compression
+from oocbe.runtime.deadline import look
+
+SHORT_DIGITS = 18
+"""Every number of so many decimal digits fits an int64."""
+
+SHOWN_CHARACTERS = 40
+"""Characters that are shown of an offending token: a binary file may hold one of megabytes."""
+
+UNDERFLOW_LENGTH = 300
+"""A decimal fraction without an exponent must be longer than this to round to zero."""
+
+_SPACES = np.zeros(256, dtype=bool)
+"""Which bytes separate tokens."""
+
+_SPACES[list(b" \t\n\r\v\f")] = True
+_CONTROL = np.zeros(256, dtype=bool)
+"""Which bytes no text has: control characters that are no spaces."""
+
+_CONTROL[:32] = True
+_CONTROL[127] = True
+_CONTROL &= ~_SPACES
+
+_COMMENTS = re.compile(rb"#[^\n]*")
+_SPACE = re.compile(rb"[ \t\n\r\v\f]")
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What editors of Windows write in front of UTF-8; it says nothing."""
+
+WINDOW_BYTES = 2**20
+"""Bytes whose tokens are known at a time: some 40 bytes are needed for each token of them."""
+
+LONGEST_TOKEN = 2**20
+"""Characters of a word or number at most: of one of gigabytes no copy is made to see that it is none."""
+
+
+class _Window:
+    """The tokens that begin within some of the file's bytes.
+
+    Attributes
+    ----------
+    first, past : number of the first token, and of the one after the last.
+    starts, ends : int64 (tokens,), offsets in the file of the first byte of each token and of the byte after its last.
+    """
+
+    def __init__(self, data: bytes, first: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        self._data, self.first, self.past = data, first, first + len(starts)
+        self.starts, self.ends = starts, ends
+
+    @cached_property
+    def integers(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Value of each token, and whether it is an integer of 64 bits at all."""
+        if len(self.starts) == 0:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
+        begin = int(self.starts[0])
+        ends = np.minimum(self.ends, self.starts + LONGEST_TOKEN)  # which is no integer either
+        codes, starts = np.frombuffer(self._data, np.uint8, int(ends[-1]) - begin, begin), self.starts - begin
+        signs = codes[starts]
+        signed = (signs == ord("-")) | (signs == ord("+"))
+        digits = codes - np.uint8(ord("0"))  # wraps for bytes below "0", which are then no digits either
+        strange = (digits > 9) & ~_SPACES[codes]
+        strange[starts[signed]] = False
+        first = starts + signed
+        lengths = ends - begin - first
+        good = ~np.logical_or.reduceat(strange, starts) & (lengths > 0)
+        values = np.zeros(len(starts), dtype=np.int64)
+        active = np.flatnonzero(good & (lengths <= SHORT_DIGITS))
+        for place in range(SHORT_DIGITS):
+            active = active[lengths[active] > place]
+            if len(active) == 0:
+                break
+            values[active] = values[active] * 10 + digits[first[active] + place]
+        np.negative(values, out=values, where=signs == ord("-"))
+        for token in np.flatnonzero(good & (lengths > SHORT_DIGITS)).tolist():
+            value = _integer_or_none(self._data[self.starts[token] : ends[token]])
+            good[token] = value is not None
+            values[token] = value or 0
+        return values, good
+
+
+class Text:
+    """The tokens of one file.
+
+    Of the whole file only the numbers of tokens and lines before each window are known; offsets and integers are found
+    for one window at a time. So a token takes no memory beyond its bytes.
+
+    Parameters
+    ----------
+    path : for messages.
+    data : the file's (decompressed) bytes; :class:`~oocbe.errors.FormatError` if they hold control characters.
+    """
+
+    def __init__(self, path: str | Path, data: bytes) -> None:
+        self.path = str(path)
+        self._data = data = data.removeprefix(BYTE_ORDER_MARK)
+        self._tokens, self._lines = [0], [0]  # before each window, and in all
+        after_space = True
+        for begin in range(0, len(data), WINDOW_BYTES):
+            look()
+            codes = self._codes(begin)
+            control = _CONTROL[codes]
+            if control.any():
+                offset = begin + int(np.argmax(control))
+                line = self._lines[-1] + data.count(b"\n", begin, offset) + 1
+                raise FormatError(path, line, f"found the byte 0x{data[offset]:02x}: binary data, expected text")
+            spaces = _SPACES[codes]
+            first = int(after_space and not spaces[0])
+            self._tokens.append(self._tokens[-1] + first + int(np.count_nonzero(spaces[:-1] > spaces[1:])))
+            self._lines.append(self._lines[-1] + data.count(b"\n", begin, begin + WINDOW_BYTES))
+            after_space = bool(spaces[-1])
+        self._window = _Window(data, 0, *np.empty((2, 0), dtype=np.int64))
+
+    @property
+    def data(self) -> bytes:
+        """The file's (decompressed) bytes."""
+        return self._data
+
+    def __len__(self) -> int:
+        return self._tokens[-1]
+
+    def _codes(self, begin: int) -> NDArray[np.uint8]:
+        """The bytes of a window."""
+        return np.frombuffer(self._data, np.uint8, min(WINDOW_BYTES, len(self._data) - begin), begin)
+
+    def _at(self, token: int) -> _Window:
+        """The window of a token that exists."""
+        if not self._window.first <= token < self._window.past:
+            look()
+            self._window = self._window_at(bisect_right(self._tokens, token) - 1)
+        return self._window
+
+    def _window_at(self, number: int) -> _Window:
+        begin = number * WINDOW_BYTES
+        spaces = _SPACES[self._codes(begin)]
+        starts = begin + 1 + np.flatnonzero(spaces[:-1] > spaces[1:])
+        ends = begin + 1 + np.flatnonzero(spaces[:-1] < spaces[1:])
+        if not spaces[0]:
+            if begin == 0 or _SPACES[self._data[begin - 1]]:
+                starts = np.append(begin, starts)
+            else:
+                ends = ends[1:]  # of a token that began before
+        if len(ends) < len(starts):  # the last one goes on
+            end = _SPACE.search(self._data, begin + len(spaces))
+            ends = np.append(ends, len(self._data) if end is None else end.start())
+        return _Window(self._data, self._tokens[number], starts, ends)
+
+    def span(self, token: int) -> tuple[int, int]:
+        """Offsets of the first byte of a token that exists and of the byte after its last."""
+        window = self._at(token)
+        place = token - window.first
+        return int(window.starts[place]), int(window.ends[place])
+
+    def without_comments(self) -> Text:
+        """The same without what follows a ``#`` on a line; lines stay."""
+        return Text(self.path, _COMMENTS.sub(b"", self.data)) if b"#" in self.data else self
+
+    @property
+    def stem(self) -> str:
+        """The file's name without suffixes: what a problem is called whose format has no name."""
+        return without_compression(self.path).stem
+
+    def line(self, token: int) -> int:
+        """1-based line of a token; past the last one, the last line that has any."""
+        if len(self) == 0:
+            return 1
+        return self.line_of(self.span(min(token, len(self) - 1))[0])
+
+    def line_of(self, offset: int) -> int:
+        """1-based line of a byte; only lines of its window are counted for it."""
+        number = min(offset, len(self._data)) // WINDOW_BYTES
+        return self._lines[number] + self._data.count(b"\n", number * WINDOW_BYTES, offset) + 1
+
+    def error(self, token: int, message: str) -> FormatError:
+        """The error to raise about a token."""
+        return FormatError(self.path, self.line(token), message)
+
+    def raw(self, token: int) -> bytes:
+        """Bytes of a token that exists."""
+        start, end = self.span(token)
+        if end - start > LONGEST_TOKEN:
+            raise self.error(
+                token, f"found {self.shown(token)}, expected a word of at most {LONGEST_TOKEN:,} characters"
+            )
+        return self._data[start:end]
+
+    def shown(self, token: int) -> str:
+        """A token for a message, quoted and cut to a reasonable length."""
+        start, end = self.span(token)
+        text = self._data[start : min(end, start + SHOWN_CHARACTERS + 1)].decode("utf-8", errors="backslashreplace")
+        return repr(text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…")
+
+    def word(self, token: int, what: str) -> str:
+        """A token as a string; FormatError where the file has ended."""
+        self._need(token, 1, what)
+        return self.raw(token).decode("utf-8", errors="replace")
+
+    def is_integer(self, token: int) -> bool:
+        """Whether a token exists and is an integer of 64 bits."""
+        if token >= len(self):
+            return False
+        window = self._at(token)
+        return bool(window.integers[1][token - window.first])
+
+    def integer(self, token: int, what: str, low: int | None = None, high: int | None = None) -> int:
+        """A token as an integer within ``low`` .. ``high`` (None: unbounded); FormatError otherwise."""
+        self._need(token, 1, what)
+        window = self._at(token)
+        values, good = window.integers
+        if not good[token - window.first]:
+            raise self.error(token, f"found {self.shown(token)}, expected {what}, an integer")
+        value = int(values[token - window.first])
+        if (low is not None and value < low) or (high is not None and value > high):
+            if high is None:
+                bounds = f"at least {low}"
+            else:
+                bounds = f"at most {high}" if low is None else f"between {low} and {high}"
+            raise self.error(token, f"found {value}, expected {what}, {bounds}")
+        return value
+
+    def integers(self, first: int, count: int, what: str) -> NDArray[np.int64]:
+        """``count`` tokens from ``first`` on as int64 (count,), perhaps a view: do not write to it."""
+        self._need(first, count, what)
+        found: NDArray[np.int64] | None = None
+        past = first
+        while past < first + count:
+            window = self._at(past)
+            begin, end = past - window.first, min(first + count, window.past) - window.first
+            values, good = window.integers[0][begin:end], window.integers[1][begin:end]
+            if not good.all():
+                bad = past + int(np.argmin(good))
+                raise self.error(bad, f"found {self.shown(bad)}, expected {what}, an integer")
+            if len(values) == count:
+                return values
+            found = np.empty(count, dtype=np.int64) if found is None else found
+            found[past - first : past - first + len(values)] = values
+            past += len(values)
+        return np.empty(0, dtype=np.int64) if found is None else found
+
+    def floats(self, first: int, count: int, what: str) -> NDArray[np.float64]:
+        """``count`` tokens from ``first`` on as finite float64 (count,).
+
+        A number that is not zero but too small for a double is refused: it would silently change from possible to
+        impossible.
+        """
+        self._need(first, count, what)
+        found = np.empty(count, dtype=np.float64)
+        past = first
+        while past < first + count:
+            window = self._at(past)
+            begin, end = past - window.first, min(first + count, window.past) - window.first
+            place = past - first
+            found[place : place + end - begin] = self._floats_of(window, begin, end, what)
+            past += end - begin
+        return found
+
+    def _floats_of(self, window: _Window, begin: int, end: int, what: str) -> NDArray[np.float64]:
+        """The tokens of a window from one place to another as finite numbers."""
+        first = window.first + begin
+        if window.ends[end - 1] - window.starts[end - 1] > LONGEST_TOKEN:
+            bad = first + end - begin - 1
+            raise self.error(bad, f"found {self.shown(bad)}, expected {what}, a finite number")
+        part = self._data[window.starts[begin] : window.ends[end - 1]]
+        words = part.split()
+        try:
+            values = np.array([float(word) for word in words], dtype=np.float64)
+        except ValueError:
+            values = np.array([_float_or_nan(word) for word in words], dtype=np.float64)
+        # Python's float() takes 1_000, no file format does.
+        suspect = ~np.isfinite(values) if b"_" not in part else ~np.isfinite(values) | [b"_" in word for word in words]
+        if suspect.any():
+            bad = first + int(np.argmax(suspect))
+            raise self.error(bad, f"found {self.shown(bad)}, expected {what}, a finite number")
+        if b"e" in part or b"E" in part or (window.ends - window.starts).max() > UNDERFLOW_LENGTH:
+            for place in np.flatnonzero(values == 0.0).tolist():
+                if words[place].lower().partition(b"e")[0].strip(b"+-0."):
+                    bad = first + place
+                    raise self.error(
+                        bad, f"found {self.shown(bad)}, expected {what}, zero or large enough for a double"
+                    )
+        return values
+
+    def expect_end(self, token: int, what: str) -> None:
+        """FormatError unless ``token`` is past the last one; ``what`` says what is complete."""
+        if token < len(self):
+            raise self.error(token, f"found {self.shown(token)} after {what}, expected the end of the file")
+
+    def rows(self) -> Iterator[tuple[int, int]]:
+        """First token and token past the last of every line that is not blank."""
+        first, last = 0, -1  # of the line at hand
+        for number in range(len(self._tokens) - 1):
+            look()
+            window = self._window_at(number)
+            begin = number * WINDOW_BYTES
+            newlines = begin + np.flatnonzero(self._codes(begin) == ord("\n"))
+            lines = self._lines[number] + np.searchsorted(newlines, window.starts)
+            for place in np.flatnonzero(np.diff(lines, prepend=last)).tolist():
+                if window.first + place > first:
+                    yield first, window.first + place
+                first = window.first + place
+            last = lines[-1] if len(lines) else last
+        if len(self) > first:
+            yield first, len(self)
+
+    def _need(self, first: int, count: int, what: str) -> None:
+        if first + count > len(self):
+            missing = "" if count == 1 else f" ({count} numbers, {max(0, len(self) - first)} left)"
+            raise self.error(len(self), f"the file ends, expected {what}{missing}")
+
+
+def _float_or_nan(word: bytes) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return float("nan")
+
+
+def _integer_or_none(word: bytes) -> int | None:
+    try:
+        value = int(word)
+    except ValueError:  # more digits than Python converts
+        return None
+    return value if -(2**63) <= value < 2**63 else None

@@ -1,0 +1,339 @@
+"""Constraints of XCSP3 over many variables that expressions and sums say exactly."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from oocbe.formats.xcsp_expressions import CELL, CONSTANT, Expression, Unread, call, constant, variable
+from oocbe.formats.xcsp_reading import Reading
+from oocbe.formats.xcsp_relations import Condition
+from oocbe.formats.xcsp_tables import read_tuples
+
+MOST_PAIRS = 2**20
+"""Pairs of values, or of variables, that one constraint may take."""
+
+MOST_LISTED_ARGUMENTS = 2**10
+"""Expressions of one ``<maximumArg>`` or ``<minimumArg>``, whose constraints grow with their square."""
+
+_ROW = re.compile(r"\(([^()]*)\)")
+
+
+def is_one_of(part: Expression, values: Iterable[Expression]) -> Expression:
+    """That an expression has one of some values, which may be variables."""
+    listed = list(values)
+    if all(own.operator == CONSTANT for own in listed):
+        return call("in", part, *listed)
+    return call("or", *(call("eq", part, own) for own in listed))
+
+
+def _intension(reading: Reading) -> None:
+    function = reading.element.child("function")
+    reading.only("function")
+    source = reading.element if function is None else function
+    reading.post(reading.parts.expression(source, reading.arguments))
+
+
+def _clause(reading: Reading) -> None:
+    reading.only("list")
+    reading.post(call("or", *reading.listed()))
+
+
+def _sum(reading: Reading) -> None:
+    reading.only("list", "coeffs", "condition")
+    reading.relations.add_sum(terms_of(reading), reading.condition(), reading.name)
+
+
+def terms_of(reading: Reading) -> list[tuple[int, Expression]]:
+    """Terms of a sum, each with its coefficient."""
+    listed = reading.listed()
+    coeffs = reading.element.child("coeffs")
+    if coeffs is None:
+        return [(1, part) for part in listed]
+    coefficients = reading.parts.values(coeffs, reading.arguments)
+    if len(coefficients) != len(listed):
+        raise reading.element.error(
+            f"found {len(coefficients)} coefficients of {len(listed)} variables, expected one each"
+        )
+    return [
+        (own.value, part) if own.operator == CONSTANT else (1, call("mul", own, part))
+        for own, part in zip(coefficients, listed, strict=True)
+    ]
+
+
+def _count(reading: Reading) -> None:
+    reading.only("list", "values", "condition")
+    values = reading.parts.values(reading.element.needed("values"), reading.arguments)
+    terms = [(1, is_one_of(part, values)) for part in reading.listed()]
+    reading.relations.add_sum(terms, reading.condition(), reading.name)
+
+
+def _different_values(reading: Reading) -> None:
+    reading.only("list", "except", "condition")
+    terms = [(1, part) for part in presences(reading, reading.listed())]
+    reading.relations.add_sum(terms, reading.condition(), reading.name)
+
+
+def presences(reading: Reading, listed: Sequence[Expression]) -> list[Expression]:
+    """For each value that the expressions may have whether one has it, those in ``<except>`` left out."""
+    excepted = set(reading.integers("except")) if reading.element.child("except") is not None else set()
+    scope = [reading.relations.value_of(part) for part in listed]
+    values: dict[int, list[int]] = {}
+    for v in dict.fromkeys(scope):
+        for value in reading.relations.tables.values(v).tolist():
+            values.setdefault(value, []).append(v)
+    if sum(map(len, values.values())) > MOST_PAIRS:
+        raise Unread(f"more than {MOST_PAIRS:,} values of its variables")
+    return [
+        call("or", *(call("eq", variable(v), constant(value)) for v in owners))
+        for value, owners in values.items()
+        if value not in excepted
+    ]
+
+
+def _cardinality(reading: Reading) -> None:
+    reading.only("list", "values", "occurs", attributes=("closed",))
+    listed, values_element = reading.listed(), reading.element.needed("values")
+    values = reading.parts.values(values_element, reading.arguments)
+    occurs = reading.element.needed("occurs")
+    counts = reading.parts.conditions(occurs, reading.arguments)
+    if len(counts) != len(values):
+        raise occurs.error(f"found {len(counts)} numbers of occurrences of {len(values)} values, expected one each")
+    for value, condition in zip(values, counts, strict=True):
+        reading.relations.add_sum([(1, call("eq", part, value)) for part in listed], condition, reading.name)
+    if values_element.attributes.get("closed", "false") == "true":
+        for part in listed:
+            reading.post(is_one_of(part, values))
+
+
+def _all_different(reading: Reading) -> None:
+    reading.only("list", "matrix", "except")
+    except_element, matrix = reading.element.child("except"), reading.element.child("matrix")
+    if len(reading.lists) < 2:
+        excepted = set(reading.integers("except")) if except_element is not None else set()
+    if matrix is not None:
+        rows = matrix_of(reading)
+        for line in [*rows, *zip(*rows, strict=True)]:
+            differ(reading, line, excepted)
+    elif len(reading.lists) > 1:
+        lists = [reading.parts.expressions(own, reading.arguments) for own in reading.lists]
+        if len(set(map(len, lists))) != 1:
+            raise reading.element.error("found lists of different lengths, expected the same")
+        rows = [] if except_element is None else read_tuples(except_element, len(lists[0])).tolist()
+        excepted_rows = [list(map(constant, row)) for row in rows]
+        for one, other in itertools.combinations(lists, 2):
+            free = (call("and", *(call("eq", *pair) for pair in zip(one, row, strict=True))) for row in excepted_rows)
+            reading.post(call("or", *(call("ne", a, b) for a, b in zip(one, other, strict=True)), *free))
+    else:
+        differ(reading, reading.listed(), excepted)
+
+
+def differ(reading: Reading, listed: Sequence[Expression], excepted: set[int]) -> None:
+    """Each two are different, unless they have a value that does not count."""
+    scope = [part if len(part.scope) < 2 else variable(reading.relations.value_of(part)) for part in listed]
+    sizes = [len(reading.relations.tables.values(v)) for part in scope for v in part.scope]
+    if len(scope) * sum(sizes) // 2 > MOST_PAIRS:
+        raise Unread(f"more than {MOST_PAIRS:,} pairs of values")
+    free = [constant(value) for value in sorted(excepted)]
+    for one, other in itertools.combinations(scope, 2):
+        differ = call("ne", one, other)
+        reading.post(call("or", differ, call("in", one, *free)) if free else differ)
+
+
+def matrix_of(reading: Reading, tag: str = "matrix") -> list[list[Expression]]:
+    """Rows of a child such as ``<matrix>``: ``(x[0],3)(x[1],4)``, or a word for all of an array with two dimensions."""
+    element = reading.element.needed(tag)
+    words = reading.parts.words(element, reading.arguments)
+    rows: list[list[Expression]] = []
+    for word in words:
+        text = str(word)
+        if isinstance(word, int) or not text.startswith("("):
+            rows += [[variable(v) for v in row] for row in reading.parts.variables.rows_of(element, text)]
+            continue
+        for row in _ROW.findall(text):
+            cells = [cell.strip() for cell in row.split(",")]
+            rows.append([part for cell in cells for part in reading.parts.of_cell(element, cell, reading.arguments)])
+    if not rows or len(set(map(len, rows))) != 1:
+        raise element.error("found rows of different lengths, or none, expected a matrix such as (x,y)(1,2)")
+    return rows
+
+
+def _all_equal(reading: Reading) -> None:
+    reading.only("list")
+    listed = reading.listed()
+    if len(listed) > 1:
+        reading.post(call("eq", *listed))
+
+
+def _ordered(reading: Reading) -> None:
+    reading.only("list", "lengths", "operator", attributes=("case",))
+    listed = reading.listed()
+    operator = operator_of(reading)
+    lengths = [constant(0)] * len(listed)
+    found = reading.element.child("lengths")
+    if found is not None:
+        lengths = reading.parts.values(found, reading.arguments)
+        if not len(listed) - 1 <= len(lengths) <= len(listed):
+            raise found.error(f"found {len(lengths)} lengths of {len(listed)} variables, expected one less")
+    for one, length, other in zip(listed, lengths, listed[1:], strict=False):
+        left = one if length == constant(0) else call("add", one, length)
+        reading.post(call(operator, left, other))
+
+
+def operator_of(reading: Reading) -> str:
+    """The order that ``<operator>``, or the attribute ``case``, names."""
+    element = reading.element.child("operator")
+    name = reading.element.attributes.get("case", "") if element is None else element.text.decode().strip()
+    known = {"strictlyIncreasing": "lt", "increasing": "le", "decreasing": "ge", "strictlyDecreasing": "gt"}
+    name = known.get(name, name)
+    if name not in ("lt", "le", "ge", "gt"):
+        raise reading.element.error(f"found the operator {name[:40]!r}, expected lt, le, ge or gt")
+    return name
+
+
+def _extremum(operator: str) -> Callable[[Reading], None]:
+    def read(reading: Reading) -> None:
+        reading.only("list", "condition")
+        listed, condition = reading.listed(), reading.condition()
+        # All are below a bound where the greatest one is.
+        if condition.operator in (("lt", "le") if operator == "max" else ("gt", "ge")):
+            for part in listed:
+                reading.post(condition.of(part))
+        else:
+            reading.post(condition.of(call(operator, *listed)))
+
+    return read
+
+
+def _place_of_extremum(operator: str) -> Callable[[Reading], None]:
+    """Reader of a condition on the index of the greatest (least) expression, counted from 0.
+
+    Of several such indices the rank says which one is meant; ``any``, the default: one of them meets the condition.
+    """
+
+    def read(reading: Reading) -> None:
+        reading.only("list", "condition", attributes=("rank",))
+        listed, condition = reading.listed(), reading.condition()
+        rank = reading.element.attributes.get("rank", "any")
+        if rank not in ("any", "first", "last"):
+            raise reading.element.error(f"found the rank {rank[:40]!r}, expected any, first or last")
+        if len(listed) > MOST_LISTED_ARGUMENTS:
+            raise Unread(f"more than {MOST_LISTED_ARGUMENTS:,} expressions")
+        extremum = variable(reading.relations.value_of(call(operator, *listed)))
+        has_it = [call("eq", part, extremum) for part in listed]
+        meets = [condition.of(constant(place)) for place in range(len(listed))]
+        if rank == "any":
+            reading.post(call("or", *(call("and", *pair) for pair in zip(has_it, meets, strict=True))))
+            return
+        for place, met in enumerate(meets):
+            earlier = has_it[:place] if rank == "first" else has_it[place + 1 :]
+            reading.post(call("or", met, call("not", has_it[place]), *earlier))
+
+    return read
+
+
+def _element(reading: Reading) -> None:
+    reading.only("list", "matrix", "index", "value", "condition", attributes=("startRowIndex", "startColIndex", "rank"))
+    value = reading.element.child("value")
+    condition = (
+        reading.condition() if value is None else Condition("eq", reading.parts.expression(value, reading.arguments))
+    )
+    index = reading.element.child("index")
+    rank = "any" if index is None else index.attributes.get("rank", "any")
+    if rank != "any":
+        raise Unread(f"the rank {rank}")
+    if reading.element.child("matrix") is not None:
+        _matrix_element(reading, condition)
+        return
+    listed = reading.parts.values(reading.element.needed("list"), reading.arguments)
+    if index is None:
+        reading.post(call("or", *map(condition.of, listed)))
+        return
+    chosen = reading.parts.expression(index, reading.arguments)
+    first = reading.first_index(reading.element.needed("list"))
+    _select(reading, [chosen], [first], [len(listed)], listed, condition)
+
+
+def _matrix_element(reading: Reading, condition: Condition) -> None:
+    indices = reading.of("index")
+    if len(indices) != 2:
+        raise reading.element.error(f"found {len(indices)} indices of a matrix, expected two")
+    owner = reading.element.needed("matrix")
+    firsts = [reading.first_index(owner, name) for name in ("startRowIndex", "startColIndex")]
+    rows = matrix_of(reading)
+    _select(reading, indices, firsts, [len(rows), len(rows[0])], list(itertools.chain(*rows)), condition)
+
+
+def _select(
+    reading: Reading,
+    indices: Sequence[Expression],
+    firsts: Sequence[int],
+    shape: Sequence[int],
+    cells: Sequence[Expression],
+    condition: Condition,
+) -> None:
+    """The cell that indices choose meets a condition; cells : of an array of the shape, the last index fastest."""
+    if len(cells) > MOST_PAIRS:
+        raise Unread(f"more than {MOST_PAIRS:,} cells")
+    for own, first, size in zip(indices, firsts, shape, strict=True):
+        reading.post(call("in", own, *map(constant, range(first, first + size))))
+    if all(part.operator == CONSTANT for part in cells):
+        place = constant(0)
+        for own, first, size in zip(indices, firsts, shape, strict=True):
+            place = call("add", call("mul", place, constant(size)), call("sub", own, constant(first)))
+        reading.post(condition.of(call(CELL, place, *cells)))
+        return
+    for numbers, part in zip(itertools.product(*map(range, shape)), cells, strict=True):
+        chosen = (call("eq", own, constant(n + first)) for own, n, first in zip(indices, numbers, firsts, strict=True))
+        reading.post(call("imp", call("and", *chosen), condition.of(part)))
+
+
+def _channel(reading: Reading) -> None:
+    reading.only("list", "value")
+    lists = reading.lists or [reading.element]
+    if len(lists) > 2:
+        raise Unread("more than two lists")
+    scopes = [reading.parts.expressions(own, reading.arguments) for own in lists]
+    firsts = [reading.first_index(own) for own in lists]
+    value = reading.element.child("value")
+    if value is not None:
+        chosen = reading.parts.expression(value, reading.arguments)
+        for place, part in enumerate(scopes[0]):
+            reading.post(call("iff", call("eq", part, constant(1)), call("eq", chosen, constant(firsts[0] + place))))
+        reading.post(call("in", chosen, *(constant(firsts[0] + place) for place in range(len(scopes[0])))))
+        return
+    one, other = scopes[0], scopes[-1]
+    if len(one) * len(other) > MOST_PAIRS:
+        raise Unread(f"more than {MOST_PAIRS:,} pairs of variables")
+    connective = "iff" if len(one) == len(other) else "imp"
+    short, long = (
+        ((one, firsts[0]), (other, firsts[-1])) if len(one) <= len(other) else ((other, firsts[-1]), (one, firsts[0]))
+    )
+    for i, part in enumerate(short[0]):
+        # A value without a place in the other list has no partner.
+        reading.post(call("in", part, *(constant(long[1] + j) for j in range(len(long[0])))))
+        for j, partner in enumerate(long[0]):
+            reading.post(
+                call(connective, call("eq", part, constant(long[1] + j)), call("eq", partner, constant(short[1] + i)))
+            )
+
+
+READERS: dict[str, Callable[[Reading], None]] = {
+    "intension": _intension,
+    "clause": _clause,
+    "sum": _sum,
+    "count": _count,
+    "nValues": _different_values,
+    "cardinality": _cardinality,
+    "allDifferent": _all_different,
+    "allEqual": _all_equal,
+    "ordered": _ordered,
+    "maximum": _extremum("max"),
+    "minimum": _extremum("min"),
+    "maximumArg": _place_of_extremum("max"),
+    "minimumArg": _place_of_extremum("min"),
+    "element": _element,
+    "channel": _channel,
+}
+"""What reads each constraint."""

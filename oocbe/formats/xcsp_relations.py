@@ -1,0 +1,396 @@
+"""What expressions over XCSP's variables become: tables, linear constraints, and variables for values in between.
+
+A relation over few assignments is a table. A comparison of sums is a linear constraint with what each value of each
+variable adds, so that ``add(eq(x,1),eq(y,1))`` is one, too. Where an expression is too large for both, its parts become
+variables of their own (``expression.1`` and so on, after the file's), with one value for each assignment of these: the
+number of solutions stays what it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from oocbe.errors import UnsupportedError
+from oocbe.formats.global_costs import Decomposed
+from oocbe.formats.xcsp_expressions import (
+    ARITHMETIC,
+    CONSTANT,
+    LARGEST,
+    VARIABLE,
+    Expression,
+    Integers,
+    Unread,
+    call,
+    constant,
+    evaluate,
+    variable,
+)
+from oocbe.formats.xcsp_relation_tables import RelationTables
+from oocbe.formats.xcsp_sums import Columns, Sums, add_column, length
+from oocbe.formats.xcsp_variables import MOST_VARIABLES, Domain, Variables
+from oocbe.model.parts import Constraint, Function
+from oocbe.runtime.deadline import look
+
+SMALL_TABLE = 2**12
+"""Assignments up to which a relation is a table, even if it were linear."""
+
+SHORT_TABLE = 2**14
+"""Rows up to which what a variable equals is a table, even if it were linear: that removes values amid a domain."""
+
+MOST_CELLS = 2**20
+"""Assignments of a relation that is a table."""
+
+MOST_OF_MANY = 2**8
+"""Assignments of one in which many arguments are taken together: tables of two at a time are smaller."""
+
+MOST_SUMS = 2**14
+"""Values of a variable that stands for a sum."""
+
+NEGATED = {
+    "lt": "ge",
+    "le": "gt",
+    "gt": "le",
+    "ge": "lt",
+    "eq": "ne",
+    "ne": "eq",
+    "in": "notin",
+    "notin": "in",
+}
+"""Operators, and those that are true where they are not; ``eq`` with two arguments."""
+
+ASSOCIATIVE = ("mul", "min", "max", "xor", "and", "or")
+"""Operators whose arguments may be taken together in any way; sums are linear."""
+
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+"""Operators of a condition with one number or variable on its right."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What is asked of a value: ``(le,5)``, ``(eq,x)``, ``(in,1..3)`` or ``(notin,{1,5})``.
+
+    Attributes
+    ----------
+    operator : one of :data:`COMPARISONS`, or ``in`` or ``notin``. right : of a comparison.
+    bounds : of a range. values : of a set.
+    """
+
+    operator: str
+    right: Expression | None = None
+    bounds: tuple[int, int] | None = None
+    values: frozenset[int] = frozenset()
+
+    def of(self, left: Expression) -> Expression:
+        """That an expression meets it."""
+        if self.right is not None:
+            return call(self.operator, left, self.right)
+        if self.bounds is not None:
+            inside = call("and", call("ge", left, constant(self.bounds[0])), call("le", left, constant(self.bounds[1])))
+            return inside if self.operator == "in" else call("not", inside)
+        return call(self.operator, left, *map(constant, sorted(self.values)))
+
+
+@dataclass(eq=False)
+class Relations:
+    """The parts that a file's constraints have come to so far, over its variables and those made for expressions.
+
+    Attributes
+    ----------
+    variables : the file's, to which others are added. tables, sums : constraints. functions : of the objective, with
+    a constant. maximises : whether it is to be large.
+    """
+
+    variables: Variables
+    functions: list[Function] = field(default_factory=list)
+    maximises: bool = False
+    constant: int = 0
+    _values: dict[Expression, int] = field(default_factory=dict)
+    _domains: dict[tuple[int, ...], Domain] = field(default_factory=dict)
+    _walks: Decomposed = field(default_factory=lambda: Decomposed([]))
+    _made: int = 0
+
+    def __post_init__(self) -> None:
+        self.tables = RelationTables(self.variables)
+        self.sums = Sums(self.tables)
+
+    def post(self, expression: Expression, name: str) -> None:
+        """Add a constraint: an expression is true. Unread where it has no form; ``name`` is its linear constraints'."""
+        look()
+        expression = _without_negation(expression)
+        operator, parts = expression.operator, expression.arguments
+        if operator == "and":
+            for part in parts:
+                self.post(part, name)
+            return
+        if operator == "eq" and len(parts) > 2:
+            for one, other in itertools.pairwise(parts):
+                self.post(call("eq", one, other), name)
+            return
+        cells = self.tables.cells(expression)
+        has_order = operator in ("lt", "le", "gt", "ge", "eq")
+        if cells <= SMALL_TABLE:
+            self.tables.add_table(expression)
+        elif operator in ("eq", "ne") and self._equal(expression, SHORT_TABLE):
+            pass
+        elif has_order and (found := self.sums.columns(call("sub", *parts))) is not None:
+            self.sums.compare(operator, *found, name)
+        elif operator in ("eq", "ne") and self._equal(expression, _most_cells(*parts)):
+            pass
+        elif cells <= _most_cells(expression, *parts):
+            self.tables.add_table(expression)
+        elif has_order:
+            self.sums.compare(operator, *self._needed_columns(call("sub", *parts)), name)
+        elif operator == "or":
+            self.sums.compare(
+                "ge", *self._needed_columns(call("sub", call("add", *map(_truth, parts)), constant(1))), name
+            )
+        elif operator == "imp":
+            self.post(call("or", call("not", parts[0]), parts[1]), name)
+        else:
+            self.post(self._smaller(expression), name)
+
+    def _equal(self, expression: Expression, most: int) -> bool:
+        """Add that two expressions are, or are not, equal, as a table; False where neither is a variable alone."""
+        one, other = expression.arguments
+        return self.tables.add_function(one, other, most, expression.operator == "eq")
+
+    def value_of(self, expression: Expression) -> int:
+        """The variable that has an expression's value, made where there is none yet."""
+        look()
+        if expression.operator == VARIABLE:
+            return expression.value
+        if expression in self._values:
+            return self._values[expression]
+        cells = self.tables.cells(expression)
+        linear = None if cells <= SMALL_TABLE else self.sums.columns(expression)
+        if linear is not None and (cells > MOST_CELLS or length(linear[0]) <= MOST_SUMS):
+            return self._value_of_sum(expression, *linear)
+        if cells <= _most_cells(expression):
+            values = self.tables.evaluate(expression, [self.tables.values(v) for v in expression.scope])
+            made = self._make(expression, np.unique(values))
+            self.tables.add_function(variable(made), expression, MOST_CELLS)
+            return made
+        if expression.operator in ("or", "and"):
+            return self._value_of_truths(expression)
+        scoped = sum(bool(part.scope) for part in expression.arguments)
+        if expression.operator in ("add", "sub", "neg") or (expression.operator == "mul" and scoped == 1):
+            return self._value_of_sum(expression, *self._needed_columns(expression))
+        made = self._values[expression] = self.value_of(self._difference(expression) or self._smaller(expression))
+        return made
+
+    def add_sum(self, terms: Sequence[tuple[int, Expression]], condition: Condition, name: str) -> None:
+        """Add a constraint: what terms add up to meets a condition."""
+        look()
+        total = call("add", constant(0), *(call("mul", constant(c), part) for c, part in terms))
+        if any(len(part.scope) > 1 for _, part in terms):
+            whole = condition.of(total)
+            if self.tables.cells(whole) <= SMALL_TABLE:
+                self.tables.add_table(whole)
+                return
+        if condition.right is not None:
+            total = call("sub", total, condition.right)
+        columns, offset = self._needed_columns(total)
+        if condition.bounds is not None and condition.operator == "in":
+            low, high = condition.bounds
+            self.sums.compare("ge", columns, offset - low, name)
+            self.sums.compare("le", columns, offset - high, name)
+        elif condition.right is not None and condition.operator != "ne":
+            self.sums.compare(condition.operator, columns, offset, name)
+        else:
+            self._walk_sum(columns, offset, condition, name)
+
+    def set_objective(self, terms: Sequence[tuple[int, Expression]], maximises: bool) -> None:
+        """Optimise what terms add up to."""
+        found: Columns = {}
+        offset, functions = 0, []
+        for coefficient, part in terms:
+            term = call("mul", constant(coefficient), part)
+            columns = self.sums.columns(term)
+            if columns is None and self.tables.cells(part) <= SMALL_TABLE:
+                values = self.tables.evaluate(term, [self.tables.values(v) for v in part.scope])
+                functions.append(Function.from_array(part.scope, values))
+                continue
+            more, added = columns if columns is not None else self._needed_columns(term)
+            offset += added
+            for v, column in more.items():
+                add_column(found, v, column)
+        self.maximises, self.constant = maximises, offset
+        self.functions += functions
+        for v, column in found.items():
+            if column.any():
+                self.functions.append(Function((v,), np.arange(len(column))[:, None], column))
+
+    def walk(
+        self,
+        scope: Sequence[int],
+        start: Hashable,
+        step: Callable[[int, Hashable, int], Hashable | None],
+        is_end: Callable[[Hashable], bool],
+        name: str,
+    ) -> None:
+        """Add a constraint: a walk over the values of some variables ends where it may.
+
+        step : from the place in the scope, the state before it and its value to the next state, None where there is
+        none. Unread where there are too many states.
+        """
+        distinct = self.distinct(scope)
+        values = [self.tables.values(v).tolist() for v in distinct]
+
+        def step_of_index(place: int, state: Hashable, index: int) -> tuple[Hashable, int | float]:
+            following = step(place, state, values[place][index])
+            return following, 0 if following is not None else math.inf
+
+        self._start_walk()
+        try:
+            self._walks.walk(name, distinct, start, step_of_index, lambda state: 0 if is_end(state) else math.inf)
+        except UnsupportedError as error:
+            raise Unread(str(error)) from None
+        self._end_walk()
+
+    def distinct(self, scope: Sequence[int]) -> list[int]:
+        """The variables, with a copy in place of one that is there a second time."""
+        found: list[int] = []
+        for v in scope:
+            while v in found:
+                copied = call("add", variable(v), constant(0))
+                v = self._values.get(copied, -1)
+                if v < 0:
+                    v = self._make(copied, self.tables.values(copied.scope[0]))
+                    self.tables.add_function(variable(v), copied, MOST_CELLS)
+            found.append(v)
+        return found
+
+    def new_variable(self, values: Sequence[int]) -> int:
+        """A new variable of some values, ascending, that constraints are to give one value for each assignment."""
+        self._made += 1
+        return self._add_variable(f"expression.{self._made}", np.array(values, dtype=np.int64))
+
+    def _make(self, expression: Expression, values: Integers) -> int:
+        """A new variable for an expression."""
+        made = self._values[expression] = self.new_variable(values.tolist())
+        return made
+
+    def _add_variable(self, name: str, values: Integers) -> int:
+        key = tuple(values.tolist())
+        if key not in self._domains:
+            self._domains[key] = Domain.of(values)
+        if len(self.variables.variables) >= MOST_VARIABLES:
+            raise Unread(f"more than {MOST_VARIABLES:,} variables")
+        return self.variables.add(name, self._domains[key])
+
+    def _smaller(self, expression: Expression) -> Expression:
+        """The same with variables in place of its parts, or two halves in place of many arguments."""
+        operator, parts = expression.operator, expression.arguments
+        if operator == VARIABLE:
+            return _truth(expression)
+        if operator in ASSOCIATIVE and len(parts) > 2:
+            half = len(parts) // 2
+            parts = (call(operator, *parts[:half]), call(operator, *parts[half:]))
+        made = call(operator, *(variable(self.value_of(part)) if part.scope else part for part in parts))
+        if made == expression:
+            cells = self.tables.cells(expression)
+            raise Unread(f"{operator} over {len(expression.scope)} variables with {cells:,} assignments")
+        return made
+
+    def _difference(self, expression: Expression) -> Expression | None:
+        """A comparison of sums, whose values make too large a table, as one of their difference with 0; else None."""
+        parts = expression.arguments
+        if expression.operator not in COMPARISONS or len(parts) != 2 or parts[1] == constant(0):
+            return None
+        sides = [self.sums.columns(part) for part in parts]
+        values = math.prod(1 if side is None else length(side[0]) for side in sides)
+        if None in sides or values <= MOST_CELLS:
+            return None
+        return call(expression.operator, call("sub", *parts), constant(0))
+
+    def _value_of_sum(self, expression: Expression, columns: Columns, offset: int) -> int:
+        low, count = offset + sum(int(column.min()) for column in columns.values()), length(columns)
+        if count > MOST_SUMS:
+            raise Unread(f"a sum of {count:,} values within an expression")
+        made = self._make(expression, np.arange(low, low + count, dtype=np.int64))
+        self.sums.compare("eq", {**columns, made: -self.tables.values(made)}, offset, "value of an expression")
+        return made
+
+    def _value_of_truths(self, expression: Expression) -> int:
+        """Whether any, or all, of many truths hold: they add up to 1, or to their number, at least."""
+        parts = expression.arguments
+        total = self._needed_columns(call("add", *map(_truth, parts)))
+        made = self._make(expression, np.arange(2, dtype=np.int64))
+        count, name = len(parts), f"{expression.operator} within an expression"
+        (above, below), slack = ((-1, -count), 0) if expression.operator == "or" else ((-count, -1), count - 1)
+        switch = np.arange(2, dtype=np.int64)
+        self.sums.compare("ge", {**total[0], made: above * switch}, total[1], name)
+        self.sums.compare("le", {**total[0], made: below * switch}, total[1] - slack, name)
+        return made
+
+    def _needed_columns(self, expression: Expression) -> tuple[Columns, int]:
+        found = self.sums.columns(expression, self.value_of)
+        assert found is not None
+        return found
+
+    def _walk_sum(self, columns: Columns, offset: int, condition: Condition, name: str) -> None:
+        """That a sum meets a condition which is no bound, by a walk over what is added so far."""
+        met = Condition("ne", constant(0)) if condition.right is not None else condition
+        template = met.of(variable(0))
+
+        def price(total: int) -> int | float:
+            return 0 if evaluate(template, [np.array(total + offset)]) else math.inf
+
+        self._start_walk()
+        if sum(int(np.abs(column).max()) for column in columns.values()) >= LARGEST:
+            raise Unread("numbers of more than 64 bits")
+        try:
+            self._walks.weighted_sum(name, tuple(columns), [column.tolist() for column in columns.values()], price)
+        except UnsupportedError as error:
+            raise Unread(str(error)) from None
+        self._end_walk()
+
+    def _start_walk(self) -> None:
+        known = len(self._walks.sizes)
+        self._walks.sizes += [v.size for v in self.variables.variables[known:]]
+
+    def _end_walk(self) -> None:
+        """Take over the states and tables of the walk that was added last."""
+        made = len(self._walks.sizes) - len(self.variables.variables)
+        for place in range(-made, 0):
+            self._add_variable(self._walks.names[place], np.arange(self._walks.sizes[place], dtype=np.int64))
+        for table in self._walks.tables:
+            allowed = table.default == math.inf
+            keep = [(cost == math.inf) != allowed for cost in table.costs]
+            if allowed or any(keep):
+                rows = table.tuples[np.array(keep, dtype=bool)]
+                self.tables.constraints.append(Constraint(table.scope, rows, allowed))
+        self._walks.tables.clear()
+
+
+def _without_negation(expression: Expression) -> Expression:
+    """The same where ``not`` was outermost, with what it says of its argument in its place."""
+    while expression.operator == "not":
+        (inner,) = expression.arguments
+        if inner.operator in NEGATED and (inner.operator != "eq" or len(inner.arguments) == 2):
+            return Expression(NEGATED[inner.operator], 0, inner.arguments)
+        if inner.operator in ("and", "or"):
+            other = "or" if inner.operator == "and" else "and"
+            return call(other, *(call("not", part) for part in inner.arguments))
+        if inner.operator != "not":
+            break
+        expression = _truth(inner.arguments[0])
+    return expression
+
+
+def _most_cells(*expressions: Expression) -> int:
+    """Assignments up to which expressions are tables."""
+    takes_many = any(len(own.arguments) > 2 and own.operator in ASSOCIATIVE for own in expressions)
+    return MOST_OF_MANY if takes_many else MOST_CELLS
+
+
+def _truth(expression: Expression) -> Expression:
+    """An expression that is 0 or 1."""
+    return (
+        call("ne", expression, constant(0)) if expression.operator in (*ARITHMETIC, CONSTANT, VARIABLE) else expression
+    )

@@ -1,0 +1,219 @@
+"""Sweeps over one clique piece by piece, where its rows do not fit the memory: each adds to what those before did.
+
+What comes into the clique lies in one array, the rows of one *edge* (a child's message, or what is observed of a
+variable) after those of another; ``offsets`` says where each edge's begin. A piece's maps say for each of its rows
+which row of each edge it is about, and ``up`` which row of the clique's separator. In logarithms nothing is scaled;
+else the caller scales a whole message when its last piece has been added
+(:mod:`oocbe.junction_trees.kernels.cpu.sweeps`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import jit
+
+STRIDE = 1 << 14
+"""Rows between two looks at the flag."""
+
+
+@jit
+def number_rows(first: Any, sizes: Any, strides: Any, out: Any, stop: Any) -> None:
+    """Numbers of rows of complete tables that neighbouring rows of a complete clique are about.
+
+    Parameters
+    ----------
+    first : number of the first row, the first variable most significant. sizes : int64 (variables,), of the clique.
+    strides : int64 (tables, variables), what the number of a table's row grows by with a value; 0: not its variable.
+    out : int32 (tables, rows), written. stop : int64 (1,); given up where another value than 0 is set.
+    """
+    tables, rows = out.shape
+    width = len(sizes)
+    digits = np.zeros(width, dtype=np.int64)
+    numbers = np.zeros(tables, dtype=np.int64)
+    rest = first
+    for level in range(width - 1, -1, -1):
+        digits[level] = rest % sizes[level]
+        rest //= sizes[level]
+        for t in range(tables):
+            numbers[t] += digits[level] * strides[t, level]
+    for row in range(rows):
+        if row % STRIDE == 0 and stop[0] != 0:
+            return
+        for t in range(tables):
+            out[t, row] = numbers[t]
+        level = width - 1
+        while level >= 0:
+            digits[level] += 1
+            for t in range(tables):
+                numbers[t] += strides[t, level]
+            if digits[level] < sizes[level]:
+                break
+            for t in range(tables):
+                numbers[t] -= sizes[level] * strides[t, level]
+            digits[level] = 0
+            level -= 1
+
+
+@jit
+def collect_piece(weights: Any, up: Any, maps: Any, offsets: Any, incoming: Any, out: Any, stop: Any) -> None:
+    """Add a piece's products to the message of its clique.
+
+    Parameters
+    ----------
+    weights : float64 (rows,). up : int32 (rows,), row of the message. maps : int32 (edges, rows).
+    offsets : int64 (edges, or more). incoming : float64 (rows of all edges, cases).
+    out : float64 (message rows, cases), added to. stop : int64 (1,); given up where another value than 0 is set.
+    """
+    edges, width = len(maps), out.shape[1]
+    product = np.empty(width)
+    for row in range(len(weights)):
+        if row % STRIDE == 0 and stop[0] != 0:
+            return
+        for b in range(width):
+            product[b] = weights[row]
+        for e in range(edges):
+            i = offsets[e] + maps[e, row]
+            for b in range(width):
+                product[b] *= incoming[i, b]
+        s = up[row]
+        for b in range(width):
+            out[s, b] += product[b]
+
+
+@jit
+def collect_piece_logs(
+    weights: Any, up: Any, maps: Any, offsets: Any, incoming: Any, maximises: Any, out: Any, stop: Any
+) -> None:
+    """The same with logarithms, -inf for nothing; ``maximises``: the greatest of the products, not their sum."""
+    edges, width = len(maps), out.shape[1]
+    for row in range(len(weights)):
+        if row % STRIDE == 0 and stop[0] != 0:
+            return
+        s = up[row]
+        for b in range(width):
+            x = weights[row]
+            for e in range(edges):
+                x += incoming[offsets[e] + maps[e, row], b]
+            known = out[s, b]
+            if x == -np.inf:
+                continue
+            if maximises or known == -np.inf:
+                out[s, b] = max(x, known)
+            elif x > known:
+                out[s, b] = x + np.log1p(np.exp(known - x))
+            else:
+                out[s, b] = known + np.log1p(np.exp(x - known))
+
+
+@jit
+def distribute_piece(
+    weights: Any,
+    up: Any,
+    maps: Any,
+    offsets: Any,
+    incoming: Any,
+    down: Any,
+    is_log: Any,
+    scale: Any,
+    posteriors: Any,
+    expected: Any,
+    stop: Any,
+) -> None:
+    """Add the probabilities of a piece's rows to those of the rows of all edges.
+
+    Parameters
+    ----------
+    down : float64 (message rows, cases), the message from the parent; of a root the reciprocal of its own message.
+    is_log : whether weights, incoming and down are logarithms.
+    scale : float64 (cases,), what products of the clique are multiplied by to be probabilities: the reciprocal of what
+        its own message was divided by.
+    posteriors : float64 (rows of all edges, cases), added to, never logarithms, and not scaled.
+    expected : float64 (rows,), to which the probabilities of the rows are added, all cases together; empty: not wanted.
+    The rest is as for :func:`collect_piece`.
+    """
+    edges, width = len(maps), down.shape[1]
+    product = np.empty(width)
+    for row in range(len(weights)):
+        if row % STRIDE == 0 and stop[0] != 0:
+            return
+        s = up[row]
+        for b in range(width):
+            product[b] = weights[row] + down[s, b] if is_log else weights[row] * down[s, b]
+        for e in range(edges):
+            i = offsets[e] + maps[e, row]
+            if is_log:
+                for b in range(width):
+                    product[b] += incoming[i, b]
+            else:
+                for b in range(width):
+                    product[b] *= incoming[i, b]
+        if is_log:
+            for b in range(width):
+                product[b] = np.exp(product[b]) if product[b] > -np.inf else 0.0
+        for e in range(edges):
+            i = offsets[e] + maps[e, row]
+            for b in range(width):
+                posteriors[i, b] += product[b]
+        if len(expected):
+            for b in range(width):
+                if product[b] < np.inf:  # else the case is done again, in logarithms
+                    expected[row] += product[b] * scale[b]
+
+
+@jit
+def draw_piece(
+    weights: Any,
+    up: Any,
+    maps: Any,
+    offsets: Any,
+    incoming: Any,
+    message: Any,
+    wanted: Any,
+    shares: Any,
+    state: Any,
+    sums: Any,
+    picked: Any,
+    stop: Any,
+) -> None:
+    """Rows drawn of each group (the rows of one row of the separator), in proportion to their weight.
+
+    Parameters
+    ----------
+    weights, incoming, message : logarithms, the last float64 (message rows,), as :func:`collect_piece_logs` leaves it.
+    wanted : int64 (draws,), the row of the separator of each, ascending. shares : float64 (draws,), uniform between 0
+        and 1, ascending within a group: the draw falls on the row where the probabilities added up pass it.
+    state : int64 (2,), the first draw without a row, and the group that was added up last; carried from piece to piece.
+    sums : float64 (1,), what its rows had together; likewise.
+    picked : int64 (draws,), number of the row in this piece, written; a later row of the group replaces an earlier one
+        for draws that only rounding keeps from having one.
+    stop : int64 (1,); given up where another value than 0 is set.
+    """
+    for row in range(len(weights)):
+        if row % STRIDE == 0 and stop[0] != 0:
+            return
+        s = up[row]
+        while state[0] < len(wanted) and wanted[state[0]] < s:
+            state[0] += 1  # its share was never passed, by rounding: the group's last row is already picked
+        if state[0] == len(wanted):
+            return
+        if wanted[state[0]] != s:
+            continue
+        if state[1] != s:
+            state[1] = s
+            sums[0] = 0.0
+        x = weights[row] - message[s]
+        for e in range(len(maps)):
+            x += incoming[offsets[e] + maps[e, row], 0]
+        if x == -np.inf:
+            continue
+        sums[0] += np.exp(x)
+        place = state[0]
+        while place < len(wanted) and wanted[place] == s:
+            picked[place] = row
+            if shares[place] >= sums[0]:
+                break
+            place += 1
+            state[0] = place

@@ -1,0 +1,222 @@
+"""Sweeps over a junction tree for one case: what evidence has made 0 is passed over.
+
+The sweeps of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` with one case, where there is something to be saved that
+many cases do not have in common: a row's product ends with the first factor that is 0, and downwards whole groups of
+rows go where their separator's row is 0. Where the rows that agree with an observed value are listed, no others are
+looked at. Messages, peaks, losses and logarithms mean what they mean there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.junction_trees.kernels.cpu.sweeps import GREATEST, LEAST, TINY
+from oocbe.kernels.cpu.jit import jit
+
+
+class Picked(NamedTuple):
+    """Rows that may be worth something.
+
+    Attributes
+    ----------
+    begin, end : int64 (cliques,), where those of each clique are listed in ``rows``; -1: all of it are looked at.
+    rows : int32, numbers of rows within their clique. group : int32 (rows of the tree,), the group of each within its
+        clique; empty where nothing is listed.
+    """
+
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    group: NDArray[np.int32]
+
+
+@jit
+def collect_one(
+    tree: Any,
+    cliques: Any,
+    read_start: Any,
+    reads: Any,
+    picked: Any,
+    messages: Any,
+    peaks: Any,
+    losses: Any,
+    logs: Any,
+    stop: Any,
+) -> Any:
+    """Messages from cliques to their parents; parameters as for many cases, without the axis of cases.
+
+    picked : :class:`Picked`; rows whose product is 0 are taken out, so that none of them is looked at downwards.
+    """
+    weights, maps, groups = tree.weights, tree.maps, tree.groups
+    edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
+    row_start, message_start, group_start, norms = tree.row_start, tree.message_start, tree.group_start, tree.norms
+    places = np.empty(len(edge_map) + 1, dtype=np.int64)
+    offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    for n in range(len(cliques)):
+        if stop[0] != 0:
+            break
+        c = cliques[n]
+        count = read_start[n + 1] - read_start[n]
+        total = 0.0
+        bound = norms[c]
+        for e in range(count):
+            edge = reads[read_start[n] + e]
+            places[e] = edge_map[edge] - row_start[c]
+            offsets[e] = edge_message[edge]
+            total += losses[edge_sender[edge]]
+            bound *= peaks[edge_sender[edge]]
+        out = message_start[c]
+        group = group_start[c] - out
+        end = message_start[c + 1]
+        peak = 0.0
+        is_listed = picked.begin[c] >= 0
+        if is_listed:
+            for s in range(out, end):
+                messages[s] = 0.0
+            kept = picked.begin[c]
+            for i in range(kept, picked.end[c]):
+                row = row_start[c] + picked.rows[i]
+                product = weights[row]
+                for e in range(count):
+                    product *= messages[offsets[e] + maps[places[e] + row]]
+                    if product == 0.0:
+                        break
+                if product != 0.0:
+                    messages[out + picked.group[row]] += product
+                    picked.rows[kept] = picked.rows[i]
+                    kept += 1
+            picked.end[c] = kept
+            for s in range(out, end):
+                peak = max(peak, messages[s])
+        for s in range(out, out if is_listed else end):
+            if stop[0] != 0:
+                break
+            sums = 0.0
+            for row in range(groups[group + s], groups[group + s + 1]):
+                product = weights[row]
+                for e in range(count):
+                    product *= messages[offsets[e] + maps[places[e] + row]]
+                    if product == 0.0:
+                        break
+                sums += product
+            messages[s] = sums
+            peak = max(peak, sums)
+        logs[c] = 0.0
+        losses[c] = (bound * total + (end - out) * TINY) / peak if peak > 0.0 else np.inf
+        if peak > 0.0 and (peak < LEAST or peak > GREATEST):
+            logs[c] = np.log(peak)
+            for s in range(out, end):
+                messages[s] /= peak
+            peak = 1.0
+        peaks[c] = peak
+
+
+@jit
+def evidence_one(tree: Any, roots: Any, messages: Any, losses: Any, logs: Any) -> Any:
+    """The logarithm of the total weight beside that of the tree's weights, -inf for none, and a bound of its error.
+
+    Parameters
+    ----------
+    roots : int64, cliques without a parent. The rest is as :func:`collect_one` leaves it.
+    """
+    logarithm, lost = 0.0, 0.0
+    for log in logs:
+        logarithm += log
+    for root in roots:
+        weight = messages[tree.message_start[root]]
+        logarithm += np.log(weight) if weight > 0.0 else -np.inf
+        lost += losses[root]
+    return logarithm, lost
+
+
+@jit
+def distribute_one(
+    tree: Any,
+    roots: Any,
+    cliques: Any,
+    read_start: Any,
+    reads: Any,
+    write_start: Any,
+    writes: Any,
+    picked: Any,
+    messages: Any,
+    posteriors: Any,
+    stop: Any,
+) -> Any:
+    """Posterior probabilities from the roots downwards; parameters as for many cases, without the axis of cases.
+
+    roots : int64, cliques without a parent, whose messages are what collecting leaves: the reciprocal is taken here.
+    picked : :class:`Picked`.
+    """
+    for root in roots:
+        s = tree.message_start[root]
+        messages[s] = 1.0 / messages[s] if messages[s] > 0.0 else 0.0
+    weights, maps, groups = tree.weights, tree.maps, tree.groups
+    edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender
+    row_start, message_start, group_start = tree.row_start, tree.message_start, tree.group_start
+    places = np.empty(len(edge_map) + 1, dtype=np.int64)
+    offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    targets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    target_offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    for n in range(len(cliques)):
+        if stop[0] != 0:
+            break
+        c = cliques[n]
+        count = read_start[n + 1] - read_start[n]
+        for e in range(count):
+            edge = reads[read_start[n] + e]
+            places[e] = edge_map[edge] - row_start[c]
+            offsets[e] = edge_message[edge]
+        written = write_start[n + 1] - write_start[n]
+        for e in range(written):
+            edge = writes[write_start[n] + e]
+            targets[e] = edge_map[edge] - row_start[c]
+            target_offsets[e] = edge_message[edge]
+            for s in range(edge_message[edge], edge_message[edge] + edge_rows[edge]):
+                posteriors[s] = 0.0
+        own = message_start[c]
+        group = group_start[c] - own
+        is_listed = picked.begin[c] >= 0
+        if is_listed:
+            for i in range(picked.begin[c], picked.end[c]):
+                row = row_start[c] + picked.rows[i]
+                product = weights[row] * messages[own + picked.group[row]]
+                for e in range(count):
+                    if product == 0.0:
+                        break
+                    product *= messages[offsets[e] + maps[places[e] + row]]
+                if product != 0.0:
+                    for e in range(written):
+                        posteriors[target_offsets[e] + maps[targets[e] + row]] += product
+        for s in range(own, own if is_listed else message_start[c + 1]):
+            if stop[0] != 0:
+                break
+            down = messages[s]
+            if down == 0.0:
+                continue
+            for row in range(groups[group + s], groups[group + s + 1]):
+                product = weights[row] * down
+                for e in range(count):
+                    product *= messages[offsets[e] + maps[places[e] + row]]
+                    if product == 0.0:
+                        break
+                if product == 0.0:
+                    continue
+                for e in range(written):
+                    posteriors[target_offsets[e] + maps[targets[e] + row]] += product
+        for e in range(written):
+            edge = writes[write_start[n] + e]
+            begin, end = edge_message[edge], edge_message[edge] + edge_rows[edge]
+            total = 0.0
+            for s in range(begin, end):
+                total += posteriors[s]
+            scale = 1.0 / total if total > 0.0 else 0.0
+            is_child = edge_sender[edge] < len(row_start) - 1
+            for s in range(begin, end):
+                share = posteriors[s] * scale
+                posteriors[s] = share
+                if is_child:
+                    messages[s] = share / messages[s] if share > 0.0 else 0.0

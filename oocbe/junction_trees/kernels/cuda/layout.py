@@ -1,0 +1,255 @@
+"""How a junction tree, and what a sweep visits of it, are laid out for the device.
+
+On the CPU a clique's rows are gone through once, and each adds to its places in all messages. On the device every
+number of a message is one thread's sum, so that nothing is added to by several at a time, and no result depends on how
+threads are scheduled (the reduction and scattering of Bistaffa, Farinelli and Bombieri's belief propagation, their
+algorithm 2, for cliques of rows): upwards over neighbouring rows, downwards over a list of rows. Both are cut into
+*chunks* of at most :data:`CHUNK` entries, so that a sum over half a clique is not one thread's alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.junction_trees.kernels.cpu.edge_lists import list_rows
+
+CHUNK = 128
+"""Entries of a sum that one thread adds up at most."""
+
+STRETCH_ROWS = 1 << 18
+"""Rows of cliques whose probabilities are held at a time, unless one clique has more."""
+
+VARIABLE, CHILD, CONSTANT_CHILD = 0, 1, 2
+"""Kinds of edges that a sweep writes to, as in the source: of a variable; to a child whose message is computed by case;
+to one whose message is alike for all."""
+
+Index = NDArray[np.int64]
+
+
+class Chunks(NamedTuple):
+    """Sums over stretches of entries that lie end to end, cut into chunks.
+
+    Attributes
+    ----------
+    first : int64 (chunks + 1,), where each one's entries begin.
+    row, partial : int64 (chunks,), the row that it is a part of the sum for, and its number among chunks of split sums;
+        -1 where it is all of the sum.
+    split_row : int64 (splits,), row of each split sum. split_first : int64 (splits + 1,), its chunks' numbers begin.
+    sum_chunks, sum_splits : int64 (sums + 1,), chunks and splits before each sum.
+    """
+
+    first: Index
+    row: Index
+    partial: Index
+    split_row: Index
+    split_first: Index
+    sum_chunks: Index
+    sum_splits: Index
+
+
+def chunks_of(lengths: Index, rows: Index) -> Chunks:
+    """Sums of so many entries each, int64 (sums,), for these rows."""
+    counts = np.maximum(1, -(-lengths // CHUNK))
+    sum_chunks, sum_splits = _before(counts), _before(counts > 1)
+    of = np.repeat(np.arange(len(lengths)), counts)
+    within = np.arange(len(of)) - sum_chunks[of]
+    first = np.append(_before(lengths)[of] + CHUNK * within, lengths.sum())
+    is_split = counts[of] > 1
+    partial = np.where(is_split, np.cumsum(is_split) - 1, -1)
+    split = counts > 1
+    return Chunks(first, rows[of], partial, rows[split], _before(counts[split]), sum_chunks, sum_splits)
+
+
+class TreeLayout(NamedTuple):
+    """What the device is told of a tree besides its arrays.
+
+    Attributes
+    ----------
+    list_rows : int32, as many as maps: of each edge, numbers of rows within the clique, those about the message's first
+        row first.
+    up, down : sums of messages to parents, an entry a row; and of messages over edges, an entry a place of
+        ``list_rows``.
+    clique_chunks, clique_splits : int64 (cliques + 1,), of ``up``. edge_chunks, edge_splits : int64 (edges + 1,), of
+        ``down``.
+    """
+
+    list_rows: NDArray[np.int32]
+    up: Chunks
+    down: Chunks
+    clique_chunks: Index
+    clique_splits: Index
+    edge_chunks: Index
+    edge_splits: Index
+
+
+def tree_layout(tree: Any) -> TreeLayout:
+    """The layout of a tree's arrays (:class:`oocbe.junction_trees.arrays.TreeArrays`), which has cliques."""
+    ends = np.delete(np.arange(len(tree.groups)), tree.group_start)
+    up = chunks_of(tree.groups[ends] - tree.groups[ends - 1], np.arange(len(ends)))
+    edge_slots = _before(tree.edge_rows)
+    lengths = np.zeros(edge_slots[-1], dtype=np.int64)
+    listed = np.empty(len(tree.maps), dtype=np.int32)
+    list_rows(tree.maps, np.append(tree.edge_map, len(tree.maps)), edge_slots, lengths, listed)
+    rows = np.arange(edge_slots[-1]) + np.repeat(tree.edge_message - edge_slots[:-1], tree.edge_rows)
+    down = chunks_of(lengths, rows)
+    return TreeLayout(
+        listed,
+        up,
+        down,
+        up.sum_chunks[tree.message_start],
+        up.sum_splits[tree.message_start],
+        down.sum_chunks[edge_slots],
+        down.sum_splits[edge_slots],
+    )
+
+
+class Stretch(NamedTuple):
+    """Steps that are taken at a time, and the edges that these write to: numbers of the first, and behind the last."""
+
+    first: int
+    last: int
+    first_write: int
+    last_write: int
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What a sweep visits, in one direction.
+
+    Attributes
+    ----------
+    arrays : int64, by the names of the members of the source's struct.
+    stretches : in the order in which they are taken.
+    """
+
+    arrays: dict[str, Index]
+    stretches: list[Stretch]
+
+    def chunks(self, stretch: Stretch) -> int:
+        """Chunks of sums up, or of products, of a stretch."""
+        return int(self.arrays["chunks"][stretch.last] - self.arrays["chunks"][stretch.first])
+
+    def write_chunks(self, stretch: Stretch) -> int:
+        """Chunks of the sums over written edges."""
+        return int(self.arrays["write_chunks"][stretch.last_write] - self.arrays["write_chunks"][stretch.first_write])
+
+    def write_splits(self, stretch: Stretch) -> int:
+        """How many of these sums are split."""
+        return int(self.arrays["write_splits"][stretch.last_write] - self.arrays["write_splits"][stretch.first_write])
+
+
+def steps_up(
+    tree: Any, layout: TreeLayout, program: Any, parents: Sequence[int], collected: NDArray[np.bool_]
+) -> Steps:
+    """Messages to parents, level by level: a clique comes after all that send to it.
+
+    Parameters
+    ----------
+    program : :class:`oocbe.junction_trees.programs.Program`. parents : of each clique, -1 for a root.
+    collected : bool (cliques,), whether a clique's message is computed.
+    """
+    height = np.zeros(len(parents), dtype=np.int64)
+    for c in program.collected.tolist():
+        if parents[c] >= 0:
+            height[parents[c]] = max(height[parents[c]], height[c] + 1)
+    order = np.argsort(height[program.collected], kind="stable")
+    cliques = program.collected[order]
+    starts, reads = _reordered(program.collect_start, program.collect_reads, order)
+    arrays = _steps(tree, layout, cliques, starts, reads, collected)
+    sender = tree.edge_sender[reads]
+    arrays["read_sender"] = np.where(_is_constant(tree, reads, collected), ~sender, sender)
+    bounds = _changes(height[cliques])
+    return Steps(arrays, [Stretch(first, last, 0, 0) for first, last in pairwise(bounds)])
+
+
+def steps_down(
+    tree: Any, layout: TreeLayout, program: Any, parents: Sequence[int], collected: NDArray[np.bool_]
+) -> tuple[Steps, int]:
+    """Probabilities from the roots downwards, level by level, and how many rows a stretch has at most."""
+    depth = np.zeros(len(parents), dtype=np.int64)
+    for c in program.distributed.tolist():
+        depth[c] = 0 if parents[c] < 0 else depth[parents[c]] + 1
+    order = np.argsort(depth[program.distributed], kind="stable")
+    cliques = program.distributed[order]
+    starts, reads = _reordered(program.read_start, program.reads, order)
+    arrays = _steps(tree, layout, cliques, starts, reads, collected)
+    write_starts, writes = _reordered(program.write_start, program.writes, order)
+    rows = (tree.row_start[cliques + 1] - tree.row_start[cliques]).tolist()
+    stretches, place, most, held = [], np.zeros(len(cliques), dtype=np.int64), 0, 0
+    first, levels = 0, depth[cliques].tolist()
+    for n in range(len(cliques)):
+        if n > first and (levels[n] != levels[first] or held + rows[n] > STRETCH_ROWS):
+            stretches.append(Stretch(first, n, int(write_starts[first]), int(write_starts[n])))
+            first, held = n, 0
+        place[n] = held
+        held += rows[n]
+        most = max(most, held)
+    if len(cliques):
+        stretches.append(Stretch(first, len(cliques), int(write_starts[first]), len(writes)))
+    step = np.repeat(np.arange(len(cliques)), np.diff(write_starts))
+    sender = tree.edge_sender[writes]
+    is_child = sender < len(parents)
+    kinds = np.where(is_child, np.where(_is_constant(tree, writes, collected), CONSTANT_CHILD, CHILD), VARIABLE)
+    writer = cliques[step]
+    arrays |= {
+        "belief": place - tree.row_start[cliques],
+        "write_chunks": _before(layout.edge_chunks[writes + 1] - layout.edge_chunks[writes]),
+        "write_chunk": layout.edge_chunks[writes],
+        "write_splits": _before(layout.edge_splits[writes + 1] - layout.edge_splits[writes]),
+        "write_split": layout.edge_splits[writes],
+        "write_belief": place[step],
+        "write_scale": np.where(collected[writer], writer, ~writer),
+        "write_kind": kinds,
+    }
+    return Steps(arrays, stretches), most
+
+
+def _steps(
+    tree: Any, layout: TreeLayout, cliques: Index, starts: Index, reads: Index, collected: NDArray[np.bool_]
+) -> dict[str, Index]:
+    """Arrays of steps in either direction."""
+    first_row = np.repeat(tree.row_start[cliques], np.diff(starts))
+    message = tree.edge_message[reads]
+    return {
+        "clique": cliques,
+        "chunks": _before(layout.clique_chunks[cliques + 1] - layout.clique_chunks[cliques]),
+        "read_start": starts,
+        "read_map": tree.edge_map[reads] - first_row,
+        "read_message": np.where(_is_constant(tree, reads, collected), ~message, message),
+    }
+
+
+def _is_constant(tree: Any, edges: Index, collected: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which edges are to children whose messages are alike for all cases."""
+    sender = tree.edge_sender[edges]
+    is_child = sender < len(collected)
+    found: NDArray[np.bool_] = is_child & ~collected[np.where(is_child, sender, 0)]
+    return found
+
+
+def _reordered(starts: Index, items: Index, order: Index) -> tuple[Index, Index]:
+    """Lists laid end to end in another order, and where they begin."""
+    counts = np.diff(starts)[order]
+    begins = _before(counts)
+    taken = np.arange(begins[-1]) + np.repeat(starts[:-1][order] - begins[:-1], counts)
+    return begins, items[taken]
+
+
+def _changes(levels: Index) -> list[int]:
+    """Where a sorted sequence has another number than before, its beginning and its end among them."""
+    if len(levels) == 0:
+        return [0]
+    return [0, *(np.flatnonzero(np.diff(levels)) + 1).tolist(), len(levels)]
+
+
+def _before(counts: Any) -> Index:
+    """The sum of all numbers before each, and of all: int64 (numbers + 1,)."""
+    found = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=found[1:])
+    return found

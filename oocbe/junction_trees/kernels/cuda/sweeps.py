@@ -1,0 +1,349 @@
+"""Sweeps over a junction tree on the device: the launches of :file:`tree_sweeps.cu`.
+
+A tree is uploaded once. A block of cases goes up and down in launches of one level each, all queued on one stream
+without waiting; what comes back are posteriors of the targets, logarithms of evidence and bounds of what was lost.
+Numbers are those of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` but for the order in which sums are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.junction_trees.kernels.cuda.layout import (
+    CHILD,
+    CONSTANT_CHILD,
+    VARIABLE,
+    Chunks,
+    Index,
+    Steps,
+    Stretch,
+    TreeLayout,
+    steps_down,
+    steps_up,
+    tree_layout,
+)
+from oocbe.kernels.arrays import host_arrays
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.modules import kernel, launch
+from oocbe.kernels.cuda.structs import packed
+from oocbe.kernels.cuda.transfer.memory import with_retry
+
+SOURCE = "tree_sweeps"
+"""Name of the CUDA source."""
+
+THREADS = 128
+"""Threads of a block of all kernels but one, as in the source."""
+
+WARP = 32
+"""Threads of a warp, neighbouring cases each."""
+
+WARPS_A_CLIQUE = 16
+"""Warps of a block that finishes a clique's message, as in the source."""
+
+MOST_CASES = 4
+"""Cases that a thread computes at most."""
+
+ROW_BYTES, MAP_BYTES, SLOT_BYTES = 8, 8, 48
+"""Device memory of a tree: for a row of a clique its weight; for a number of a map that and the row in a list; for a
+row of a message, of a clique or over an edge, and its chunk."""
+
+
+def tree_bytes(tree: Any) -> int:
+    """Bytes of device memory that a tree takes, about; arrays as of :class:`DeviceTree`."""
+    slots = int(tree.message_start[-1]) + int(tree.edge_rows.sum())
+    return ROW_BYTES * len(tree.weights) + MAP_BYTES * len(tree.maps) + SLOT_BYTES * slots
+
+
+def stride_of(cases: int) -> int:
+    """Numbers of a row of an array over so many cases: whole warps, with up to :data:`MOST_CASES` cases a thread."""
+    tile = WARP * _cases_a_thread(cases)
+    return -(-max(1, cases) // tile) * tile
+
+
+def _cases_a_thread(cases: int) -> int:
+    return MOST_CASES if cases > MOST_CASES // 2 * WARP else 2 if cases > WARP else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A sweep's steps on the device.
+
+    Attributes
+    ----------
+    up, down : steps. collected : bool (cliques,), whose messages are computed by case.
+    belief_rows : rows of cliques whose probabilities are held at a time.
+    up_struct, down_struct : as kernels take them. collected_there : device int64 (cliques,).
+    held : device arrays that the structs point to.
+    """
+
+    up: Steps
+    down: Steps
+    collected: NDArray[np.bool_]
+    belief_rows: int
+    up_struct: NDArray[np.uint64]
+    down_struct: NDArray[np.uint64]
+    collected_there: Any
+    held: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What is asked for, on the device.
+
+    Attributes
+    ----------
+    value_start : device int64 (targets + 1,), the values of each. row_first : device int64 (values + 1,), rows : device
+        int64: the message rows whose shares are a value's. kinds : device int64 (targets,), of their edges.
+    count, values : how many targets, and values of all.
+    """
+
+    value_start: Any
+    row_first: Any
+    rows: Any
+    kinds: Any
+    count: int
+    values: int
+
+
+class Block:
+    """Device memory for the messages of a number of cases; nothing in it is known before it is entered.
+
+    Attributes
+    ----------
+    stride : numbers of a row of each array, see :func:`stride_of`. up, down, ... : see the source.
+    """
+
+    @with_retry
+    def __init__(self, tree: DeviceTree, belief_rows: int, cases: int, *, is_down: bool = True) -> None:
+        self.stride = stride_of(cases)
+        self.definitions = {"CASES": _cases_a_thread(cases)}
+        rows = {
+            "up": tree.message_rows,
+            "down": tree.message_rows if is_down else 0,
+            "partial": tree.partial_rows,
+            "belief": belief_rows,
+            **dict.fromkeys(("peaks", "losses", "logs", "scales"), tree.cliques),
+        }
+        arrays = {name: cupy().empty((max(1, count), self.stride), dtype=np.float64) for name, count in rows.items()}
+        self.up, self.peaks, self.losses = arrays["up"], arrays["peaks"], arrays["losses"]
+        self.logs, self.scales = arrays["logs"], arrays["scales"]
+        self._arrays = arrays
+        self.struct = packed(SOURCE, "Block", **arrays, stride=self.stride)
+
+    @staticmethod
+    def case_bytes(tree: DeviceTree, belief_rows: int) -> int:
+        """Bytes that a case takes."""
+        return 8 * (2 * tree.message_rows + tree.partial_rows + belief_rows + 4 * tree.cliques)
+
+    @with_retry
+    def enter(self, observed: NDArray[np.int64], columns: Index, starts: Index) -> None:
+        """Enter what is observed of some variables.
+
+        Parameters
+        ----------
+        observed : int64 (cases, variables of the problem), values, negative where a case does not observe a variable.
+        columns : int64 (variables,), those to be entered. starts : int64 (variables, 2), where the message rows of each
+            begin and end.
+        """
+        if not len(columns):
+            return
+        there, columns_there, starts_there = map(cupy().asarray, (observed, columns, np.ascontiguousarray(starts)))
+        launch(
+            kernel(SOURCE, "enter", **self.definitions), -(-len(columns) * self.stride // THREADS), THREADS,
+            self.struct, there, *observed.shape, columns_there, starts_there, len(columns),
+        )  # fmt: skip
+
+    @with_retry
+    def multiply(self, first: int, numbers: NDArray[np.float64]) -> None:
+        """Multiply rows from ``first`` on by numbers, float64 (rows, cases)."""
+        self.up[first : first + len(numbers), : numbers.shape[1]] *= cupy().asarray(np.ascontiguousarray(numbers))
+
+    @with_retry
+    def pick(self, first: int, weights: Any, columns: NDArray[np.int64]) -> None:
+        """Set rows from ``first`` on to those columns of device weights that cases pick, int64 (cases,)."""
+        picked = np.zeros(self.stride, dtype=np.int64)
+        picked[: len(columns)] = columns
+        self.up[first : first + len(weights)] = cupy().take(weights, cupy().asarray(picked), axis=1)
+
+
+class DeviceTree:
+    """A tree in the memory of CuPy's current device, for any number of sweeps in probabilities.
+
+    Parameters
+    ----------
+    tree : :class:`oocbe.junction_trees.arrays.TreeArrays`, with a row at least.
+    parents : of each clique, -1 for a root.
+    message_rows : rows of all messages, of variables and inputs too.
+    logarithm : natural logarithm of what was left out of all weights.
+    everything : the program that sends all messages where nothing is observed.
+    """
+
+    @with_retry
+    def __init__(self, tree: Any, parents: Sequence[int], message_rows: int, logarithm: float, everything: Any) -> None:
+        self.message_rows, self.cliques = message_rows, len(parents)
+        self._tree, self._parents, self._logarithm = tree, list(parents), logarithm
+        self._layout: TreeLayout = tree_layout(tree)
+        self.partial_rows = max(_partial_rows(self._layout.up), _partial_rows(self._layout.down))
+        roots = np.array([c for c, parent in enumerate(self._parents) if parent < 0], dtype=np.int64)
+        self._roots = cupy().asarray(roots)
+        self._held = {name: cupy().asarray(array) for name, array in self._host_arrays().items()}
+        priors = dict.fromkeys(("prior", "prior_peaks", "prior_losses", "prior_logs", "prior_scales"))
+        self._struct = packed(SOURCE, "Tree", **self._held, **priors, cliques=self.cliques)
+        self._priors = self._made_priors(everything)
+        self._struct = packed(SOURCE, "Tree", **self._held, **self._priors, cliques=self.cliques)
+
+    def _host_arrays(self) -> dict[str, NDArray[Any]]:
+        """Arrays by the names of the members of the source's struct."""
+        tree, layout = self._tree, self._layout
+        arrays = {
+            "weights": tree.weights,
+            "maps": tree.maps,
+            "list_rows": layout.list_rows,
+            "message_start": tree.message_start,
+            "norms": tree.norms,
+            "clique_chunks": layout.clique_chunks,
+            "clique_splits": layout.clique_splits,
+        }
+        for prefix, chunks in (("up", layout.up), ("down", layout.down)):
+            for name in ("first", "row", "partial", "split_row", "split_first"):
+                arrays[f"{prefix}_{name}"] = getattr(chunks, name)
+        # CuPy has no address for an array without entries, whose pointer nobody follows.
+        return {name: array if array.size else np.zeros(1, dtype=array.dtype) for name, array in arrays.items()}
+
+    def _made_priors(self, everything: Any) -> dict[str, Any]:
+        """What all cliques send where nothing is observed."""
+        plan = self.plan(everything)
+        block = Block(self, 0, 1, is_down=False)
+        block.up.fill(1.0)  # of variables and inputs
+        self.collect(plan, block)
+        arrays = {
+            "prior": block.up,
+            "prior_peaks": block.peaks,
+            "prior_losses": block.losses,
+            "prior_logs": block.logs,
+            "prior_scales": block.scales,
+        }
+        return {name: cupy().ascontiguousarray(array[:, 0]) for name, array in arrays.items()}
+
+    @with_retry
+    def plan(self, program: Any) -> Plan:
+        """The steps of a program, :class:`oocbe.junction_trees.programs.Program`."""
+        collected = np.zeros(self.cliques, dtype=np.bool_)
+        collected[program.collected] = True
+        known = (self._tree, self._layout, program, self._parents)
+        up = steps_up(*known, collected)
+        down, belief_rows = steps_down(*known, collected)
+        up_there, up_struct = _steps_struct(up)
+        down_there, down_struct = _steps_struct(down)
+        collected_there = cupy().asarray(collected.astype(np.int64))
+        held = (up_there, down_there)
+        return Plan(up, down, collected, belief_rows, up_struct, down_struct, collected_there, held)
+
+    @with_retry
+    def targets(self, plan: Plan, rows: Sequence[Sequence[Index]], children: Sequence[int]) -> Targets:
+        """What is asked for.
+
+        Parameters
+        ----------
+        rows : of each target, by value the message rows whose shares are added up, int64.
+        children : of each target, the clique whose separator's rows these are; -1 where they are the variable's own.
+        """
+        kinds = [VARIABLE if c < 0 else CHILD if plan.collected[c] else CONSTANT_CHILD for c in children]
+        lists = [own for values in rows for own in values]
+        value_start = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        row_first = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+        flat = np.concatenate([np.zeros(0, dtype=np.int64), *lists, np.zeros(1, dtype=np.int64)])
+        starts, firsts, known, kinds_there = map(cupy().asarray, (value_start, row_first, flat, np.array([*kinds, 0])))
+        return Targets(starts, firsts, known, kinds_there, len(kinds), int(value_start[-1]))
+
+    def collect(self, plan: Plan, block: Block) -> None:
+        """Queue the messages to the roots."""
+        function, finish = (kernel(SOURCE, name, **block.definitions) for name in ("collect", "settle"))
+        structs = (self._struct, plan.up_struct, block.struct)
+        for stretch in plan.up.stretches:
+            steps = (stretch.first, stretch.last)
+            launch(function, _blocks(plan.up.chunks(stretch), block), THREADS, *structs, *steps)
+            blocks = (stretch.last - stretch.first) * (block.stride // WARP)
+            launch(finish, blocks, WARP * WARPS_A_CLIQUE, *structs, *steps)
+
+    @with_retry
+    def answer(
+        self, plan: Plan, block: Block, targets: Targets, cases: int, negligible: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Sweep over what was entered, up and down.
+
+        Parameters
+        ----------
+        cases : of the block. negligible : bound of what is lost to underflow up to which a case gets posteriors.
+
+        Returns
+        -------
+        posteriors : float64 (cases, values of all targets), 0 where a case is impossible or lost more than negligible.
+        logarithms : float64 (cases,), of evidence; -inf where it is impossible.
+        losses : float64 (cases,).
+        """
+        module = cupy()
+        found = module.empty((2, block.stride), dtype=np.float64)
+        out = module.empty((max(1, targets.values), block.stride), dtype=np.float64)
+        self.collect(plan, block)
+        launch(
+            kernel(SOURCE, "weigh", **block.definitions), -(-block.stride // THREADS), THREADS,
+            self._struct, block.struct, plan.collected_there, self._roots, len(self._roots),
+            np.float64(self._logarithm), np.float64(negligible), found,
+        )  # fmt: skip
+        for stretch in plan.down.stretches:
+            self._distribute(plan, block, stretch)
+        blocks = -(-targets.count * (block.stride // WARP) // (THREADS // WARP))
+        launch(
+            kernel(SOURCE, "take", **block.definitions), blocks, THREADS, self._struct, block.struct,
+            targets.value_start, targets.row_first, targets.rows, targets.kinds, targets.count, out,
+        )  # fmt: skip
+        turned = module.ascontiguousarray(out[: targets.values, :cases].T)
+        posteriors, numbers = host_arrays([turned, found])
+        return posteriors, numbers[0, :cases], numbers[1, :cases]
+
+    def _distribute(self, plan: Plan, block: Block, stretch: Stretch) -> None:
+        down, structs = plan.down, (self._struct, plan.down_struct, block.struct)
+        of_steps, of_writes = (stretch.first, stretch.last), (stretch.first_write, stretch.last_write)
+        for name, parts, of in (
+            ("believe", down.chunks(stretch), of_steps),
+            ("add_up", down.write_chunks(stretch), of_writes),
+            ("add_up_splits", down.write_splits(stretch), of_writes),
+        ):
+            launch(kernel(SOURCE, name, **block.definitions), _blocks(parts, block), THREADS, *structs, *of)
+
+
+def _blocks(parts: int, block: Block) -> int:
+    """Blocks of threads for so many parts, of which each takes a warp for each tile of cases."""
+    warps = parts * (block.stride // (WARP * block.definitions["CASES"]))
+    return -(-warps // (THREADS // WARP))
+
+
+def _partial_rows(chunks: Chunks) -> int:
+    """How many chunks are parts of sums that are split."""
+    return int(chunks.split_first[-1])
+
+
+def _steps_struct(steps: Steps) -> tuple[Any, NDArray[np.uint64]]:
+    """Steps on the device, end to end, and the struct that points to them."""
+    arrays = dict(steps.arrays)
+    together = np.concatenate([*arrays.values(), np.zeros(1, dtype=np.int64)]).astype(np.int64, copy=False)
+    there = cupy().asarray(together)
+    places: dict[str, int | None] = dict.fromkeys(STEP_MEMBERS)
+    place = int(there.data.ptr)
+    for name, array in arrays.items():
+        places[name] = place
+        place += 8 * len(array)
+    return there, packed(SOURCE, "Steps", **places)
+
+
+STEP_MEMBERS = (
+    "clique", "chunks", "read_start", "read_map", "read_message", "read_sender", "belief", "write_chunks",
+    "write_chunk", "write_splits", "write_split", "write_belief", "write_scale", "write_kind",
+)  # fmt: skip
+"""Members of the source's struct of steps; those that a direction does not need are null."""

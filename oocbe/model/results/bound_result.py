@@ -1,0 +1,210 @@
+"""What a bound returns; the same content as ``oocbe bound --json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_OPTIMAL
+from oocbe.model.parts import Variable
+from oocbe.model.results.numerals import finite
+from oocbe.model.results.schema import BOUND_SCHEMA_VERSION
+from oocbe.runtime.pictures.shown import Shown
+
+if TYPE_CHECKING:
+    from oocbe.runtime.pictures.plots import Picture
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundOfZ:
+    """Outcome of mini-bucket elimination with one z.
+
+    Attributes
+    ----------
+    z : most variables of a mini-bucket, the eliminated one included.
+    status : ``bounded``; ``optimal`` where the assignment's value is proven to be the optimum; ``infeasible``.
+    bound : no assignment is better than this; None where nothing is feasible.
+    incumbent : value of ``assignment``, by the problem itself; None where none was found.
+    log_bound, log_incumbent : natural logarithms where values are multiplied, which cannot underflow; else None.
+    assignment : value index of each variable, or None.
+    method : how it was found: ``greedy`` (the backward pass), or the local search that took over from dead ends.
+    exact : no bucket was divided, so that the bound is the optimum (of floats, up to rounding).
+    split_buckets, mini_buckets : buckets that were divided, and mini-buckets in all.
+    width, largest_message_rows, total_rows : of the messages.
+    seconds : wall time by phase (``forward``, ``backward``, ``total``).
+    """
+
+    z: int
+    status: str
+    bound: int | float | None
+    incumbent: int | float | None
+    log_bound: float | None
+    log_incumbent: float | None
+    assignment: tuple[int, ...] | None = field(repr=False)
+    method: str | None
+    exact: bool
+    split_buckets: int
+    mini_buckets: int
+    width: int
+    largest_message_rows: int
+    total_rows: int
+    seconds: Mapping[str, float]
+
+    @property
+    def claimed_bound(self) -> int | float | None:
+        """The bound as it is printed: its natural logarithm where values are multiplied."""
+        return self.bound if self.log_bound is None else self.log_bound
+
+    @property
+    def claimed_value(self) -> int | float | None:
+        """The incumbent as it is printed: its natural logarithm where values are multiplied."""
+        return self.incumbent if self.log_incumbent is None else self.log_incumbent
+
+    @property
+    def gap(self) -> int | float | None:
+        """Distance between bound and incumbent, of logarithms where there are any; 0 where the optimum is proven."""
+        if self.status == "optimal":
+            return 0
+        if self.log_bound is not None and self.log_incumbent is not None:
+            return self.log_bound - self.log_incumbent
+        return None if self.bound is None or self.incumbent is None else abs(self.incumbent - self.bound)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundResult(Shown):
+    """Bounds of a problem's optimum for one or several z.
+
+    Attributes
+    ----------
+    problem, semiring, sense, variables : of the problem. entries : one a z, in the order given.
+    width : induced width of the order. order : variable indices as they are eliminated.
+    partition : how buckets were divided. cost_shifting : whether costs were shifted between mini-buckets.
+    dtype : of the costs inside. backend : ``cpu``, or ``cuda`` where large mini-buckets could go to a device.
+    seconds : wall time (``read``, ``order``, ``total``). peak_memory_bytes : largest resident set of the process.
+    notes : sentences for people. interrupted : a signal came before all z were done.
+    """
+
+    problem: str
+    semiring: str
+    sense: str
+    variables: tuple[Variable, ...] = field(repr=False)
+    entries: tuple[BoundOfZ, ...]
+    width: int
+    order: tuple[int, ...] = field(repr=False)
+    partition: str
+    cost_shifting: bool
+    dtype: str
+    backend: str
+    seconds: Mapping[str, float]
+    peak_memory_bytes: int
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def status(self) -> str:
+        """``infeasible`` or ``optimal`` where an entry proves it, or bounds of different z meet; else ``bounded``, or
+        ``interrupted`` where a signal came before all z were done."""
+        found = {entry.status for entry in self.entries}
+        if "infeasible" in found:
+            return "infeasible"
+        best, value = self.best_bound, self.best
+        met = best is not None and value is not None and best.claimed_bound == value.claimed_value
+        if "optimal" in found or met:
+            return "optimal"
+        return "interrupted" if self.interrupted else "bounded"
+
+    @property
+    def best_bound(self) -> BoundOfZ | None:
+        """The entry with the best bound; None where there is none."""
+        known = [e for e in self.entries if e.bound is not None]
+        sign = 1 if self.sense == "min" else -1
+        return max(known, key=lambda e: sign * _rank(e.log_bound, e.bound), default=None)
+
+    @property
+    def best(self) -> BoundOfZ | None:
+        """The entry with the best assignment; None where none has one."""
+        known = [e for e in self.entries if e.incumbent is not None]
+        sign = 1 if self.sense == "min" else -1
+        return min(known, key=lambda e: sign * _rank(e.log_incumbent, e.incumbent), default=None)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns: bounds are what was asked for, so only infeasibility is told apart."""
+        return {"infeasible": EXIT_INFEASIBLE, "interrupted": EXIT_INTERRUPTED}.get(self.status, EXIT_OPTIMAL)
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        what = "logarithms: " if any(e.log_bound is not None for e in self.entries) else ""
+        facts: list[tuple[str, object]] = [("status", self.status), ("width", self.width)]
+        facts += [
+            (f"z = {e.z}", f"{what}bound {e.claimed_bound}, assignment {e.claimed_value}, gap {e.gap}")
+            for e in self.entries
+        ]
+        facts.append(("time", f"{self.seconds.get('total', 0.0):.3g} s"))
+        return f"{self.problem}, {self.semiring}", [*facts, *(("note", note) for note in self.notes)]
+
+    def plot(self) -> Picture:
+        """Bound and value by z, and rows of the largest messages; UsageError without matplotlib."""
+        from oocbe.runtime.pictures.plots import bounds
+
+        entries = [(e.z, e.claimed_bound, e.claimed_value, e.largest_message_rows) for e in self.entries]
+        return bounds(f"{self.problem}: {self.status}", entries)
+
+    def labels(self, entry: BoundOfZ | None) -> dict[str, str] | None:
+        """An entry's assignment as variable name to value label."""
+        if entry is None or entry.assignment is None:
+            return None
+        return {v.name: v.label(value) for v, value in zip(self.variables, entry.assignment, strict=True)}
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as JSON types; ``value`` and ``assignment`` are those of the best incumbent.
+
+        Where values are multiplied, ``value``, ``bound`` and ``incumbent`` are natural logarithms, and ``logarithms``
+        is true: products of many factors are numbers that float64 cannot hold.
+        """
+        best, best_bound = self.best, self.best_bound
+        return {
+            "schema_version": BOUND_SCHEMA_VERSION,
+            "status": self.status,
+            "value": None if best is None else finite(best.claimed_value),
+            "bound": None if best_bound is None else finite(best_bound.claimed_bound),
+            "logarithms": any(e.log_bound is not None for e in self.entries),
+            "problem": self.problem,
+            "semiring": self.semiring,
+            "sense": self.sense,
+            "width": self.width,
+            "partition": self.partition,
+            "cost_shifting": self.cost_shifting,
+            "dtype": self.dtype,
+            "backend": self.backend,
+            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "notes": list(self.notes),
+            "bounds": [
+                {
+                    "z": e.z,
+                    "status": e.status,
+                    "bound": finite(e.claimed_bound),
+                    "incumbent": finite(e.claimed_value),
+                    "gap": finite(e.gap),
+                    "log_bound": finite(e.log_bound),
+                    "log_incumbent": finite(e.log_incumbent),
+                    "method": e.method,
+                    "exact": e.exact,
+                    "split_buckets": e.split_buckets,
+                    "mini_buckets": e.mini_buckets,
+                    "width": e.width,
+                    "largest_message_rows": e.largest_message_rows,
+                    "total_rows": e.total_rows,
+                    "seconds": {phase: round(spent, 6) for phase, spent in e.seconds.items()},
+                }
+                for e in self.entries
+            ],
+            "order": [self.variables[v].name for v in self.order],
+            "assignment": self.labels(best),
+        }
+
+
+def _rank(logarithm: float | None, value: float | None) -> float:
+    """What entries are compared by: logarithms where there are any, since products may underflow."""
+    return logarithm if logarithm is not None else float("nan") if value is None else value

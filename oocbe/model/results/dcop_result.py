@@ -1,0 +1,173 @@
+"""What agents return; the same content as ``oocbe dcop --json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
+from oocbe.model.parts import Variable
+from oocbe.model.results.numerals import finite
+from oocbe.model.results.schema import SCHEMA_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class UtilMessage:
+    """What one UTIL message took.
+
+    Attributes
+    ----------
+    sender, receiver : variables. separator : variables that it is about, the receiver first.
+    cells : of its tables, were they complete; so many bytes are ``complete_bytes``.
+    tables, rows, stored_bytes : of its tables as they were made. seconds : its sender's work for it.
+    """
+
+    sender: str
+    receiver: str
+    separator: tuple[str, ...]
+    cells: int
+    complete_bytes: int
+    tables: int
+    rows: int
+    stored_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DcopMetrics:
+    """What the agents' work took, as Fioretto et al. (2018), sections 7 and 8, measure it.
+
+    Attributes
+    ----------
+    agents, variables, trees : how many there are; one tree a connected part of the primal graph.
+    heuristic, width, height : of the pseudo-trees.
+    util_messages, value_messages : sent so far; in the end one of each a tree edge.
+    messages_between_agents : UTIL messages whose sender and receiver belong to different agents.
+    largest_message : the one with the most cells. messages : all UTIL messages, in the order in which they came.
+    simulated_seconds : see :mod:`oocbe.dcop.simulation`. work_seconds : all agents' work.
+    """
+
+    agents: int
+    variables: int
+    trees: int
+    heuristic: str
+    width: int
+    height: int
+    util_messages: int
+    value_messages: int
+    messages_between_agents: int
+    messages: tuple[UtilMessage, ...] = field(repr=False)
+    simulated_seconds: float
+    work_seconds: float
+
+    @property
+    def largest_message(self) -> UtilMessage | None:
+        """The message with the most cells; None where there is none."""
+        return max(self.messages, key=lambda m: m.cells, default=None)
+
+    def to_json(self, with_messages: bool) -> dict[str, object]:
+        """Everything as JSON types; every message only where that is wanted."""
+        largest = self.largest_message
+        return {
+            "agents": self.agents,
+            "variables": self.variables,
+            "trees": self.trees,
+            "heuristic": self.heuristic,
+            "width": self.width,
+            "height": self.height,
+            "util_messages": self.util_messages,
+            "value_messages": self.value_messages,
+            "messages_between_agents": self.messages_between_agents,
+            "largest_message": None if largest is None else _message_json(largest),
+            "total_cells": sum(m.cells for m in self.messages),
+            "total_rows": sum(m.rows for m in self.messages),
+            "total_stored_bytes": sum(m.stored_bytes for m in self.messages),
+            "simulated_seconds": round(self.simulated_seconds, 6),
+            "work_seconds": round(self.work_seconds, 6),
+            **({"messages": [_message_json(m) for m in self.messages]} if with_messages else {}),
+        }
+
+
+def _message_json(message: UtilMessage) -> dict[str, object]:
+    return {
+        "sender": message.sender,
+        "receiver": message.receiver,
+        "separator": list(message.separator),
+        "cells": message.cells,
+        "complete_bytes": message.complete_bytes,
+        "tables": message.tables,
+        "rows": message.rows,
+        "stored_bytes": message.stored_bytes,
+        "seconds": round(message.seconds, 6),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DcopResult:
+    """Outcome of DPOP or ADPOP.
+
+    Attributes
+    ----------
+    problem, semiring, sense, variables : of the problem. algorithm : ``dpop`` or ``adpop``. z : of ADPOP, else None.
+    status : ``optimal``; ``bounded`` (ADPOP) where bound and value differ; ``infeasible``; ``limit`` or ``interrupted``
+        where the time limit or a signal came first.
+    value : of ``assignment``, by the problem itself; None without one.
+    bound : no assignment is better; None before it is known, and where nothing is feasible.
+    assignment : value index of each variable, or None.
+    metrics : of the work until then. dtype, backend : of the messages. workers : processes, or 0: none but this one.
+    seconds : wall time by phase: ``read``, ``tree``, ``util``, ``value``, ``total``.
+    peak_memory_bytes : largest resident set of this process. notes : sentences for people.
+    """
+
+    problem: str
+    semiring: str
+    sense: str
+    variables: tuple[Variable, ...] = field(repr=False)
+    algorithm: str
+    z: int | None
+    status: str
+    value: int | float | None
+    bound: int | float | None
+    assignment: tuple[int, ...] | None = field(repr=False)
+    metrics: DcopMetrics
+    dtype: str
+    backend: str
+    workers: int
+    seconds: Mapping[str, float]
+    peak_memory_bytes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns for this result."""
+        codes = {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT, "interrupted": EXIT_INTERRUPTED}
+        return codes.get(self.status, EXIT_OPTIMAL)
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """The assignment as variable name to value label."""
+        if self.assignment is None:
+            return None
+        return {v.name: v.label(value) for v, value in zip(self.variables, self.assignment, strict=True)}
+
+    def to_json(self, with_messages: bool = False) -> dict[str, object]:
+        """Everything as JSON types, with ``schema_version``; each message's figures only where that is wanted."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": self.status,
+            "value": finite(self.value),
+            "bound": finite(self.bound),
+            "problem": self.problem,
+            "semiring": self.semiring,
+            "sense": self.sense,
+            "algorithm": self.algorithm,
+            "z": self.z,
+            "metrics": self.metrics.to_json(with_messages),
+            "dtype": self.dtype,
+            "backend": self.backend,
+            "workers": self.workers,
+            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "notes": list(self.notes),
+            "assignment": self.labels,
+        }

@@ -1,0 +1,71 @@
+"""An error as a record: what is told of one that ended a command, or one problem of many in another process."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError, RequestedEndError, TimeLimitError
+from oocbe.runtime.address_space import limit, remedy
+from oocbe.runtime.memory import is_want_of_memory
+
+EXIT_INTERNAL = 1
+"""Exit code of an error that oocbe itself is to blame for."""
+
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""System errors of a disk, quota or file size limit that is used up."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no result.
+
+    Attributes
+    ----------
+    kind : the error's class; ``InternalError`` where oocbe is to blame.
+    message : what was wrong and, where it is known, what to do. exit_code : of a command that ends so.
+    """
+
+    kind: str
+    message: str
+    exit_code: int
+
+    def to_json(self) -> dict[str, object]:
+        """As JSON types."""
+        return {"type": self.kind, "message": self.message, "exit_code": self.exit_code}
+
+
+def failure_of(error: Exception) -> Failure:
+    """What is told of an error."""
+    code = exit_code_of(error)
+    return Failure(type(error).__name__ if code != EXIT_INTERNAL else "InternalError", message_of(error), code)
+
+
+def exit_code_of(error: Exception) -> int:
+    """What the shell is told about an error."""
+    if isinstance(error, OocbeError):
+        return error.exit_code
+    if is_want_of_memory(error) or (isinstance(error, OSError) and error.errno in FULL_DISK):
+        return EXIT_RESOURCES
+    return EXIT_USAGE if isinstance(error, OSError) else EXIT_INTERNAL
+
+
+def message_of(error: BaseException) -> str:
+    """One line for people about an error, with the notes that were added to it."""
+    return "; ".join([_description_of(error), *getattr(error, "__notes__", [])])
+
+
+def _description_of(error: BaseException) -> str:
+    if isinstance(error, TimeLimitError) and not isinstance(error, RequestedEndError):
+        return f"{error}; there is no answer by then: give it more time"
+    if isinstance(error, OocbeError):
+        return str(error)
+    if is_want_of_memory(error):
+        most = limit()
+        hint = "" if most is None else f"; {remedy(most)}"
+        return f"out of memory; a lower --memory makes oocbe keep less in memory at a time{hint}"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        hint = "; free some space or give another --workdir" if error.errno in FULL_DISK else ""
+        return f"{where}{error.strerror or error}{hint}"
+    return f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)"

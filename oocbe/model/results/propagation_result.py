@@ -1,0 +1,108 @@
+"""What propagation returns; the same content as ``--json``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
+from oocbe.model.compact_problem import CompactProblem
+from oocbe.model.linear_system import LinearSystem
+from oocbe.model.parts import Variable
+from oocbe.model.problem import Problem
+from oocbe.model.results.schema import SCHEMA_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropagationResult:
+    """Outcome of a propagation.
+
+    Attributes
+    ----------
+    status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
+    reason : why it ended so; empty for a fixpoint.
+    problem : its name.
+    rounds : what went in each round: values of domains, or improvements of a linear system's bounds.
+    removed : values removed, or bounds improved, in all; by probing, too.
+    constraint, variable : that show infeasibility, by name; None where there is none.
+    reduced : the problem or system that is left, with all variables and fewer values; None where it is infeasible.
+    left_out : parts of the file that were not read: what is removed holds without them, more might go with them.
+    probes : assignments of one variable that were propagated. failures : how many of them were contradictions.
+    seconds : wall time, reading included.
+    """
+
+    status: str
+    reason: str
+    problem: str
+    rounds: tuple[int, ...]
+    removed: int
+    constraint: str | None = None
+    variable: str | None = None
+    reduced: Problem | CompactProblem | LinearSystem | None = field(default=None, repr=False)
+    left_out: tuple[str, ...] = field(default=(), repr=False)
+    probes: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """What the command returns to the shell."""
+        return {
+            "fixpoint": EXIT_OPTIMAL,
+            "infeasible": EXIT_INFEASIBLE,
+            "limit": EXIT_LIMIT,
+            "interrupted": EXIT_INTERRUPTED,
+        }[self.status]
+
+    @property
+    def domains(self) -> dict[str, list[str]] | dict[str, tuple[int | float, int | float]] | None:
+        """What each variable has left: values and ranges of integers such as ``3..8``, or two bounds; None: nothing."""
+        if self.reduced is None:
+            return None
+        if isinstance(self.reduced, LinearSystem):
+            system = self.reduced
+            pairs = zip(system.lower.tolist(), system.upper.tolist(), strict=True)
+            return dict(zip(system.names, pairs, strict=True))
+        problem = self.reduced.problem if isinstance(self.reduced, CompactProblem) else self.reduced
+        return {v.name: _ranges(v) for v in problem.variables}
+
+    def to_json(self) -> dict[str, object]:
+        """The content as JSON types; infinite bounds are null."""
+        domains: dict[str, list[str] | list[int | float | None]] | None = None
+        if self.domains is not None:
+            domains = {
+                name: left if isinstance(left, list) else [None if math.isinf(bound) else bound for bound in left]
+                for name, left in self.domains.items()
+            }
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "problem": self.problem,
+            "status": self.status,
+            "reason": self.reason or None,
+            "constraint": self.constraint,
+            "variable": self.variable,
+            "rounds": list(self.rounds),
+            "removed": self.removed,
+            "probes": self.probes,
+            "failures": self.failures,
+            "left_out": list(self.left_out),
+            "domains": domains,
+            "seconds": self.seconds,
+        }
+
+
+def _ranges(variable: Variable) -> list[str]:
+    """A variable's values, consecutive integers as ranges."""
+    if variable.labels is None:
+        return ["0" if variable.size == 1 else f"0..{variable.size - 1}"]
+    found: list[str] = []
+    first = last = None
+    for label in variable.labels:
+        number = int(label) if label.lstrip("-").isdecimal() and len(label) < 20 else None
+        if number is not None and last is not None and number == last + 1:
+            last = number
+            found[-1] = f"{first}..{last}"
+        else:
+            first = last = number
+            found.append(label)
+    return found

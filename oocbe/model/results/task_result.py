@@ -1,0 +1,221 @@
+"""What a task returns; the same content as ``--json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
+from oocbe.model.parts import Variable
+from oocbe.model.results.numerals import digits, finite, whole_repr
+from oocbe.model.results.rows_read import RowsRead
+from oocbe.model.results.schema import SCHEMA_VERSION
+from oocbe.runtime.pictures.shown import Shown
+
+if TYPE_CHECKING:
+    from oocbe.runtime.pictures.plots import Picture
+
+SHOWN_LINES = 10
+"""Variables or assignments that a notebook shows; ``plot`` has more, and the attributes have all."""
+
+
+@whole_repr
+@dataclass(frozen=True, kw_only=True)
+class TaskResult(Shown):
+    """Outcome of a task.
+
+    Attributes
+    ----------
+    task : ``mpe``, ``count``, ``count-optimal``, ``kbest``, ``logz``, ``marginals`` or ``min-marginals``.
+    status : ``exact``, ``infeasible`` where no assignment is feasible, ``interrupted`` where a signal ended the task
+        (only ``mpe`` has a value then), or, for ``mpe``, ``limit``: a limit was reached before the proof.
+    value : the count (an integer of any size), the natural logarithm of the partition function, or of the probability
+        of the most probable explanation, or the optimum.
+    bound : for ``mpe``, what no assignment's logarithm exceeds by more than ``tolerance``.
+    tolerance : for ``mpe``, how far below the optimum the value may be by rounding.
+    evidence : variables that were fixed, by name, and the labels of their values (:attr:`oocbe.Problem.evidence`).
+    optimum : of what count is the number, for ``count-optimal``; else None.
+    assignments : for ``kbest`` and ``mpe``, value and value indices of each, best first.
+    marginals : an array (domain size,) a variable: float64, or, for ``min-marginals`` of integers, Python integers (and
+        NaN where nothing is feasible) in an array of dtype object.
+    temperature : where weights depend on one.
+    variables, problem, semiring : of the problem.
+    width, largest_message_rows, total_rows, order, dtype, backend : of the (last) forward pass.
+    passes : forward passes over all tables. read_by_workers : as for :class:`oocbe.Result`.
+    seconds : wall time by phase. peak_memory_bytes : largest resident set of the process until the end.
+    notes : sentences for people.
+    """
+
+    task: str
+    status: str
+    value: int | float | None
+    problem: str
+    semiring: str
+    variables: tuple[Variable, ...] = field(repr=False)
+    width: int
+    largest_message_rows: int
+    total_rows: int
+    order: tuple[int, ...] = field(repr=False)
+    dtype: str
+    backend: str
+    seconds: Mapping[str, float]
+    peak_memory_bytes: int
+    passes: int = 1
+    optimum: int | float | None = None
+    assignments: tuple[tuple[int | float, tuple[int, ...]], ...] = field(default=(), repr=False)
+    marginals: tuple[NDArray[Any], ...] = field(default=(), repr=False)
+    temperature: float | None = None
+    notes: tuple[str, ...] = ()
+    bound: float | None = None
+    tolerance: float | None = None
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    read_by_workers: RowsRead | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns for this result."""
+        codes = {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT, "interrupted": EXIT_INTERRUPTED}
+        return codes.get(self.status, EXIT_OPTIMAL)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the value is a count."""
+        return self.task.startswith("count")
+
+    @property
+    def logarithm(self) -> float | None:
+        """Natural logarithm of a count, -inf of 0; None for other tasks."""
+        if not self.counts or self.value is None:
+            return None
+        return math.log(self.value) if self.value else -math.inf
+
+    @property
+    def probability(self) -> float | None:
+        """What ``value`` is the logarithm of; None for other tasks, without one, or beyond the range of float64.
+
+        For ``mpe`` that of the explanation and the evidence together; for ``logz`` and ``marginals`` the weight of all
+        assignments that agree with the evidence: its probability, where a network's probabilities are multiplied.
+        """
+        if self.task not in ("mpe", "logz", "marginals") or self.value is None:
+            return None
+        try:
+            return math.exp(self.value)
+        except OverflowError:
+            return None
+
+    @property
+    def assignment(self) -> tuple[int, ...] | None:
+        """The best assignment of ``mpe`` and ``kbest``, value indices; None where there is none."""
+        return self.assignments[0][1] if self.assignments else None
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """The best assignment as variable name to value label; None where there is none."""
+        return None if self.assignment is None else self._labelled(self.assignment)
+
+    @property
+    def labelled(self) -> tuple[tuple[int | float, dict[str, str]], ...]:
+        """All assignments, best first: value, and variable name to value label."""
+        return tuple((value, self._labelled(assignment)) for value, assignment in self.assignments)
+
+    @property
+    def marginals_by_name(self) -> dict[str, dict[str, int | float]]:
+        """Variable name to value label to its probability, or its least value; empty for tasks that have no such."""
+        if not self.marginals:
+            return {}
+        pairs = zip(self.variables, self.marginals, strict=True)
+        return {v.name: {v.label(i): x for i, x in enumerate(own.tolist())} for v, own in pairs}
+
+    def _labelled(self, assignment: tuple[int, ...]) -> dict[str, str]:
+        return {v.name: v.label(value) for v, value in zip(self.variables, assignment, strict=True)}
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        from oocbe.runtime.pictures.html import first_pairs
+
+        facts: list[tuple[str, object]] = [
+            ("status", self.status),
+            ("value", self.value),
+            ("exp(value)", self.probability),
+            ("natural logarithm", self.logarithm),
+            ("evidence", first_pairs(self.evidence)),
+            ("temperature", self.temperature),
+        ]
+        by_name = self.marginals_by_name
+        for name, own in list(by_name.items())[:SHOWN_LINES]:
+            facts.append((name, ", ".join(f"{label}: {x:.4g}" for label, x in own.items())))
+        for rank, (value, labels) in enumerate(self.labelled[:SHOWN_LINES], start=1):
+            facts.append((f"{rank}", f"{value}: {first_pairs(labels)}"))
+        more = max(len(by_name), len(self.assignments)) - SHOWN_LINES
+        facts += [("", "")] if more <= 0 else [("more", f"{more:,}, in the attributes")]
+        facts.append(("workers", None if self.read_by_workers is None else self.read_by_workers.sentence or None))
+        facts += [("width", self.width), ("time", f"{self.seconds.get('total', 0.0):.3g} s")]
+        return f"{self.problem}: {self.task}", [*facts, *(("note", note) for note in self.notes)]
+
+    def plot(self) -> Picture:
+        """Marginals as bars by name, or the best assignments by rank and where they differ.
+
+        Raises
+        ------
+        UsageError : the task has one number or assignment only, or matplotlib is missing.
+        """
+        from oocbe.errors import UsageError
+        from oocbe.runtime.pictures.plots import ranking, shares
+
+        if self.marginals:
+            is_best = self.task == "min-marginals"
+            what = "best value with this value of the variable" if is_best else "probability"
+            return shares(f"{self.problem}: {self.task}", self.marginals_by_name, what, not is_best)
+        if len(self.assignments) < 2:
+            raise UsageError(f"{self.problem}: the task {self.task} ({self.status}) has nothing to draw")
+        labels = [own for _, own in self.labelled]
+        return ranking(f"{self.problem}: {self.task}", [value for value, _ in self.assignments], labels)
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as JSON types, with ``schema_version``.
+
+        Counts are decimal strings, since readers of JSON round large numbers, with their natural ``logarithm``;
+        infinities and what is not a number are null.
+        """
+        content: dict[str, object] = {
+            "schema_version": SCHEMA_VERSION,
+            "task": self.task,
+            "status": self.status,
+            "value": digits(int(self.value)) if self.counts and self.value is not None else finite(self.value),
+            "problem": self.problem,
+            "semiring": self.semiring,
+            "width": self.width,
+            "largest_message_rows": self.largest_message_rows,
+            "total_rows": self.total_rows,
+            "passes": self.passes,
+            "read_by_workers": None if self.read_by_workers is None else self.read_by_workers._asdict(),
+            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "dtype": self.dtype,
+            "backend": self.backend,
+            "evidence": dict(self.evidence),
+            "notes": list(self.notes),
+            "order": [self.variables[v].name for v in self.order],
+        }
+        if self.counts:
+            content["logarithm"] = finite(self.logarithm)
+        if self.task == "count-optimal":
+            content["optimum"] = finite(self.optimum)
+        if self.task == "mpe":
+            content["log_probability"] = finite(self.value)
+            content["probability"] = self.probability
+            content["bound"] = finite(self.bound)
+            content["tolerance"] = finite(self.tolerance)
+            content["assignment"] = self.labels
+        if self.temperature is not None:
+            content["temperature"] = finite(self.temperature)
+        if self.task == "kbest":
+            content["assignments"] = [{"value": finite(v), "assignment": labels} for v, labels in self.labelled]
+        if self.marginals:
+            content["marginals"] = {
+                name: {label: finite(x) for label, x in own.items()} for name, own in self.marginals_by_name.items()
+            }
+        return content

@@ -1,0 +1,272 @@
+"""Parsing of option values, the same for flags, environment variables and arguments.
+
+Each parser takes the option's name (for the message) and a value, either already of the right type or text, and
+returns the typed value or raises :class:`oocbe.errors.UsageError` with what was given and what is accepted.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from oocbe.errors import UsageError
+from oocbe.model.semiring import Semiring, semiring_by_name
+from oocbe.runtime.urls import refuse_url
+
+ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill", "linear")
+"""Values of ``order`` that are no file."""
+
+BACKENDS = ("auto", "cpu", "cuda")
+"""Values of ``backend``."""
+
+BOUNDS = ("auto", "none", "constant", "lp", "local-polytope")
+"""Values of ``bounds``."""
+
+_BYTE_UNITS = {
+    "": 1,
+    "b": 1,
+    **{unit + end: 1024**power for power, unit in enumerate("kmgt", start=1) for end in ("", "ib")},
+    **{unit + "b": 1000**power for power, unit in enumerate("kmgt", start=1)},
+}
+"""Bytes of a unit: KiB and K are 1024, KB is 1000."""
+
+LEAST_MEMORY = 1 << 20
+"""Below one mebibyte not even the buffers of a single chunk fit, and a forgotten unit (``--memory 2``) is likelier."""
+
+
+def _shown(value: object) -> str:
+    """A value for a message; Python makes no text of integers of thousands of digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "an integer of thousands of digits"
+
+
+def parse_order(name: str, value: object) -> str:
+    """A heuristic's name, or the path of a file that exists; a path object is turned into text."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if isinstance(text, str):
+        refuse_url(text, name)
+    if isinstance(text, str) and (text in ORDER_NAMES or Path(text).is_file()):
+        return text
+    raise UsageError(f"{name}: {_shown(value)} is neither one of {', '.join(ORDER_NAMES)} nor a file that exists")
+
+
+def parse_seconds(name: str, value: object) -> float:
+    """A finite number of seconds, not negative."""
+    try:
+        seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        seconds = math.nan
+    if math.isfinite(seconds) and seconds >= 0:
+        return seconds
+    raise UsageError(f"{name}: {_shown(value)} is not a number of seconds; give 0 or more, such as 0.5")
+
+
+def parse_time_limit(name: str, value: object) -> float | None:
+    """A finite number of seconds, not negative; None stays None."""
+    return None if value is None else parse_seconds(name, value)
+
+
+def parse_number(name: str, value: object) -> int | float | None:
+    """A finite number in the range of float64, an integer where it is written as one; None stays None."""
+    if value is None:
+        return None
+    number: int | float | None = None
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            number = value
+        elif isinstance(value, str):
+            number = int(value) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", value) else float(value)
+        if number is not None and math.isfinite(number):
+            return number
+    raise UsageError(f"{name}: {_shown(value)} is not a finite number")
+
+
+TABLES = ("auto", "incomplete", "complete")
+"""Values of ``tables``."""
+
+
+def _one_of(known: Sequence[str], name: str, value: object) -> str:
+    if isinstance(value, str) and value.strip() in known:
+        return value.strip()
+    raise UsageError(f"{name}: {_shown(value)} is not one of {', '.join(known)}")
+
+
+def parse_tables(name: str, value: object) -> str:
+    """One of :data:`TABLES`."""
+    return _one_of(TABLES, name, value)
+
+
+def parse_bounds(name: str, value: object) -> str:
+    """One of :data:`BOUNDS`."""
+    return _one_of(BOUNDS, name, value)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far apart bound and incumbent may stay: a difference, or a part of the incumbent's size.
+
+    Attributes
+    ----------
+    absolute : a difference of values. relative : a fraction, 0.01 for 1 %.
+    """
+
+    absolute: float = 0
+    relative: float = 0
+
+    def is_reached(self, lower: float, upper: float) -> bool:
+        """Whether a lower bound and an incumbent's value are as near as that."""
+        return upper - lower <= max(self.absolute, self.relative * abs(upper))
+
+    def __str__(self) -> str:
+        return f"{self.relative * 100:g}%" if self.relative else f"{self.absolute:g}"
+
+
+NO_GAP = Gap()
+"""The bounds must meet."""
+
+
+def parse_gap(name: str, value: object) -> Gap:
+    """A difference of values such as 5, or a part of the incumbent's value such as 1%."""
+    if isinstance(value, Gap):
+        return value
+    text = value.strip() if isinstance(value, str) else value
+    is_relative = isinstance(text, str) and text.endswith("%")
+    try:
+        number = parse_number(name, text[:-1] if is_relative else text)  # type: ignore[index]
+    except UsageError:
+        number = None
+    if number is None or number < 0:
+        raise UsageError(
+            f"{name}: {_shown(value)} is no gap; give a difference of values such as 5, or a part such as 1%"
+        )
+    return Gap(relative=number / 100) if is_relative else Gap(absolute=number)
+
+
+def parse_integer(name: str, value: object, least: int = 0) -> int:
+    """An integer not below ``least``."""
+    number: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+        with suppress(ValueError):  # of thousands of digits
+            number = int(value)
+    if number is not None and number >= least:
+        return number
+    raise UsageError(f"{name}: {_shown(value)} is not an integer of at least {least}")
+
+
+def parse_count(name: str, value: object) -> int | None:
+    """An integer of at least 1; None stays None."""
+    return None if value is None else parse_integer(name, value, least=1)
+
+
+WORKERS = re.compile(r"(?:(cpus|gpus):)?([1-9][0-9]{0,4})|(gpus)")
+"""How workers of this host are asked for."""
+
+
+def parse_workers(name: str, value: object) -> str | None:
+    """Workers of this host: a number, ``cpus:4``, ``gpus`` or ``gpus:2``; None stays None."""
+    if value is None:
+        return None
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if WORKERS.fullmatch(text):
+        return text
+    raise UsageError(f"{name}: {_shown(value)} is none of 2, cpus:4, gpus and gpus:2")
+
+
+SLURM = "slurm:"
+"""Beginning of what asks for workers in SLURM jobs; a file follows."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+"""Hosts whose ports nobody else reaches through a network."""
+
+
+def parse_cluster(name: str, value: object) -> str | None:
+    """Address of a Dask scheduler: ``tls://host:port``, or ``tcp://`` on this host; ``slurm:FILE``, settings of jobs
+    that are submitted for workers; None stays None."""
+    if value is None:
+        return None
+    text = value.strip() if isinstance(value, str) else ""
+    if text.startswith(SLURM):
+        if not Path(text.removeprefix(SLURM)).is_file():
+            raise UsageError(f"{name}: {text}: there is no such file with settings of SLURM jobs (docs/cluster.md)")
+        return text
+    found = re.fullmatch(r"(tcp|tls)://(.+):([0-9]{1,5})", text)
+    if found is None and re.fullmatch(r"[^/]+:[0-9]{1,5}", text):
+        scheme = "tcp" if text.rpartition(":")[0] in LOOPBACK else "tls"
+        raise UsageError(f"{name}: {text}: tls:// or tcp:// is missing; give {scheme}://{text}, as its scheduler does")
+    if found is None:
+        raise UsageError(
+            f"{name}: {_shown(value)} is neither tls://HOST:PORT, the address of a scheduler, nor slurm:FILE"
+        )
+    if found[1] == "tcp" and found[2] not in LOOPBACK:
+        raise UsageError(
+            f"{name}: {text}: whoever reaches a scheduler's port runs code there; use tls:// (docs/cluster.md says "
+            "how), or give a client of your own from Python"
+        )
+    return text
+
+
+def parse_boolean(name: str, value: object) -> bool:
+    """A truth value; text may be 1/0, true/false, yes/no or on/off in any case."""
+    if isinstance(value, bool):
+        return value
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off"):
+        return False
+    raise UsageError(f"{name}: {_shown(value)} is not a truth value; give 1, true, yes, on or 0, false, no, off")
+
+
+def parse_bytes(name: str, value: object) -> int | None:
+    """A number of bytes such as 2GiB, 512MiB, 1.5G (binary) or 2GB (decimal); None stays None."""
+    if value is None:
+        return None
+    count: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        count = value
+    elif isinstance(value, str):
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value.lower())
+        if match and match[2] in _BYTE_UNITS:
+            unit = _BYTE_UNITS[match[2]]
+            with suppress(ValueError, OverflowError):  # of hundreds or thousands of digits
+                count = int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+    if count is None:
+        raise UsageError(
+            f"{name}: {_shown(value)} is not a number of bytes; give one such as 2GiB, 512MiB or 2000000000"
+        )
+    if count < LEAST_MEMORY:
+        raise UsageError(f"{name}: {_shown(value)} is {count} bytes, less than 1 MiB; is a unit missing?")
+    return count
+
+
+def parse_path(name: str, value: object) -> Path | None:
+    """A path; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, str | os.PathLike) and str(value).strip():
+        refuse_url(os.fspath(value), name)
+        return Path(value)
+    raise UsageError(f"{name}: {_shown(value)} is not a path")
+
+
+def parse_backend(name: str, value: object) -> str:
+    """One of :data:`BACKENDS`."""
+    return _one_of(BACKENDS, name, value)
+
+
+def parse_semiring(name: str, value: object) -> Semiring | None:
+    """A semiring or its name; None stays None."""
+    if value is None or isinstance(value, Semiring):
+        return value
+    if isinstance(value, str):
+        return semiring_by_name(value.strip())
+    raise UsageError(f"{name}: {_shown(value)} is not a semiring")

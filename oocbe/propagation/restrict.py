@@ -1,0 +1,231 @@
+"""A problem with some values removed: smaller domains, and no variable that has one value left.
+
+What bounds or propagation have ruled out need not be carried through elimination, and a variable with a single value is
+no variable: its functions and constraints are those of the others. :class:`Restriction` keeps the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.preparation.zeros import zeros_forbid
+from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination
+from oocbe.propagation.domains import Domains
+from oocbe.propagation.table_batch import TableBatch, may_remove
+from oocbe.runtime.deadline import look, looked
+
+BATCH_ROWS = 1 << 14
+"""Rows of a table up to which it is propagated together with others: beyond, its rows take longer than a call."""
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """A problem, and the one it was made from.
+
+    Attributes
+    ----------
+    original : the problem with all values. problem : what is left; None where nothing is feasible.
+    variables : index in the original of each variable left.
+    kept : int64, values in the original's domain of each variable of the original, ascending.
+    """
+
+    original: Problem
+    problem: Problem | None
+    variables: tuple[int, ...]
+    kept: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def of_all(cls, problem: Problem) -> Restriction:
+        """Nothing is removed."""
+        variables = tuple(range(len(problem.variables)))
+        all_of = {size: np.arange(size) for size in set(problem.sizes)}
+        return cls(problem, problem, variables, tuple(all_of[size] for size in problem.sizes))
+
+    @property
+    def removed(self) -> int:
+        """Values removed, over all variables."""
+        return sum(self.original.sizes) - sum(map(len, self.kept))
+
+    def lift(self, assignment: Sequence[int]) -> tuple[int, ...]:
+        """An assignment of the original from one of what is left."""
+        values = [int(k[0]) if len(k) else 0 for k in self.kept]
+        for v, value in zip(self.variables, assignment, strict=True):
+            values[v] = int(self.kept[v][value])
+        return tuple(values)
+
+    def lift_order(self, order: Sequence[int]) -> tuple[int, ...]:
+        """An order of the original's variables, those with one value first, from one of those left; () without."""
+        if not order and self.variables:
+            return ()
+        fixed = sorted(set(range(len(self.original.variables))) - set(self.variables))
+        return (*fixed, *(self.variables[v] for v in order))
+
+    def source(self, source: BoundSource) -> BoundSource:
+        """Bounds on what is left, from bounds on the original."""
+        return source if self.problem is self.original else _RestrictedSource(self, source)
+
+
+def restrict(problem: Problem, removed: Iterable[tuple[int, int]]) -> Restriction:
+    """Remove values (pairs of variable and value), and then all that propagation removes because of that, or by itself
+    (:class:`~oocbe.propagation.fixpoint.Network`). The upper bound stays as it is.
+    """
+    removed = list(removed)
+    if not removed and 1 not in problem.sizes and not may_lose_values(problem):
+        return Restriction.of_all(problem)
+    # Loaded here: most solves have nothing to remove.
+    from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE
+    from oocbe.propagation.fixpoint import Network
+
+    network = Network(problem, batch_rows=BATCH_ROWS)
+    found = network.propagate_without(removed)
+    if found.status not in (FIXPOINT, INFEASIBLE):
+        look()
+    domains = network.domains
+    kept = tuple(domains.values(v) for v in range(len(problem.variables)))
+    left = tuple(v for v, k in enumerate(kept) if len(k) > 1)
+    if found.status == INFEASIBLE or (domains.counts == 0).any():
+        return Restriction(problem, None, left, kept)
+    if (domains.counts == problem.sizes).all() and 1 not in problem.sizes:
+        return Restriction(problem, problem, left, kept)
+    return Restriction(problem, _rebuilt(problem, domains, kept, left), left, kept)
+
+
+def may_lose_values(problem: Problem) -> bool:
+    """Whether some part may remove a value while all domains are whole, by a look at their rows."""
+    sizes = problem.sizes
+    for linear in problem.linear_constraints:
+        room = linear.capacity - linear.least
+        if any(high - low > room for low, high in zip(*linear.ends, strict=True)) or room < 0:
+            return True
+    forbids = zeros_forbid(problem.semiring)
+    if forbids and any(f.default == 0 or not f.values.all() for f in problem.functions):
+        return True
+    tables = [(c.scope, c.tuples, c.allowed) for c in problem.constraints]
+    tables += [(f.scope, f.tuples, True) for f in problem.functions if f.default is None]
+    first = [table for table in looked(tables) if may_remove(table, sizes)]
+    if not first or any(len(rows) > BATCH_ROWS or not scope for scope, rows, _ in first):
+        return bool(first)
+    domains = Domains.of_sizes(sizes)
+    return TableBatch(first, domains).filter(domains) != []
+
+
+def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], ...], left: tuple[int, ...]) -> Problem:
+    """The problem over the variables left; what does not depend on any becomes part of the constant.
+
+    In products it stays a function without variables: a constant has no room for the range of many factors.
+    """
+    from oocbe.propagation.reduction import Places
+
+    number = {v: i for i, v in enumerate(left)}
+    places = Places(domains)
+    adds = problem.semiring.combination is Combination.ADD
+
+    def shrunk(part: Function | Constraint) -> tuple[tuple[int, ...], NDArray[Any], NDArray[np.bool_] | None]:
+        """Scope and rows of what is left of a part, and which of its rows these were; None: all."""
+        if places.is_whole(part.scope) and all(v in number for v in part.scope):
+            return tuple(number[v] for v in part.scope), part.tuples, None
+        tuples, alive = places.rows(part.scope, part.tuples)
+        axes = [axis for axis, v in enumerate(part.scope) if v in number]
+        return tuple(number[part.scope[axis]] for axis in axes), tuples[:, axes], alive
+
+    constant = problem.constant
+    functions = []
+    for f in looked(problem.functions):
+        scope, tuples, alive = shrunk(f)
+        values = f.values if alive is None else f.values[alive]
+        if scope or not adds:
+            functions.append(Function(scope, tuples, values, f.default))
+        elif len(tuples):
+            constant += values[0].item()
+        else:
+            assert f.default is not None
+            constant += f.default
+    constraints = []
+    for c in looked(problem.constraints):
+        scope, tuples, _ = shrunk(c)
+        if scope and (c.allowed or len(tuples)):
+            constraints.append(Constraint(scope, tuples, c.allowed))
+    linears = []
+    for linear in problem.linear_constraints:
+        look()
+        terms = list(zip(linear.scope, linear.coefficients, strict=True))
+        used = sum(int(a[kept[v][0]]) for v, a in terms if v not in number)
+        rest = [(number[v], a[kept[v]]) for v, a in terms if v in number]
+        scope, coefficients = tuple(v for v, _ in rest), tuple(a for _, a in rest)
+        capacity, taken = linear.capacity - used, linear.taken + used
+        linears.append(LinearConstraint(scope, coefficients, capacity, linear.name, taken))
+    return replace(
+        problem,
+        variables=tuple(_shrunk_variable(problem.variables[v], kept[v]) for v in left),
+        functions=tuple(functions),
+        constraints=tuple(constraints),
+        linear_constraints=tuple(linears),
+        constant=constant,
+    )
+
+
+def _shrunk_variable(variable: Variable, kept: NDArray[np.int64]) -> Variable:
+    labels = None if variable.labels is None else tuple(variable.labels[value] for value in kept)
+    return Variable(variable.name, len(kept), labels)
+
+
+class _RestrictedSource:
+    """The bounds of another source, with variables and values of the problem that is left.
+
+    A variable with one value left counts as part of every separator: what it adds is known.
+    """
+
+    def __init__(self, restriction: Restriction, source: BoundSource) -> None:
+        self._restriction = restriction
+        self._source = source
+        self._fixed = [(v, int(k[0])) for v, k in enumerate(restriction.kept) if len(k) == 1]
+        self.name = source.name
+        self.why = source.why
+        self.root = source.root
+        self.assignment: tuple[int, ...] | None = None  # that of the source is one of its own problem
+
+    def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
+        """Bound the rows of a message of what is left of the problem, by the original's bound."""
+        variables, kept = self._restriction.variables, self._restriction.kept
+        members = 0
+        for v, original in enumerate(variables):
+            if eliminated >> v & 1:
+                members |= 1 << original
+        bound = self._source.for_message(members, [*(variables[v] for v in separator), *(v for v, _ in self._fixed)])
+        tables = {v: bound.tables[variables[v]][kept[variables[v]]] for v in separator if variables[v] in bound.tables}
+        constant = bound.constant
+        for v, value in self._fixed:
+            if v in bound.tables:
+                constant += bound.tables[v][value].item()
+        for number, price in bound.prices.items():
+            constant += price * self._taken(number, members)
+        return RowBound(bound.scale, constant, tables, bound.prices)
+
+    def _taken(self, number: int, members: int) -> int:
+        """What some of the original's variables take of a linear constraint at least, beyond what they might before."""
+        linear = self._restriction.original.linear_constraints[number]
+        return sum(
+            int(own[self._restriction.kept[v]].min()) - int(own.min())
+            for v, own in zip(linear.scope, linear.coefficients, strict=True)
+            if members >> v & 1
+        )
+
+    def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
+        """Pairs of the problem that is left."""
+        variables, kept = self._restriction.variables, self._restriction.kept
+        number = {original: v for v, original in enumerate(variables)}
+        found = []
+        for original, value in self._source.fixed_values(upper_bound):
+            if original in number:
+                place = int(np.searchsorted(kept[original], value))
+                if place < len(kept[original]) and kept[original][place] == value:
+                    found.append((number[original], place))
+        return found

@@ -1,0 +1,140 @@
+"""A memory limit that is looked at while work goes on, as a time limit is (:mod:`oocbe.runtime.deadline`).
+
+Tables, messages and buffers are counted before they are made (:mod:`oocbe.execution.budget`). What nobody counts (the
+objects of a reader, the lists of a search for orders) shows in what the process has: wherever long work looks whether
+its time is over, it looks at its memory, too, and is refused before the system has to kill the process.
+
+What is looked at is what only this process has: not the pages of files (libraries, tables that are mapped), which the
+system takes back where it needs them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Self
+
+from oocbe.errors import ResourceError
+from oocbe.runtime import address_space
+
+PROGRAM_BYTES = 192 << 20
+"""Bytes of what the program loads within a block, which the limit does not count: libraries and compiled loops take
+some 40 MiB, and compiling loops for the first time some 120 MiB more."""
+
+INTERVAL_SECONDS = 0.005
+"""Time between two looks at the process's memory, which take some 20 microseconds."""
+
+REMEDY = "raise the limit (--memory, OOCBE_MEMORY, or the argument memory)"
+"""What to do where a limit is too small."""
+
+SIGNS: tuple[tuple[type[Exception], str], ...] = (
+    (RuntimeError, "can't start new thread"),
+    (RuntimeError, "not enough memory"),  # of a codec
+    (Exception, "failed to launch worker thread"),  # of Arrow, an error of its own kind
+    (ImportError, "cannot allocate memory"),
+    (ImportError, "failed to map segment"),
+    (ImportError, "cannot map"),  # of Arrow's loader
+    (SystemError, "without exception set"),  # of compiled loops
+    (SystemError, "without setting an exception"),  # of NumPy
+)
+"""Errors of a thread or a library for which there was no memory, each with a part of its text in lower case."""
+
+SIGNS_UNDER_A_LIMIT: tuple[tuple[type[Exception], str], ...] = (
+    (OSError, "failed to map segment"),
+    (OSError, "could not find/load shared object file"),  # of llvmlite
+    (SystemError, "initialization"),  # of modules in C
+)
+"""Errors that mean so where address space is limited, and something else otherwise (files that may not be executed)."""
+
+_innermost: ContextVar[MemoryLimit | None] = ContextVar("oocbe-memory", default=None)
+
+
+def own_memory() -> int:
+    """Bytes of main memory that only this process has; 0 where the system does not tell."""
+    try:
+        handle = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a file object would need a buffer
+    except OSError:
+        return 0
+    try:
+        _, resident, shared, *_ = map(int, os.read(handle, 256).split())
+    finally:
+        os.close(handle)
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+def current() -> MemoryLimit | None:
+    """The limit of the innermost block that this runs in; None outside of all, and on threads of their own."""
+    return _innermost.get()
+
+
+def look_at_memory() -> None:
+    """Raise :class:`ResourceError` where the process has taken more than the limit of the innermost block."""
+    limit = _innermost.get()
+    if limit is not None:
+        limit.check()
+
+
+def is_want_of_memory(error: BaseException) -> bool:
+    """Whether memory could not be had: for a block, a thread, or a library that was to be loaded."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    signs = [*SIGNS, *(() if address_space.limit() is None else SIGNS_UNDER_A_LIMIT)]
+    text = str(error).lower()
+    if any(isinstance(error, kind) and sign in text for kind, sign in signs):
+        return not (isinstance(error, OSError) and error.errno is not None)
+    cause = error.__cause__ or error.__context__
+    return isinstance(error, ImportError | SystemError) and cause is not None and is_want_of_memory(cause)
+
+
+class MemoryLimit:
+    """A limit on what the process takes within a block; blocks nest, and the tightest limit holds.
+
+    Errors that say that memory could not be had leave the outermost block as :class:`ResourceError`.
+
+    Parameters
+    ----------
+    limit : bytes, beside the program itself and what the process has taken before.
+
+    Attributes
+    ----------
+    limit : bytes, those of the block around this one where they are fewer.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self._most = limit, limit + PROGRAM_BYTES + own_memory()
+        outer = _innermost.get()
+        if outer is not None and outer._most < self._most:
+            self.limit, self._most = outer.limit, outer._most
+        self._next = 0.0
+        self._tokens: list[Token[MemoryLimit | None]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_innermost.set(self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _innermost.reset(self._tokens.pop())
+        if _innermost.get() is None and error is not None and is_want_of_memory(error):
+            details = f" ({error})" if str(error) else ""
+            raise ResourceError(
+                f"memory could not be had{details}; the limit is {self.limit:,} bytes; {REMEDY}, or lower it where the "
+                "system gives the process less (ulimit)"
+            ) from error
+
+    def check(self) -> None:
+        """Raise :class:`ResourceError` where the process has taken more; looks at it every few milliseconds only."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + INTERVAL_SECONDS
+        taken = own_memory()
+        if taken > self._most:
+            raise ResourceError(
+                f"the process has taken {taken:,} bytes of memory; the limit is {self.limit:,} beside the "
+                f"{self._most - self.limit:,} of the program; {REMEDY}"
+            )

@@ -1,0 +1,88 @@
+"""Processes that this one starts: where they find the package, and that they end with it, however it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oocbe.runtime.data_limit import data_limit
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
+"""Where the package lies."""
+
+ALONE_SECONDS = 0.2
+"""So often a process looks whether the one that started it is still there."""
+
+
+def python_path() -> str:
+    """``PYTHONPATH`` of a process that is to find this package, and what this process finds.
+
+    Without empty entries, which stand for the current folder.
+    """
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([str(PACKAGE_FOLDER), *filter(None, given)])
+
+
+def child_command(module: str, *arguments: object) -> list[str]:
+    """Command line of a process that runs a module of this package.
+
+    ``-P``: the current folder may hold files of somebody else, so no module is looked for there.
+    """
+    return [sys.executable, "-P", "-m", module, *map(str, arguments)]
+
+
+def child_environment() -> dict[str, str]:
+    """Environment of such a process, and of those that it starts in turn."""
+    return os.environ | {"PYTHONPATH": python_path(), "PYTHONSAFEPATH": "1"}
+
+
+def connected_child(module: str, threads: int) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a process that runs a module of this package, which calls :func:`connection_to_parent`.
+
+    Nobody but these two can reach the connection. The process has a session of its own: Ctrl-C reaches this one alone,
+    which has the other end.
+    """
+    from multiprocessing import Pipe  # not at every start
+
+    ours, theirs = Pipe()
+    with theirs:
+        number = theirs.fileno()
+        process = subprocess.Popen(
+            child_command(module, number, os.getpid()),
+            pass_fds=[number],
+            env=child_environment() | {"OOCBE_THREADS": str(threads)},
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    data_limit.spare(process.pid)
+    return process, ours
+
+
+def connection_to_parent() -> Connection:
+    """In a process that :func:`connected_child` has started: the other end; the process ends with its parent."""
+    from multiprocessing.connection import Connection
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it may be in this process's group where a test starts it
+    connection, parent = Connection(int(sys.argv[1])), int(sys.argv[2])
+    end_with(parent)
+    return connection
+
+
+def end_with(parent: int) -> None:
+    """End this process, in the middle of a compiled loop too, when the one that started it is there no more."""
+    threading.Thread(target=_watch, args=(parent,), name="oocbe-parent", daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(ALONE_SECONDS)
+    os._exit(1)

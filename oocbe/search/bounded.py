@@ -1,0 +1,400 @@
+"""Solve with bounds: an incumbent from above, a relaxation from below, elimination for what lies between.
+
+Elimination searches below a *threshold*: rows that cannot be completed to less go, and before that the values that the
+bound rules out (:mod:`oocbe.propagation.restrict`). Where it finds an assignment, that is the optimum;
+where it finds none, the threshold is a proven lower bound. The first threshold is the least that the bound leaves open
+and the next ones lie further up, to the incumbent at most: rows grow steeply with the distance between threshold and
+bound, so the narrow searches that find nothing cost little, and a poor incumbent costs nothing.
+
+At each threshold a few orders race under a cap on rows. Where none ends, what is left of the problem gets a tighter
+bound of its own, the search for orders gets its time, and the cap rises. Time limit, gap and memory end it all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.orders.order import is_order_file, judge_order, search_orders
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order_file import read_order
+from oocbe.elimination.preparation.linear import left_out
+from oocbe.elimination.race import CAP_FACTOR, Race, RaceWinner
+from oocbe.elimination.row_pruning.pruner import RowPruner
+from oocbe.elimination.runs.durability import Run
+from oocbe.errors import OocbeError, ResourceError, TimeLimitError
+from oocbe.model.problem import Problem
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline, unlimited
+from oocbe.search.attempts_without_bounds import AttemptsWithoutBounds
+from oocbe.search.incumbent_search import BESIDE_ROWS_SECONDS, IncumbentSearch
+from oocbe.search.knowledge import Knowledge
+from oocbe.search.mini_bucket_rounds import MiniBucketRounds
+from oocbe.search.row_rounds import RowRounds
+from oocbe.search.scope import RunningOrder, Scope
+from oocbe.search.search_statistics import Statistics
+from oocbe.search.table_bounds import Round, TableBounds
+from oocbe.search.thresholds import first_width, next_width
+
+QUICK_CAP = 1 << 16
+"""Rows of a message in the first round at a threshold, with one order of each heuristic."""
+
+FIRST_LOOK_SECONDS = 0.1
+"""How long the bound waits for a first incumbent: it ends early where it knows what there is to reach."""
+
+LEAST_RULED_OUT = 0.02
+"""Part of the values that a bound must rule out before what is left gets another one at once."""
+
+LAST_BOUND_SECONDS = 0.5
+"""Of a bound where a time limit has left none: a moment."""
+
+Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
+"""Told the problem, the order and the bound of each run; returns what to call after each bucket."""
+
+
+class BoundedSolve:
+    """One solve of a min-sum problem.
+
+    Parameters
+    ----------
+    problem : in min-sum; its upper bound counts. options : settings. knowledge : filled in.
+    engine : computes the buckets; its deadline ends the search. run : keeps messages, and what is known, for a run
+        that is resumed. start : see :data:`Start`. others : attempts between the rounds, which may end the search.
+    rows : the search by rows, which goes before and between the rounds.
+
+    Attributes
+    ----------
+    statistics, mini_buckets, tables : what the search took; neither rows nor mini-buckets nor tables are in the first.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: SolveOptions,
+        knowledge: Knowledge,
+        engine: BucketEngine,
+        run: Run,
+        start: Start,
+        others: AttemptsWithoutBounds,
+        rows: RowRounds,
+    ) -> None:
+        self._others, self.rows = others, rows
+        self.mini_buckets = MiniBucketRounds(problem, options, engine.deadline)
+        self._memory = run.memory
+        self.tables = TableBounds(options, engine.deadline)
+        self._problem, self._options = problem, options
+        self._known = knowledge
+        self._engine = engine
+        self._run = run
+        self._start = start
+        self._given: list[int] | None = None
+        if is_order_file(options.order):
+            self._given = read_order(problem, options.order)
+        self._bounds = 0
+        self._width: int | float = 0
+        self._at_work: dict[str, Any] | None = None
+        self.statistics = Statistics()
+
+    def run(self) -> None:
+        """Search until the optimum is proven, a limit is reached, or memory ends.
+
+        Raises
+        ------
+        ResourceError : memory or disk ran out, and nothing at all is known.
+        """
+        known, options, deadline = self._known, self._options, self._engine.deadline
+        share = min(options.incumbent_seconds, deadline.remaining)
+        attempt = None if self._run.known is None else self._run.known.get("attempt")
+        with IncumbentSearch(self._problem, share, options.seed, BESIDE_ROWS_SECONDS) as incumbents:
+            try:
+                width = self._width = self._resumed_width()
+                if attempt is not None and self._others.resume(attempt):
+                    return
+                begin = working_time()
+                self.rows.load()
+                incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (working_time() - begin)))
+                self._take(incumbents)
+                deadline.check_requested()
+                self.rows.first(known, lambda: self._take(incumbents))
+                whole = Scope.whole(self._problem)
+                if not known.is_near_enough:
+                    incumbents.go_on()
+                    _load_relaxation()
+                    self._take(incumbents)
+                    share = self._others.root_seconds(min(options.bound_seconds, self.rows.patience))
+                    whole = self._bound(whole, math.inf, share)
+                    self._take(incumbents)
+                    deadline.check_requested()
+                    self._improve(incumbents)
+                width = width or first_width(known)
+                resumed = self._resumed_order()
+                while not known.is_near_enough:
+                    assert known.lower is not None
+                    self._width = width
+                    if resumed is None:
+                        self._keep(None)
+                    threshold = min(known.lower + width, known.upper_bound)
+                    if not self._search_below(whole, threshold, incumbents, resumed):
+                        break
+                    resumed = None
+                    width = next_width(known, width)
+                    self._take(incumbents)
+            except TimeLimitError as reached:
+                self.statistics.stopped = str(reached)
+            except ResourceError as error:
+                self._take(incumbents)
+                if known.lower is None and known.value is None:
+                    raise
+                self.statistics.stopped = str(error)
+            except BaseException:
+                self._take(incumbents)  # for whoever says what was known
+                raise
+            self.rows.tell(self.statistics)
+            self.tables.tell(self.statistics)
+            with unlimited():
+                self._conclude_search(incumbents)
+
+    def _conclude_search(self, incumbents: IncumbentSearch) -> None:
+        """Take what the search for assignments has found, or a moment to find one, and publish what is known."""
+        known, options, deadline = self._known, self._options, self._engine.deadline
+        self._take(incumbents)
+        if self._others.result is not None:
+            return
+        if known.lower is None:
+            with suppress(OocbeError), Deadline(LAST_BOUND_SECONDS):
+                self._bound(Scope.whole(self._problem), math.inf, 0.0)
+        if known.value is None and not known.is_closed:
+            incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
+            self._take(incumbents)
+        is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
+        if known.value is None and not known.is_closed and is_wanted:
+            incumbents.search_a_moment()
+            self._take(incumbents)
+        if not known.is_closed:
+            # A run that is resumed begins with all that is known: a limit may come before the first round.
+            with suppress(ResourceError):
+                self._keep_anew()
+
+    def _improve(self, incumbents: IncumbentSearch) -> None:
+        """Give what works beside the search its share of the time."""
+        self.rows.improve(self._known, lambda: self._take(incumbents))
+        if not self._known.is_near_enough:
+            self.mini_buckets.improve(self._known)
+
+    def _take(self, incumbents: IncumbentSearch) -> None:
+        """Look at what the search for assignments has found by now."""
+        best = incumbents.best
+        if best is not None:
+            self._known.offer(best.value, best.assignment, best.method)
+
+    def _keep(self, attempt: dict[str, Any] | None, running: RunningOrder | None = None) -> None:
+        """Publish what is known, for a run that is resumed.
+
+        attempt : one without bounds that begins now. running : the order that does, in a round with bounds.
+        """
+        order = None if running is None else running.as_record()
+        self._at_work = {"attempt": attempt, "running": order}
+        self._keep_anew()
+
+    def _keep_anew(self) -> None:
+        """Publish what is known by now, and what was at work when it was published last, by this run or before."""
+        known = self._known
+        content = {"lower": known.lower, "value": known.value, "assignment": known.assignment, "width": self._width}
+        at_work = self._at_work or {"attempt": None, "running": None, **(self._run.known or {})}
+        self._run.keep_known({**at_work, **content})
+
+    def _resumed_order(self) -> RunningOrder | None:
+        """The order at work when the run before this one was cut short, where what it looked for is still of use."""
+        record = (self._run.known or {}).get("running")
+        found = None if record is None else RunningOrder.of_record(record)
+        lower = self._known.lower
+        return found if found is not None and lower is not None and found.threshold > lower else None
+
+    def _resumed_width(self) -> int | float:
+        """Take what a run before this one has proven and found; the width that it had come to, 0 where none was."""
+        found = self._run.known
+        if found is None:
+            return 0
+        if found["assignment"] is not None:
+            value = self._problem.evaluate(found["assignment"])
+            if value is not None:
+                self._known.offer(value, tuple(found["assignment"]), "the run that is resumed")
+        if found["lower"] is not None:
+            self._known.raise_lower(found["lower"], "the run that is resumed")
+        width: int | float = found["width"]
+        return width
+
+    def _search_below(
+        self, whole: Scope, threshold: int | float, incumbents: IncumbentSearch, resumed: RunningOrder | None = None
+    ) -> bool:
+        """Find the optimum, or prove that it is not below the threshold; False where that is possible no more.
+
+        resumed : goes on first, with what was left of the problem then and below its own threshold.
+        """
+        known, statistics, options = self._known, self.statistics, self._options
+        scope = None if resumed is None else whole.after(resumed.removals, resumed.threshold)
+        cap, seconds, share = QUICK_CAP, 0.0, options.bound_seconds
+        if scope is None or resumed is None:
+            scope, resumed = whole.below(threshold), None
+        else:
+            cap, threshold = resumed.cap, resumed.threshold
+            scope = self._bound(scope, threshold, share)
+        while scope is not None:
+            choices = self._orders(scope, seconds, None if resumed is None else [*resumed.order])
+            resumed = None
+            assert scope.source is not None
+            begin = working_time()
+            self._run.set_memory(self.rows.make_room(self._memory))
+            run, reached = self._racing(scope), threshold
+            winner = run(choices, RowPruner(scope.problem, scope.source, threshold), cap)
+            if winner is None:
+                self._take(incumbents)
+                if known.upper_bound >= threshold:
+                    winner, reached = self.tables.race(scope, choices[0], known.lower, threshold, cap * CAP_FACTOR, run)
+            statistics.seconds["forward"] += working_time() - begin
+            if winner is not None:
+                return self._conclude(winner, scope, reached)
+            self._improve(incumbents)
+            assert known.lower is not None
+            if known.upper_bound < threshold or known.lower >= threshold:
+                return True  # bounds have come past the threshold: begin again from there
+            if self._others.try_where_due(self._keep):
+                return False
+            incumbents.extend(options.incumbent_seconds)
+            scope = self._tightened(scope, threshold, min(share, self._others.patience, self.rows.patience))
+            if known.upper_bound < threshold:
+                return True
+            seconds = options.order_seconds
+            share *= 2
+            cap *= CAP_FACTOR
+        known.raise_lower(threshold, "bounds")
+        return True
+
+    def _tightened(self, scope: Scope, threshold: int | float, seconds: float) -> Scope | None:
+        """What a bound of its own leaves of a scope, again and again while that is much less; None: nothing is left.
+
+        A linear program over fewer values has other optimal multipliers, which rule out other values, even where its
+        bound is no better. The scope's values are worth nothing more where a better incumbent was found on the way.
+        """
+        end = working_time() + seconds
+        while True:
+            self._engine.deadline.check()
+            values = sum(scope.problem.sizes)
+            scope = self._bound(scope, threshold, end - working_time())
+            smaller = scope.below(threshold)
+            if smaller is None or self._known.upper_bound < threshold or working_time() > end:
+                return smaller
+            if sum(smaller.problem.sizes) > (1 - LEAST_RULED_OUT) * values:
+                return smaller
+            scope = smaller
+
+    def _racing(self, scope: Scope) -> Round:
+        """Runs a round of a race below the threshold of its bound, which may be lower than that of the scope."""
+        # What dominance keeps may violate a constraint that elimination leaves out and that bounds know.
+        fixed = (self._options.dominance and not left_out(scope.problem), self._run, self._engine)
+
+        def run(choices: Sequence[OrderChoice], pruner: RowPruner, cap: int) -> RaceWinner | None:
+            # A run that is resumed goes on with messages that hold below this threshold, and no higher one.
+            problem = scope.problem.below(pruner.upper_bound)
+            start = self._starter(scope, pruner.upper_bound, cap)
+            race = Race(problem, problem.semiring, [*choices], *fixed, pruner)
+            for attempt in race.round(cap):
+                with attempt:
+                    attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=problem.semiring.selects)
+            self.statistics.attempts += race.attempts
+            return race.winner
+
+        return run
+
+    def _starter(
+        self, scope: Scope, threshold: int | float, cap: int
+    ) -> Callable[[OrderChoice], Callable[[int, int, int], None] | None]:
+        def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
+            if self._run.keeps_messages:
+                self._keep(None, RunningOrder(scope.removals, threshold, choice.order, cap))
+            return self._start(scope.problem, choice, "" if scope.source is None else scope.source.why)
+
+        return start
+
+    def _conclude(self, winner: RaceWinner, scope: Scope, threshold: int | float) -> bool:
+        """Take what a finished run proves; False where a constraint that was left out spoils it."""
+        known, statistics, outcome = self._known, self.statistics, winner.outcome
+        with winner.store:
+            statistics.width, statistics.total_rows = outcome.width, outcome.total_rows
+            statistics.largest_rows = max(statistics.largest_rows, outcome.largest_rows)
+            statistics.dtype = winner.prepared.dtype.name
+            left = [scope.variables[v] for v in winner.choice.order]
+            fixed = set(range(len(self._problem.variables))) - set(left)
+            statistics.order = (*sorted(fixed), *left)
+            if outcome.value is None or outcome.value >= threshold:
+                known.raise_lower(threshold, "elimination")
+                return True
+            begin = working_time()
+            assignment = scope.lift(
+                backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self._engine.deadline)
+            )
+            statistics.seconds["backward"] += working_time() - begin
+        if all(c.permits(assignment) for c in self._problem.linear_constraints):
+            known.offer(outcome.value, assignment, "elimination")
+            known.raise_lower(outcome.value, "elimination")
+            return True
+        known.raise_lower(outcome.value, "elimination without the linear constraints")
+        statistics.spoiled = True
+        return False
+
+    def _orders(self, scope: Scope, seconds: float, given: list[int] | None) -> list[OrderChoice]:
+        """Orders for what is left, searched for so many seconds; the one that was given where one was."""
+        begin = working_time()
+        problem, options = scope.problem, self._options
+        if given is None and self._given is not None:
+            index = {v: i for i, v in enumerate(scope.variables)}
+            given = [index[v] for v in self._given if v in index]
+        if given is None:
+            left = min(seconds, self._engine.deadline.remaining)
+            choices = search_orders(problem, options.order, left, options.seed, deadline=self._engine.deadline)
+        else:
+            choices = [judge_order(problem, given, options.order, options.seed)]
+        self.statistics.seconds["order"] += working_time() - begin
+        return choices
+
+    def _bound(self, scope: Scope, threshold: int | float, seconds: float) -> Scope:
+        """The scope with the best bound that can be had in so many seconds, of those that the options allow."""
+        from oocbe.bounds.bounds import bound_sources
+
+        begin = working_time()
+        known, options = self._known, self._options
+        seconds, limit = min(seconds, self._engine.deadline.remaining), min(threshold, known.upper_bound)
+        sources = bound_sources(scope.problem, seconds, options.seed + self._bounds, limit, improve=True)
+        self._bounds += 1
+        for source in sources:
+            if source.assignment is not None:
+                assignment = scope.lift(source.assignment)
+                value = self._problem.evaluate(assignment)
+                assert value is not None
+                known.offer(value, assignment, source.name)
+        allowed = [s for s in sources if options.bounds in ("auto", s.name)]
+        source = allowed[0] if allowed else next(s for s in sources if s.name == "constant")
+        if not self.statistics.bounds:
+            others = ", ".join(f"{s.name} {s.root}" for s in sources if s is not source)
+            self.statistics.bounds = f"{source.name}: {source.why}" + (f" (others: {others})" if others else "")
+        # What is not in this scope is worth the threshold at least.
+        known.raise_lower(min(source.root, threshold), source.name)
+        # On a tie the fresh one is the better one: it was made for what is left.
+        if scope.source is not None and scope.source.root > source.root:
+            source = scope.source
+        self.statistics.seconds["bounds"] += working_time() - begin
+        return replace(scope, source=source)
+
+
+def _load_relaxation() -> None:
+    """Load what bounds need, which is no part of their time: the solver of linear programs takes a while."""
+    import oocbe.bounds.bounds
+
+    with suppress(ImportError):  # then there is no linear program, and the bounds say so
+        import oocbe.bounds.relaxation  # noqa: F401

@@ -1,0 +1,329 @@
+"""A depth-first search beside the one by rows, for problems in which few rows are equal and good orders differ.
+
+Walks over rows (:mod:`oocbe.search.row_search`) go breadth first, along one order for all rows, and merge
+those that agree on a separator. Where hard constraints or dense costs leave no separator to speak of, nothing merges,
+and what counts is to fail early: here each node decides the variable that has the fewest values for what its functions
+cost, and for how often conflicts have ended at it (Boussemart, Hemery, Lecoutre and Sais 2004, *Boosting systematic
+search by weighting constraints*), or the one of the last conflict (Lecoutre, Sais, Tabary and Vidal 2009, *Reasoning
+from last conflict(s) in constraint programming*). A variable of many values is decided by halves of them first
+(*domain splitting*): one bound rules out a half, where values one by one would take a node each. Bounds of nodes are
+those of rows.
+
+Early decisions are the worst, and a search that goes deep below a bad one does not come back. So it pauses after some
+paths have ended, its open nodes go to a heap, and the one with the least bound goes on, the deepest of equal ones
+(*hybrid best-first search*: Allouche, de Givry, Katsirelos, Schiex and Zytnicki 2015, *Anytime hybrid best-first search
+with tree decomposition for weighted CSP*). Ends of paths are counted, not nodes, as assignments are at the ends. The
+least bound of all open nodes bounds the optimum.
+
+Where no end is in sight, a part of the time goes to neighbourhoods of the best assignment
+(:mod:`oocbe.search.neighbourhoods`), which come to better ones long before the search of the whole does.
+
+What is on the heap any thread can search: after a tenth of a second all of them do
+(:mod:`oocbe.search.depth_worker`), for a moment at a time, and the nodes that they have at work count as
+open ones do (:mod:`oocbe.search.open_nodes`). A node is no more than its decisions, which are valid below
+any root, so nodes found below one incumbent go on from the root below a better one.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.incumbent import find_incumbent
+from oocbe.bounds.row_reduction import Reduction
+from oocbe.bounds.row_tables import Tables
+from oocbe.errors import OocbeError, TimeLimitError
+from oocbe.kernels.cpu.threads import run_all, threads_at_hand
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.settings.option_values import Gap
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.depth_tree import ascended, blank_node, first_bytes, laid_out, root_of
+from oocbe.search.depth_worker import BESIDE_SECONDS, CALL_SECONDS, FIRST_NODES, Shared, Worker
+from oocbe.search.kernels.cpu.depth_first import WEIGHT_BITS
+from oocbe.search.kernels.cpu.node_state import Node
+from oocbe.search.knowledge import Knowledge
+from oocbe.search.neighbourhoods import Neighbourhood, Neighbourhoods
+
+LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
+"""Of a search for an assignment where none is known: the more is ruled out at the root."""
+
+ALONE_SECONDS = 0.1
+"""Of the search by one thread before others join it: easy problems are closed before."""
+
+ROUND_SECONDS = 0.05
+"""At most, of several threads, after which all have come back: signals and limits are looked at, and what they found is
+told."""
+
+
+FAR_SECONDS = 4.0
+"""A search that is expected to go on for so long at least has neighbourhoods beside it, after :data:`ALONE_SECONDS`."""
+
+PAYING_SHARE, LEAST_SHARE, PATIENCE_SECONDS = 1.0, 0.25, 2.0
+"""Of the seconds of the search of the whole, all its threads together, for neighbourhoods: while what they have taken
+is at most twice what they had when they last found a better assignment, and so many seconds more; and then."""
+
+MOST_OF_THREADS = 4
+"""One of so many threads searches neighbourhoods, one at least."""
+
+
+class DepthSearch:
+    """One search of what reduction has left of a min-sum problem.
+
+    Parameters
+    ----------
+    reduction : what is searched, and the way back. known : filled in. memory : bytes that states may take.
+
+    Attributes
+    ----------
+    seconds : taken. is_over : whether there is nothing more to do.
+    lower : bound on the optimum that it has shown by itself, where it has.
+    """
+
+    def __init__(self, reduction: Reduction, known: Knowledge, memory: int) -> None:
+        self._reduction, self._tables, self._known, self._memory = reduction, reduction.tables, known, memory
+        self.seconds = 0.0
+        self.is_over = False
+        self.lower: int | float | None = None
+        self._work_begin, self._begin_seconds = 0.0, 0.0
+        self._linear = laid_out(self._tables)
+        self._blank: Node | None = None
+        self._shared: Shared | None = None
+        self._workers: list[Worker] = []
+        self._neighbourhoods: Neighbourhoods | None = None
+        self._whole_seconds, self._alone_seconds = 0.0, 0.0
+
+    def work(self, seconds: float, deadline: Deadline) -> None:
+        """Go on for so many seconds, a compiled call at least; no thread is at work any more when it returns or raises.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        begin = self._work_begin = working_time()
+        try:
+            while not self.is_over:
+                deadline.check()
+                self._step(seconds - (working_time() - begin), deadline)
+                if working_time() - begin >= seconds:
+                    break
+        except TimeLimitError:
+            raise
+        except MemoryError:
+            self.is_over = True
+        except BaseException:
+            self.is_over = True  # whatever it has left half done
+            raise
+        finally:
+            self.seconds += working_time() - begin
+
+    @property
+    def nodes(self) -> int:
+        """Made so far, by all threads."""
+        return 0 if self._shared is None else self._shared.nodes
+
+    @property
+    def expected(self) -> float:
+        """Seconds from the root to the end, reckoned from the part of the tree that is behind it, each value of a
+        variable being as much as another; infinite before the first part."""
+        behind = 0.0 if self._shared is None else self._shared.open.behind
+        taken = self.seconds - self._begin_seconds - self._alone_seconds
+        return taken / behind if behind > 0.0 else math.inf
+
+    @property
+    def sentence(self) -> str:
+        """What it did, for a result."""
+        by = f" by {len(self._workers)} threads" if len(self._workers) > 1 else ""
+        near = self._neighbourhoods
+        beside = f", {near.tried:,} neighbourhoods in {near.seconds:.3g} s of a thread" if near and near.tried else ""
+        return (
+            f"depth-first search: {self.nodes:,} nodes in {self.seconds:.3g} s{by}{beside}, "
+            f"over {self._reduction.sentence}"
+        )
+
+    def _step(self, seconds: float, deadline: Deadline) -> None:
+        """One compiled call, or what comes between two, or a round of several threads."""
+        known, shared = self._known, self._shared
+        if known.is_closed:
+            self.is_over = True
+            return
+        if shared is None:
+            self._begin()
+            return
+        self._take_in()
+        if shared.open.is_empty:
+            known.raise_lower(known.upper_bound, "depth-first search")
+            self.is_over = True
+            return
+        threads = self._threads()
+        for worker in self._workers[threads:]:
+            worker.put_back()
+        near = self._near(threads)
+        if threads > 1:
+            self._work_side_by_side(threads, near, min(seconds, ROUND_SECONDS), deadline)
+        elif near:
+            self._alone_seconds += self._run([], near, min(seconds, CALL_SECONDS), deadline)
+        elif self._workers[0].is_at_node:
+            begin = working_time()
+            self._workers[0].search_on(CALL_SECONDS)
+            self._whole_seconds += working_time() - begin
+            self._tell()
+        else:
+            self._tell_least()
+            self._root_below()
+            self._workers[0].take()
+
+    def _take_in(self) -> None:
+        """Take in what was found elsewhere: its values are tried first."""
+        known, shared = self._known, self._shared
+        assert shared is not None
+        if known.upper_bound < shared.upper:
+            shared.upper = known.upper_bound
+            if known.value == known.upper_bound and known.assignment is not None:
+                shared.wanted[:] = self._reduction.restricted(known.assignment)
+
+    def _threads(self) -> int:
+        """How many go on now; those that are more than before are made."""
+        shared, workers, blank = self._shared, self._workers, self._blank
+        assert shared is not None and blank is not None
+        if self.seconds + working_time() - self._work_begin - self._begin_seconds < ALONE_SECONDS:
+            return 1
+        threads = threads_at_hand()
+        while len(workers) < threads and shared.kept_bytes + first_bytes(blank) <= self._memory:
+            workers.append(Worker(shared, len(workers), blank, workers[0].pace, workers[0].node.failures))
+        return min(threads, len(workers))
+
+    def _near(self, threads: int) -> list[Neighbourhood]:
+        """The searches of neighbourhoods that go on now."""
+        shared, known = self._shared, self._known
+        assert shared is not None
+        taken = self.seconds + working_time() - self._work_begin - self._begin_seconds - self._alone_seconds
+        behind = shared.open.behind
+        left = taken / behind - taken if behind > 0.0 else math.inf
+        if taken < ALONE_SECONDS or left < FAR_SECONDS or (shared.wanted < 0).all():
+            return []
+        near = self._neighbourhoods
+        if near is None:
+            near = self._neighbourhoods = Neighbourhoods(shared, self._weights())
+        is_paying = near.seconds <= 2 * near.improved_at + PATIENCE_SECONDS
+        if near.seconds > (PAYING_SHARE if is_paying else LEAST_SHARE) * self._whole_seconds:
+            return []
+        lower = self._tables.least if known.lower is None else known.lower
+        return near.prepared(max(1, threads // MOST_OF_THREADS), lower, self._workers[0].pace)
+
+    def _work_side_by_side(self, threads: int, near: list[Neighbourhood], seconds: float, deadline: Deadline) -> None:
+        """Have several threads go on for so many seconds, and tell what they found and what is proven then."""
+        self._root_below()
+        for worker in self._workers[threads - len(near) : threads]:
+            worker.put_back()
+        workers = self._workers[: threads - len(near)]
+        self._whole_seconds += len(workers) * self._run(workers, near, max(seconds, BESIDE_SECONDS), deadline)
+        self._tell_least()
+
+    def _run(self, workers: list[Worker], near: list[Neighbourhood], seconds: float, deadline: Deadline) -> float:
+        """Have a thread for each go on for so many seconds, and tell what they found; returns the seconds taken."""
+        shared = self._shared
+        assert shared is not None
+        shared.is_stopped = False
+        begin = working_time()
+        work = [(one, begin + seconds, deadline) for one in (*workers, *near)]
+        try:
+            run_all(lambda one, *given: one.work(*given), work, self._stop)
+        finally:
+            taken = working_time() - begin
+            if near and self._neighbourhoods is not None:
+                self._neighbourhoods.took(len(near) * taken)
+            self._tell()
+        return taken
+
+    def _stop(self) -> None:
+        """Have all threads return soon."""
+        assert self._shared is not None
+        self._shared.is_stopped = True
+
+    def _tell(self) -> None:
+        """Report the best assignment that was found, where one was; no thread is at work."""
+        shared = self._shared
+        assert shared is not None
+        if shared.found is not None:
+            (value, assignment), shared.found = shared.found, None
+            self._known.offer(value, self._reduction.complete(assignment), "depth-first search")
+
+    def _tell_least(self) -> None:
+        """Report the least bound of all open nodes; no thread is at work, and all that was found is told."""
+        assert self._shared is not None
+        least = self._shared.open.least
+        if -math.inf < least < math.inf:
+            self._raise(least, "depth-first search")
+
+    def _begin(self) -> None:
+        """Lay out the root, below an assignment wherever one can be had."""
+        known = self._known
+        if known.value is None:
+            found = None
+            try:
+                found = find_incumbent(known.problem, LOOK_SECONDS, iterations=LOOK_ITERATIONS)
+            except TimeLimitError:
+                raise
+            except OocbeError:
+                pass  # not every problem has such a search
+            if found is not None:
+                known.offer(found.value, found.assignment, found.method)
+        self._root()
+        shared, blank = self._shared, self._blank
+        assert shared is not None and blank is not None
+        if first_bytes(blank) > self._memory:
+            self.is_over = True
+            return
+        self._workers = [Worker(shared, 0, blank, CALL_SECONDS / FIRST_NODES)]
+        self._begin_seconds = self.seconds + working_time() - self._work_begin
+
+    def _root_below(self) -> None:
+        """Have nodes begin from an ascent below the best assignment; those at work stay as they are."""
+        shared = self._shared
+        assert shared is not None
+        if shared.open.least < shared.upper < shared.root.ascent.threshold:
+            self._root()
+
+    def _root(self) -> None:
+        """An ascent below the incumbent, as far as passes over all variables bring it."""
+        known = self._known
+        ascent = ascended(self._tables, known.upper_bound)
+        if self._blank is None:
+            self._blank = blank_node(ascent, self._weights())
+        root = root_of(ascent, self._linear, self._blank)
+        if self._shared is None:
+            self._shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, root)
+        self._shared.root = root
+        self._raise(ascent.in_costs(ascent.bound), "dual ascent")
+
+    def _weights(self) -> NDArray[np.int64]:
+        """What speaks for deciding the variables of each function early: what it costs on average."""
+        most = max(float(self._known.upper_bound - self._tables.least), sys.float_info.min)
+        above = self._tables.weights(most)[[len(part.scope) > 1 for part in self._tables.parts]]
+        mean = (float(above.mean()) if len(above) else 0.0) or 1.0
+        return np.rint(above * ((1 << WEIGHT_BITS) / mean)).astype(np.int64)
+
+    def _raise(self, lower: int | float, why: str) -> None:
+        """Report a bound on the optimum."""
+        if self.lower is None or lower > self.lower:
+            self.lower = lower
+        self._known.raise_lower(lower, why)
+
+
+def load_loops() -> None:
+    """Load the compiled loops, or compile them: a problem whose root closes nothing needs them all."""
+    variables = tuple(Variable(name, 2) for name in "abc")
+    differ = [Function.from_array(pair, [[1, 0], [0, 1]]) for pair in combinations(range(3), 2)]
+    problem = Problem(variables, tuple(differ))
+    tables = Tables.of(problem)
+    assert tables is not None
+    known = Knowledge(problem, Gap(), lambda *_: None)
+    known.offer(3, (0, 0, 0), "any assignment")
+    search = DepthSearch(Reduction(tables, (0, 1, 2), (), problem.sizes), known, 1 << 20)
+    search.work(math.inf, Deadline())

@@ -1,0 +1,241 @@
+"""The tree at work of one thread of a depth-first search: one state, decisions, and what leads back from each.
+
+What is searched with it is up to its owner: a node of the whole search
+(:mod:`oocbe.search.depth_worker`), or what lies near an assignment
+(:mod:`oocbe.search.neighbourhoods`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.row_ascent import RowAscent
+from oocbe.bounds.row_tables import Tables
+from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.runtime.compilation import working_time
+from oocbe.search.kernels.cpu.depth_first import AFTER, DEPTH, LAST, NODES, Search, restore, search_depth_first
+from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS, Linear
+from oocbe.search.kernels.cpu.node_state import Node, near_uses
+from oocbe.search.open_nodes import ROOT
+from oocbe.search.row_search import ascend_root
+
+PASSES, RADIUS = 2, 2
+"""Passes for each node, and how many functions away from a variable that loses values others are passed over."""
+
+ROOT_ROUNDS = 64
+"""Of multipliers of linear constraints and passes at the root, at most."""
+
+ROOT_WORK, MULTIPLIER_WORK = 1 << 26, 8
+"""Coefficients and cells looked at in all of these, at most: some tenths of a second, as it is one compiled call; and
+how often a coefficient is looked at for a multiplier."""
+
+FIRST_ROOM = 4
+"""Times what one node can change at most can be kept at first; twice as much each time that it is too little."""
+
+KEPT_ARRAYS = ("kept", "parts", "flips")
+"""Of a node: what grows."""
+
+MULTIPLIER_BITS = 4
+"""A multiplier is fine enough for steps of 2 to minus so many in what the largest coefficient is charged."""
+
+READ_ONLY = ("near", "weight")
+"""Of a node: what no loop writes to, so that all trees have the same."""
+
+
+class Root(NamedTuple):
+    """Where nodes are made from.
+
+    Attributes
+    ----------
+    ascent : at the root, with its state and bound. stale : uint8 (uses,), what is stale in that state.
+    """
+
+    ascent: RowAscent
+    stale: NDArray[np.uint8]
+
+
+class Tree:
+    """One thread's tree at work.
+
+    Parameters
+    ----------
+    tables, linear : what is searched. root : of the tree, until :meth:`begin` names another.
+    blank : a node as of :func:`blank_node`. pace, failures : seconds for a node, and float64 (variables,) conflicts, as
+        far as others know.
+
+    Attributes
+    ----------
+    node, search, root, pace : its own.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        linear: Linear,
+        root: Root,
+        blank: Node,
+        pace: float,
+        failures: NDArray[np.float64] | None = None,
+    ) -> None:
+        self._tables, self._linear, self.root, self.pace = tables, linear, root, pace
+        self.node = with_room(blank)
+        self.node.failures[:] = 0.0 if failures is None else failures
+        sizes = tables.problem.sizes
+        decisions = sum(sizes) + len(sizes) + 1  # at most, as each removes a value
+        self.search = Search(
+            bounds=np.zeros(decisions, dtype=np.int64),
+            trail=np.zeros((decisions, AFTER + 1), dtype=np.int64),
+            mark=np.zeros((decisions, 3), dtype=np.int64),
+            wanted=np.full(len(sizes), -1, dtype=np.int64),
+            counts=np.array([0, 0, -1, 0], dtype=np.int64),
+        )
+
+    def begin(self, root: Root, path: NDArray[np.int64], upper: int | float) -> bool:
+        """Make the node that some decisions lead to from a root the first of the tree; returns whether anything below
+        it may be worth less than ``upper``."""
+        node, search, self.root = self.node, self.search, root
+        need = root.ascent.need_below(upper)
+        if root.ascent.bound >= need:
+            return False
+        node.state[:], node.stale[:] = root.ascent.state, root.stale
+        beside = (self._linear, node, root.ascent.bound, need, PASSES, RADIUS, MOST_ROUNDS)
+        bound = int(restore(root.ascent.network, *beside, path))
+        search.bounds[0], search.mark[0] = bound, (len(path), 0, 0)
+        search.trail[: len(path)] = path
+        search.counts[DEPTH], search.counts[LAST] = 0, -1
+        return bound < need
+
+    def go_on(self, upper: int | float, seconds: float, most_ends: int, is_refuted: bool) -> tuple[int, int]:
+        """Search on for what is worth less than ``upper``, in one compiled call.
+
+        Parameters
+        ----------
+        seconds : that it takes at most, a node at least, by the pace so far. most_ends : of paths.
+        is_refuted : whether the deepest node there is done with.
+
+        Returns
+        -------
+        status, nodes : how it ended, see :data:`~oocbe.search.kernels.cpu.depth_first.EXHAUSTED`; nodes made.
+        """
+        ascent, counts = self.root.ascent, self.search.counts
+        begin, before = working_time(), int(counts[NODES])
+        most = max(1, int(seconds / self.pace))
+        beside = (ascent.need_below(upper), PASSES, RADIUS, most, most_ends, is_refuted)
+        status = int(search_depth_first(ascent.network, self._linear, self.node, self.search, *beside))
+        made = int(counts[NODES]) - before
+        if made:
+            self.pace = (working_time() - begin) / made
+        return status, made
+
+    def leaf(self) -> tuple[int | float | None, NDArray[np.int64]]:
+        """The assignment at a node that leaves one value to each variable, int64 (variables,), and what it is worth;
+        None where it is not permitted, or beyond what numbers can say."""
+        values = np.zeros((1, len(self.search.wanted)), dtype=np.int64)
+        self.root.ascent.assign(self.node.state[None], np.arange(values.shape[1]), values)
+        value = self._tables.evaluate(tuple(values[0].tolist()))
+        return (value if value is not None and math.isfinite(value) else None), values[0]
+
+    def grow(self) -> None:
+        """Take twice as much room for what nodes change."""
+        self.node = self.node._replace(**{name: _twice(getattr(self.node, name)) for name in KEPT_ARRAYS})
+
+
+def ascended(tables: Tables, threshold: int | float) -> RowAscent:
+    """An ascent at the root below a threshold, as far as passes over all variables bring it.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the block that this runs in came.
+    """
+    ascent = RowAscent(tables, threshold)
+    for _ in ascend_root(ascent):
+        pass
+    return ascent
+
+
+def root_of(ascent: RowAscent, linear: Linear, node: Node) -> Root:
+    """A root from an ascent, which goes on with linear constraints. node : any of its network, overwritten."""
+    node.state[:], node.stale[:] = ascent.state, 1
+    work = MULTIPLIER_WORK * len(linear.coefficient) + int(ascent.tables.pass_work)
+    rounds = max(1, min(ROOT_ROUNDS, ROOT_WORK // max(1, work)))
+    beside = (linear, node, ascent.bound, ascent.need, PASSES, RADIUS, rounds)
+    ascent.bound = int(restore(ascent.network, *beside, ROOT.decisions))
+    ascent.state = node.state.copy()
+    return Root(ascent, node.stale.copy())
+
+
+def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
+    """A node without room for what is kept. weight : int64 (functions,)."""
+    network = ascent.network
+    variables, functions, uses = len(network.value_start) - 1, len(network.function_start) - 1, len(network.function)
+    sizes = np.diff(network.value_start)
+    return Node(
+        near=near_uses(network, np.int32(ascent.need)),
+        state=ascent.state.copy(),
+        stale=np.ones(uses, dtype=np.uint8),
+        left=np.ones(variables, dtype=np.int64),
+        open_of=np.zeros(functions, dtype=np.int64),
+        tied=np.zeros(variables, dtype=np.int64),
+        weight=weight,
+        reach=np.zeros(variables, dtype=np.uint8),
+        failures=np.zeros(variables),
+        least=np.zeros(sizes.max(initial=1), dtype=np.int32),
+        share=np.zeros(sizes.max(initial=1), dtype=np.int32),
+        digits=np.zeros((3, np.diff(network.function_start).max(initial=1)), dtype=np.int64),
+        ahead=np.zeros(np.diff(network.use_start).max(initial=1), dtype=np.bool_),
+        saved_values=np.zeros(variables, dtype=np.int64),
+        saved_message=np.zeros(uses, dtype=np.int64),
+        saved_stale=np.zeros(uses, dtype=np.int64),
+        saved_number=np.zeros(len(ascent.tables.linear), dtype=np.int64),
+        kept=np.empty(0, dtype=np.int32),
+        parts=np.empty((0, 3), dtype=np.int64),
+        flips=np.empty(0, dtype=np.int64),
+        counts=np.zeros(5, dtype=np.int64),
+    )
+
+
+def with_room(blank: Node) -> Node:
+    """A node with arrays of its own, and room for any row."""
+    copies = {name: getattr(blank, name).copy() for name in Node._fields if name not in READ_ONLY}
+    parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
+    rooms = {"kept": (len(blank.state),), "parts": (parts, 3), "flips": (len(blank.stale),)}
+    for name, (length, *others) in rooms.items():
+        copies[name] = np.empty((FIRST_ROOM * length, *others), dtype=copies[name].dtype)
+    return blank._replace(**copies)
+
+
+def first_bytes(blank: Node) -> int:
+    """What a node keeps at first."""
+    parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
+    return FIRST_ROOM * (4 * len(blank.state) + 24 * parts + 8 * len(blank.stale))
+
+
+def kept_bytes(node: Node) -> int:
+    """Bytes for what nodes before it were."""
+    return sum(int(getattr(node, name).nbytes) for name in KEPT_ARRAYS)
+
+
+def _twice(array: NDArray[Any]) -> NDArray[Any]:
+    """An array with as much room again."""
+    return np.concatenate([array, np.empty_like(array)])
+
+
+def laid_out(tables: Tables) -> Linear:
+    """The linear constraints of a problem for its search."""
+    constraints = tables.linear
+    entries = [(v, own) for c in constraints for v, own in zip(c.scope, c.coefficients, strict=True)]
+    none = np.zeros(0, dtype=np.int64)
+    largest = [max((int(own.max()) for own in c.coefficients), default=0) for c in constraints]
+    return Linear(
+        start=starts_of([len(c.scope) for c in constraints]),
+        variable=np.array([v for v, _ in entries], dtype=np.int64),
+        coefficient_start=starts_of([len(own) for _, own in entries])[:-1],
+        coefficient=np.concatenate([none, *(own for _, own in entries)]),
+        capacity=np.array([c.capacity for c in constraints], dtype=np.int64),
+        bits=np.array([MULTIPLIER_BITS + most.bit_length() for most in largest], dtype=np.int64),
+        place=tables.layout.length - len(constraints) + np.arange(len(constraints)),
+    )

@@ -1,0 +1,240 @@
+"""One thread of a depth-first search: it takes an open node, searches below it, and puts back what is left.
+
+Each worker has a state and a tree of its own; what all share (:class:`Shared`) is changed under one lock, which is
+never held while a compiled loop runs. A worker calls nobody outside the search: what it finds is told by whoever made
+it go on, once no other is at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Condition
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.row_tables import Tables
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.depth_tree import Root, Tree, kept_bytes
+from oocbe.search.kernels.cpu.depth_first import (
+    AFTER,
+    BEFORE,
+    DECISION,
+    DEPTH,
+    ENDS,
+    EXHAUSTED,
+    FULL,
+    IS_NOT,
+    LEAF,
+    opposite,
+)
+from oocbe.search.kernels.cpu.linear_bounds import Linear
+from oocbe.search.kernels.cpu.node_state import Node
+from oocbe.search.open_nodes import OpenNodes, Path
+
+FIRST_NODES = 64
+"""Made in the first compiled call; later ones by the pace, for so many seconds."""
+
+CALL_SECONDS = 0.02
+"""Of a compiled call: signals, limits and assignments found elsewhere are looked at after it."""
+
+BESIDE_SECONDS, SHARING_SECONDS = 0.005, 0.001
+"""Of a compiled call beside those of other threads, and where one of these waits for a node: less than what a call
+takes beside its nodes, a twentieth of a millisecond, is not felt."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 32, 1 << 14
+"""Ends of paths after which another open node goes on: at first, and at most."""
+
+MOST_RESTORED, LEAST_RESTORED = 0.1, 0.05
+"""Nodes made again are kept between these parts of all, by longer and shorter pauses."""
+
+MOST_OPEN = 1 << 18
+"""Open nodes at a time: beyond them the search goes on where it is."""
+
+
+class Shared:
+    """What all workers of one search share.
+
+    Parameters
+    ----------
+    tables, linear : what is searched. memory : bytes that states may take. upper : as below.
+
+    Attributes
+    ----------
+    changed : the lock under which all that follows is changed while several workers are at work; told of open nodes.
+    open : the open nodes. root : that of the whole tree, below ``upper``.
+    upper : only assignments with a value below it are of interest. found : the last one that lowered it, and its value;
+        None once it is told. wanted : int64 (variables,), the values of the last one that was found; -1: none was.
+    nodes, restored : made, and made again. pause : ends of paths until another node goes on.
+    kept_bytes : that all workers keep. waiting : workers that have no node. is_stopped : whether all are to return.
+    """
+
+    def __init__(self, tables: Tables, linear: Linear, memory: int, upper: int | float, root: Root) -> None:
+        self.tables, self.linear, self.memory = tables, linear, memory
+        self.changed = Condition()
+        self.open = OpenNodes()
+        self.root = root
+        self.upper = upper
+        self.found: tuple[int | float, tuple[int, ...]] | None = None
+        self.wanted = np.full(len(tables.problem.sizes), -1, dtype=np.int64)
+        self.nodes = self.restored = self.kept_bytes = self.waiting = 0
+        self.pause = FIRST_PAUSE
+        self.is_stopped = False
+
+    def take_room(self, size: int) -> bool:
+        """Count so many bytes as kept by one more tree, where memory is left for them; returns whether it is."""
+        with self.changed:
+            if self.kept_bytes + size > self.memory:
+                return False
+            self.kept_bytes += size
+        return True
+
+    def find(self, value: int | float, assignment: NDArray[np.int64]) -> bool:
+        """Take an assignment, int64 (variables,), where it is better than what is known; returns whether it is."""
+        with self.changed:
+            if value >= self.upper:
+                return False
+            self.upper, self.found = value, (value, tuple(assignment.tolist()))
+            self.wanted[:] = assignment
+        return True
+
+
+class Worker(Tree):
+    """One thread's part of a search.
+
+    Parameters
+    ----------
+    shared : by all of them. number : of this one. blank : a node as of :func:`blank_node`.
+    pace, failures : seconds for a node, and float64 (variables,) conflicts, as far as others know.
+
+    Attributes
+    ----------
+    shared : as above. is_at_node : whether it has a node at work.
+    is_refuted : whether the deepest node there is done with.
+    """
+
+    def __init__(
+        self, shared: Shared, number: int, blank: Node, pace: float, failures: NDArray[np.float64] | None = None
+    ) -> None:
+        super().__init__(shared.tables, shared.linear, shared.root, blank, pace, failures)
+        self.shared, self._number = shared, number
+        self.search.wanted[:] = shared.wanted
+        shared.kept_bytes += kept_bytes(self.node)
+        self._left = 0
+        self.is_at_node = self.is_refuted = False
+
+    def work(self, until: float, deadline: Deadline) -> None:
+        """Search on beside other workers until a moment of :func:`~oocbe.runtime.compilation.working_time`."""
+        shared = self.shared
+        while not shared.is_stopped and not deadline.passed:
+            left = until - working_time()
+            if left <= 0.0:
+                return
+            if self.is_at_node:
+                most = SHARING_SECONDS if shared.waiting else BESIDE_SECONDS
+                self.search_on(min(left, most))
+                if shared.waiting and self.is_at_node and self.search.counts[DEPTH] > 0:
+                    self._put_back()
+            elif not self.take() and not self._wait(left):
+                return
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for a node that is put back; returns whether one was."""
+        shared = self.shared
+        with shared.changed:
+            shared.waiting += 1
+            try:
+                shared.changed.wait_for(lambda: shared.open.heap or not shared.open.at_work, seconds)
+            finally:
+                shared.waiting -= 1
+            return bool(shared.open.heap)
+
+    def take(self) -> bool:
+        """Take the open node with the least bound, and make its state again; returns whether there was one."""
+        shared = self.shared
+        with shared.changed:
+            if not shared.open.heap:
+                return False
+            taken = shared.open.take(self._number)
+            root, upper, self._left = shared.root, shared.upper, shared.pause
+            self.search.wanted[:] = shared.wanted
+        # Below another root than the one that the node was found under: its decisions are all that counts of it.
+        path = taken.path.decisions
+        if taken.low < upper and root.ascent.bound < root.ascent.need_below(upper):
+            with shared.changed:
+                shared.restored += 1 + len(path) // 4
+        self.is_at_node, self.is_refuted = taken.low < upper and self.begin(root, path, upper), False
+        if not self.is_at_node:
+            self._settle()
+        return True
+
+    def search_on(self, seconds: float) -> None:
+        """Search on from the node at work, in one compiled call of so many seconds at most."""
+        shared, counts = self.shared, self.search.counts
+        ends = int(counts[ENDS])
+        status, made = self.go_on(shared.upper, seconds, self._left, self.is_refuted)
+        with shared.changed:
+            shared.nodes += made
+        self._left -= int(counts[ENDS]) - ends
+        self.is_refuted = False
+        if status == EXHAUSTED:
+            self._settle()
+        elif status == LEAF:
+            self._leaf()
+            self.is_refuted = True
+        elif status == FULL and shared.take_room(kept_bytes(self.node)):
+            self.grow()
+        elif status == FULL or (self._left <= 0 and len(shared.open.heap) < MOST_OPEN):
+            self._put_back()
+        elif self._left <= 0:
+            self._left = shared.pause
+
+    def _settle(self) -> None:
+        """Nothing is open below the node at work."""
+        self.is_at_node = False
+        with self.shared.changed:
+            self.shared.open.settle(self._number)
+            self.shared.changed.notify_all()
+
+    def _leaf(self) -> None:
+        """Take the assignment at the node at work, where it is better than what is known."""
+        value, assignment = self.leaf()
+        if value is not None and self.shared.find(value, assignment):
+            self.search.wanted[:] = assignment
+
+    def put_back(self) -> None:
+        """Put all open nodes of the tree at work on the heap, where there are any."""
+        if self.is_at_node:
+            self._put_back()
+
+    def _put_back(self) -> None:
+        shared = self.shared
+        self.is_at_node = False
+        with shared.changed:
+            shared.open.put_back(self._number, self._open_nodes())
+            if shared.restored > MOST_RESTORED * shared.nodes:
+                shared.pause = min(2 * shared.pause, LONGEST_PAUSE)
+            elif shared.restored < LEAST_RESTORED * shared.nodes and shared.pause > FIRST_PAUSE:
+                shared.pause //= 2
+            shared.changed.notify_all()
+
+    def _open_nodes(self) -> Iterator[tuple[int | float, int, float, Path]]:
+        """Of each open node of the tree at work its bound, minus the values decided for, its part, and its path."""
+        search = self.search
+        depth = int(search.counts[DEPTH])
+        marks = search.mark[: depth + 1, 0].tolist()
+        trail = search.trail[: marks[depth]].copy()
+        parts = np.cumprod(np.append(1.0, trail[:, AFTER] / trail[:, BEFORE])).tolist()
+        decided = np.cumsum(np.append(0, trail[:, DECISION] != IS_NOT)).tolist()
+        for place, length in enumerate(marks):
+            low = self.root.ascent.in_costs(int(search.bounds[place]))
+            if low >= self.shared.upper:
+                continue
+            if place == depth:
+                yield low, -decided[length], parts[length], Path(trail, length, False)
+            else:
+                last = trail[length]
+                part = parts[length] * float((last[BEFORE] - last[AFTER]) / last[BEFORE])
+                positive = int(opposite(last[DECISION]) != IS_NOT)
+                yield low, -decided[length] - positive, part, Path(trail, length + 1, True)

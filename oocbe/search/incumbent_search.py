@@ -1,0 +1,165 @@
+"""The search for good assignments, on a thread of its own while bounds are computed and buckets eliminated.
+
+It runs in slices that grow, each from the best assignment so far with another seed, so that what it has found can be
+picked up at any time. The compiled search holds no interpreter lock.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from oocbe.errors import OocbeError
+from oocbe.model.problem import Problem
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline, unlimited
+
+if TYPE_CHECKING:
+    from oocbe.bounds.incumbent import Incumbent
+
+FIRST_SLICE_SECONDS = 0.1
+"""Length of the first slice; each is twice as long as the one before, up to :data:`LONGEST_SLICE_SECONDS`."""
+
+BESIDE_ROWS_SECONDS = 0.25
+"""Of the search beside the first rows with bounds of their own, which come to better assignments soon: it would take as
+much of the processor as they do."""
+
+LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
+"""Of :meth:`IncumbentSearch.search_a_moment`: at most, laying the problem out included, and of the search itself."""
+
+LONGEST_SLICE_SECONDS = 2.0
+"""Length that slices do not exceed, so that what they find is taken in soon enough."""
+
+
+def beside_elimination(
+    problem: Callable[[], Problem], options: SolveOptions
+) -> AbstractContextManager[IncumbentSearch | None]:
+    """The search beside elimination without bounds: where a limit may end that early; else none.
+
+    problem : makes the problem in min-sum.
+    """
+    if options.time_limit is None or options.incumbent_seconds <= 0:
+        return nullcontext()
+    return IncumbentSearch(problem(), options.incumbent_seconds, options.seed)
+
+
+class IncumbentSearch:
+    """Searches until stopped; a context manager that waits for its thread.
+
+    Parameters
+    ----------
+    problem : in min-sum. seconds : of searching in all, to be extended by :meth:`extend`. seed : of random choices.
+    first : of these seconds before :meth:`go_on`.
+    """
+
+    def __init__(self, problem: Problem, seconds: float, seed: int, first: float = math.inf) -> None:
+        self._problem = problem
+        self._left = min(seconds, first)
+        self._later = seconds - self._left
+        self._seed = seed
+        self._best: Incumbent | None = None
+        self._stopped = threading.Event()
+        with unlimited():
+            self._deadline = Deadline(math.inf)  # that of the caller is none of another thread
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+        self._is_idle = True
+        self._thread = threading.Thread(target=self._run, name="oocbe-incumbents", daemon=True)
+        if seconds > 0:
+            self._is_idle = False
+            self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._deadline.interrupt()
+        with self._changed:
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def best(self) -> Incumbent | None:
+        """The best assignment so far, or None.
+
+        A problem that the search cannot take has none.
+
+        Raises
+        ------
+        BaseException : what the search failed with, where that is an error in it.
+        """
+        if self._error is not None and not isinstance(self._error, OocbeError):
+            raise self._error
+        return self._best
+
+    def extend(self, seconds: float, start: Sequence[int] | None = None) -> None:
+        """Go on for so many seconds more."""
+        with self._changed:
+            if self._thread.ident is None or self._stopped.is_set():
+                return
+            self._left += seconds
+            self._is_idle = False
+            self._changed.notify_all()
+
+    def go_on(self) -> None:
+        """Take the seconds that were kept for later."""
+        later, self._later = self._later, 0.0
+        if later > 0:
+            self.extend(later)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the time share is used up, at most so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_idle, timeout=min(seconds, threading.TIMEOUT_MAX))
+
+    def _run(self) -> None:
+        with self._deadline:
+            self._search()
+
+    def _search(self) -> None:
+        length, number = FIRST_SLICE_SECONDS, 0
+        try:
+            from oocbe.bounds.incumbent import find_incumbent  # an easy solve has no use for its loops
+
+            while True:
+                with self._changed:
+                    if self._left <= 0:
+                        self._is_idle = True
+                        self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._left > 0 or self._stopped.is_set())
+                    share = min(length, self._left)
+                    self._left -= share
+                if self._stopped.is_set():
+                    return
+                start = None if self._best is None else self._best.assignment
+                seed = self._seed + number
+                found = find_incumbent(self._problem, share, seed, start, self._stopped.is_set)
+                if found is not None and (self._best is None or found.value < self._best.value):
+                    self._best = found
+                number += 1
+                length = min(2 * length, LONGEST_SLICE_SECONDS)
+        except BaseException as error:
+            self._error = error
+        finally:
+            with self._changed:
+                self._is_idle = True
+                self._changed.notify_all()
+
+    def search_a_moment(self) -> None:
+        """Look for an assignment where time was too short even to begin a search: one is worth being a moment late."""
+        from oocbe.bounds.incumbent import find_incumbent, load_loops
+
+        load_loops()
+        with suppress(OocbeError), Deadline(LAST_SECONDS):  # not every problem has such a search
+            found = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
+            with self._changed:  # the search's own thread may have come to one meanwhile
+                if found is not None and (self._best is None or found.value < self._best.value):
+                    self._best = found

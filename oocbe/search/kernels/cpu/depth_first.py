@@ -1,0 +1,268 @@
+"""Depth-first search over rows that each have a bound of their own; see :mod:`oocbe.search.depth_search`.
+
+A node is a row: values left to variables, and a state with a bound (:mod:`oocbe.bounds.kernels.cpu.row_ascent`). It
+branches on a decision about one variable, that it has a value or that its value is in one half of them, and then on the
+opposite, which is told to the node's own state. There is one state, and what leads back from a node to the one before
+(:mod:`oocbe.search.kernels.cpu.node_state`), with note of what is stale in it
+(:mod:`oocbe.search.kernels.cpu.stale_ascent`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import jit, without_allocation
+from oocbe.kernels.cpu.projection import REMOVED
+from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS, ascend_with_linear
+from oocbe.search.kernels.cpu.node_state import FLIPS, PARTS, begin_node, begin_root, go_back, has_room, keep_values
+from oocbe.search.kernels.cpu.stale_ascent import collect, tell_removal
+
+EXHAUSTED, LEAF, PAUSED, FULL = 0, 1, 2, 3
+"""How :func:`search_depth_first` ends: nothing is left; at a node that leaves one value to each variable; after so many
+nodes or ends of paths; where there is no room to keep what another node would change."""
+
+DEPTH, NODES, LAST, ENDS = 0, 1, 2, 3
+"""Places of what is counted: the node's depth, nodes made, the variable of the last conflict or -1, and how often a
+path has ended, at a leaf or where a decision was ruled out."""
+
+VARIABLE, VALUE, DECISION, BEFORE, AFTER = 0, 1, 2, 3, 4
+"""Places of a decision: which variable and value it is about, what it says of them, and how many values the variable
+had before it and after it."""
+
+IS, IS_NOT, UP_TO, BEYOND = 1, 0, 2, 3
+"""What a decision says: the variable has the value, or not; its value is that one at most, or beyond it."""
+
+MOST_TRIED = 8
+"""Values that are tried one by one: of a variable with more of them, which costs of neighbours rarely tell apart, one
+half of what lies between the first and the last is ruled out at once."""
+
+WEIGHT_BITS = 20
+"""Weights of functions are counted in 2**-20 of a failure."""
+
+
+class Search(NamedTuple):
+    """What a search writes to beside its node.
+
+    Attributes
+    ----------
+    bounds : int64 (depths,).
+    trail : int64 (most decisions, 5), see :data:`VARIABLE`.
+    mark : int64 (depths, 3), decisions that led to the node at each depth, and parts and flips kept before it.
+    wanted : int64 (variables,), the value to try first; -1: the cheapest one.
+    counts : int64 (4,), see :data:`DEPTH`.
+    """
+
+    bounds: Any
+    trail: Any
+    mark: Any
+    wanted: Any
+    counts: Any
+
+
+@without_allocation
+def _choose(node: Any, last: Any) -> Any:
+    """The variable to decide next; -1 where all are: the one of the last conflict, or the one with the fewest values
+    for what speaks for it."""
+    left, tied, failures = node.left, node.tied, node.failures
+    if last >= 0 and left[last] > 1:
+        return last
+    best, chosen = np.inf, -1
+    for v in range(len(left)):
+        if left[v] > 1:
+            score = left[v] / (failures[v] + tied[v] / (1 << WEIGHT_BITS) + 1e-9)
+            if score < best:
+                best, chosen = score, v
+    return chosen
+
+
+@without_allocation
+def _value(network: Any, state: Any, v: Any, wanted: Any) -> Any:
+    """The value to try first: the one that is wanted, where it is left; else the cheapest."""
+    start = network.value_start[v]
+    if wanted >= 0 and state[start + wanted] != REMOVED:
+        return wanted
+    best = 0
+    for a in range(1, network.value_start[v + 1] - start):
+        if state[start + a] < state[start + best]:
+            best = a
+    return best
+
+
+@without_allocation
+def _middle(network: Any, state: Any, v: Any) -> Any:
+    """The value halfway between the first and the last one that are left."""
+    start, end = network.value_start[v], network.value_start[v + 1]
+    first, last = start, end - 1
+    while state[first] == REMOVED:
+        first += 1
+    while state[last] == REMOVED:
+        last -= 1
+    return (first + last) // 2 - start
+
+
+@without_allocation
+def _decide(network: Any, node: Any, v: Any, a: Any, decision: Any, radius: Any) -> Any:
+    """Remove the values of a variable that a decision rules out."""
+    start = network.value_start[v]
+    before = node.left[v]
+    for b in range(network.value_start[v + 1] - start):
+        if node.state[start + b] != REMOVED and not (
+            b == a if decision == IS else b != a if decision == IS_NOT else b <= a if decision == UP_TO else b > a
+        ):
+            if node.left[v] == before:
+                keep_values(network, node, v)
+            node.state[start + b] = REMOVED
+            node.left[v] -= 1
+    if node.left[v] < before:
+        tell_removal(network, node, v, before - node.left[v], radius)
+
+
+@jit
+def opposite(decision: Any) -> Any:
+    """What is left where a decision is ruled out."""
+    return 1 - decision if decision <= IS else UP_TO + BEYOND - decision
+
+
+@jit
+def search_depth_first(
+    network: Any,
+    linear: Any,
+    node: Any,
+    search: Any,
+    need: Any,
+    passes: Any,
+    radius: Any,
+    most_nodes: Any,
+    most_ends: Any,
+    done: Any,
+) -> Any:
+    """Go on from the node at the depth that ``search.counts`` says; returns how it ends, see :data:`EXHAUSTED`.
+
+    Parameters
+    ----------
+    need : nodes whose bound reaches it go. passes, radius : as of
+        :func:`~oocbe.bounds.kernels.cpu.row_ascent.bound_rows`.
+    most_nodes : made at most in this call, one more at times. most_ends : of paths in this call, after which it pauses.
+    done : whether the node is done with, as a leaf is whose value is known.
+    """
+    return _search(network, linear, node, search, need, passes, radius, most_nodes, most_ends, done)
+
+
+@without_allocation
+def _search(
+    network: Any,
+    linear: Any,
+    node: Any,
+    search: Any,
+    need: Any,
+    passes: Any,
+    radius: Any,
+    most_nodes: Any,
+    most_ends: Any,
+    done: Any,
+) -> Any:
+    counts, trail, mark, bounds = search.counts, search.trail, search.mark, search.bounds
+    nodes, last_end = 0, counts[ENDS] + most_ends
+    while True:
+        depth = counts[DEPTH]
+        if not done:
+            if nodes >= most_nodes or counts[ENDS] >= last_end:
+                return PAUSED
+            v = _choose(node, counts[LAST])
+            if v < 0:
+                counts[ENDS] += 1
+                return LEAF
+            if not has_room(node):
+                return FULL
+            a = _value(network, node.state, v, search.wanted[v])
+            decision, values = IS, node.left[v]
+            if values > MOST_TRIED:
+                middle = _middle(network, node.state, v)
+                decision = UP_TO if a <= middle else BEYOND
+                a = middle
+            mark[depth + 1, 1], mark[depth + 1, 2] = node.counts[PARTS], node.counts[FLIPS]
+            begin_node(node)
+            node.reach[:] = 0
+            nodes += 1
+            counts[NODES] += 1
+            _decide(network, node, v, a, decision, radius)
+            node.reach[v] = radius
+            bound = collect(network, node, v, bounds[depth], need, radius)
+            if bound < need:
+                bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, MOST_ROUNDS)
+            else:
+                node.failures[v] += 1
+            place = mark[depth, 0]
+            trail[place, VARIABLE], trail[place, VALUE], trail[place, DECISION] = v, a, decision
+            trail[place, BEFORE], trail[place, AFTER] = values, node.left[v]
+            mark[depth + 1, 0] = place + 1
+            bounds[depth + 1] = bound
+            counts[DEPTH] = depth + 1
+            if bound < need:
+                continue
+            counts[LAST] = v
+            counts[ENDS] += 1
+        # The node is done with: the one before it goes on without the value that it had decided.
+        done = True
+        while done:
+            depth = counts[DEPTH] - 1
+            if depth < 0:
+                return EXHAUSTED
+            # What the child changed is free again: there is room for what this node changes.
+            go_back(network, node, mark[depth + 1, 1], mark[depth + 1, 2])
+            counts[DEPTH] = depth
+            if bounds[depth] >= need:
+                continue
+            place = mark[depth, 0]
+            v, a = trail[place, VARIABLE], trail[place, VALUE]
+            decision = opposite(trail[place, DECISION])
+            trail[place, DECISION], trail[place, AFTER] = decision, trail[place, BEFORE] - trail[place, AFTER]
+            mark[depth, 0] = place + 1
+            begin_node(node)
+            node.reach[:] = 0
+            nodes += 1
+            counts[NODES] += 1
+            _decide(network, node, v, a, decision, radius)
+            node.reach[v] = radius
+            bound = collect(network, node, v, bounds[depth], need, radius)
+            if bound < need:
+                bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, MOST_ROUNDS)
+            bounds[depth] = bound
+            done = bound >= need
+
+
+@jit
+def restore(
+    network: Any, linear: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, rounds: Any, trail: Any
+) -> Any:
+    """Make the state of a node from that of the root, by all its decisions; returns its bound, at most ``need``.
+
+    Parameters
+    ----------
+    node : with the root's state and what is stale in that. bound : of the root.
+    rounds : of multipliers and passes, at most.
+    trail : int64 (decisions, 5). Without any, all that is stale is looked at.
+    """
+    return _restore(network, linear, node, bound, need, passes, radius, rounds, trail)
+
+
+@without_allocation
+def _restore(
+    network: Any, linear: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, rounds: Any, trail: Any
+) -> Any:
+    begin_root(network, node)
+    node.reach[:] = 0 if len(trail) else 1
+    for i in range(len(trail)):
+        v = trail[i, VARIABLE]
+        node.reach[v] = radius
+        _decide(network, node, v, trail[i, VALUE], trail[i, DECISION], radius)
+        if node.left[v] == 0:
+            return need
+    for v in range(len(node.left)):  # those that have one value are passed over once, others in the ascent
+        if node.reach[v]:
+            bound = collect(network, node, v, bound, need, radius)
+            if bound >= need:
+                return need
+    return ascend_with_linear(network, linear, node, bound, need, passes, radius, rounds)

@@ -1,0 +1,281 @@
+"""The node at work of a depth-first search: one state, and what undoes its changes.
+
+A node differs from the one before it in little, so there is one state for all of them: before a part of it changes for
+the first time at a node, it is kept, and going back puts what was kept where it came from. A *part* is what the values
+of one variable cost, what one use of a variable has taken (:mod:`oocbe.bounds.kernels.cpu.row_ascent`), or the
+multiplier of a linear constraint (:mod:`oocbe.search.kernels.cpu.linear_bounds`).
+
+What follows from the values left (how many they are, which functions have open variables) is put right with them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import helper, jit, without_allocation
+from oocbe.kernels.cpu.projection import REMOVED
+
+NUMBER, KEPT, PARTS, FLIPS, REMOVALS = 0, 1, 2, 3, 4
+"""Places of what a node counts: its number, which differs from those of all nodes before it, how much is kept of
+states, of parts and of what was stale, and the values removed at all nodes so far."""
+
+USE, MESSAGE_PLACE, TABLE, ARITY, OWN_STEP, OTHER, THIRD, TIE, TIED_VALUE, COLUMNS = 0, 1, 2, 3, 4, 5, 11, 17, 18, 19
+"""Columns of what is near a use: itself, where its part of a state begins, where its function's table does, over how
+many variables that is, and how many cells lie from one of the use's own values to the next; then what is told of the
+one other variable, and of a second one; and what the use is in a tie."""
+
+MEMBER, SELECTOR = 1, 2
+"""A *tie* is a function that says no more than that one variable, its member, has one of some values exactly where
+another, its selector, has a certain one, the tied value."""
+
+USE_OF, VARIABLE, PLACE, SIZE, MESSAGE, STEP = 0, 1, 2, 3, 4, 5
+"""Of another variable: its use, itself, where its values begin in a state, how many they are, where its use's part
+begins, and how many cells lie from one value to the next."""
+
+
+class Node(NamedTuple):
+    """The node at work.
+
+    Attributes
+    ----------
+    near : int32 (uses, 19), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; of functions
+        over more than three variables nothing is told of the others.
+    state : int32 (state,). stale : uint8 (uses,), 1 where a use is.
+    left : int64 (variables,), values left to each. open_of : int64 (functions,), variables with more than one.
+    tied : int64 (variables,), weights of the functions with another open variable. weight : int64 (functions,).
+    reach : uint8 (variables,), how far from each what has changed is passed on.
+    failures : float64 (variables,), conflicts that ended at each.
+    least, share : int32 (most values,), digits : int64 (3, most places of a function), ahead : bool (most uses of a
+        variable,): overwritten.
+    saved_values, saved_message, saved_stale, saved_number : int64 (variables,), (uses,), (uses,), (linear
+        constraints,), the number of the node at which a part was kept last.
+    kept : int32, parts end to end. parts : int64 (parts, 3), of each its place, its length, and the variable whose
+        values it costs, or -1. flips : int64, twice a use, and 1 more where it was stale.
+    counts : int64 (5,), see :data:`NUMBER`.
+    """
+
+    near: Any
+    state: Any
+    stale: Any
+    left: Any
+    open_of: Any
+    tied: Any
+    weight: Any
+    reach: Any
+    failures: Any
+    least: Any
+    share: Any
+    digits: Any
+    ahead: Any
+    saved_values: Any
+    saved_message: Any
+    saved_stale: Any
+    saved_number: Any
+    kept: Any
+    parts: Any
+    flips: Any
+    counts: Any
+
+
+@helper
+def _is_row(tables: Any, one: Any, other: Any, size: Any, need: Any) -> Any:
+    """Whether two rows of a table are equal (1) or opposite (-1), all of them costing nothing or ``need``; else 0."""
+    equal, opposite = True, True
+    for a in range(size):
+        cost = tables[one + a]
+        equal &= tables[other + a] == cost
+        opposite &= tables[other + a] == need - cost
+        if cost != 0 and cost != need:
+            return 0
+    return 1 if equal else -1 if opposite else 0
+
+
+@helper
+def _tied_value(tables: Any, start: Any, size: Any, rows: Any, need: Any) -> Any:
+    """The one row of a table that is opposite to all others, which are equal; -1 where there is none."""
+    if size < 3 or rows < 3:  # as fast by its table
+        return -1
+    is_first = _is_row(tables, start, start + size, size, need) + _is_row(tables, start, start + 2 * size, size, need)
+    base = start + size if is_first == -2 else start
+    found = -1
+    for row in range(rows):
+        kind = _is_row(tables, base, start + row * size, size, need)
+        if kind == 0 or (kind < 0 and found >= 0):
+            return -1
+        if kind < 0:
+            found = row
+    return found
+
+
+@jit
+def near_uses(network: Any, need: Any) -> Any:
+    """What is near each use, for :class:`Node`. need : what a row that is forbidden costs."""
+    near = np.zeros((len(network.uses), COLUMNS), dtype=np.int32)
+    place_of = np.empty(len(network.uses), dtype=np.int64)
+    for i in range(len(network.uses)):
+        place_of[network.uses[i]] = i
+    for f in range(len(network.function_start) - 1):
+        begin = network.function_start[f]
+        if network.function_start[f + 1] - begin != 2:
+            continue
+        for member in range(begin + 1, begin - 1, -1):
+            selector = 2 * begin + 1 - member
+            v, w = network.variable[member], network.variable[selector]
+            size = network.value_start[v + 1] - network.value_start[v]
+            rows = network.value_start[w + 1] - network.value_start[w]
+            value = _tied_value(network.tables, network.table_start[member], size, rows, need)
+            if value >= 0:
+                near[place_of[member], TIE], near[place_of[selector], TIE] = MEMBER, SELECTOR
+                near[place_of[member], TIED_VALUE] = near[place_of[selector], TIED_VALUE] = value
+    for i in range(len(network.uses)):
+        use = network.uses[i]
+        f = network.function[use]
+        begin, end = network.function_start[f], network.function_start[f + 1]
+        near[i, USE], near[i, MESSAGE_PLACE] = use, network.message_start[use]
+        near[i, TABLE], near[i, ARITY] = network.table_start[use], end - begin
+        if end - begin > 3:
+            continue
+        step, column = 1, THIRD if end - begin == 3 else OTHER
+        for other in range(end - 1, begin - 1, -1):
+            v = network.variable[other]
+            size = network.value_start[v + 1] - network.value_start[v]
+            if other == use:
+                near[i, OWN_STEP] = step
+            else:
+                near[i, column + USE_OF], near[i, column + VARIABLE] = other, v
+                near[i, column + PLACE], near[i, column + SIZE] = network.value_start[v], size
+                near[i, column + MESSAGE], near[i, column + STEP] = network.message_start[other], step
+                column = OTHER
+            step *= size
+        if end - begin == 2:  # each of the two has a table of its own
+            near[i, OWN_STEP] = 1
+            near[i, OTHER + STEP] = step // near[i, OTHER + SIZE]
+    return near
+
+
+@without_allocation
+def _keep(node: Any, place: Any, length: Any, v: Any) -> Any:
+    """Keep a part as it is."""
+    end, number = node.counts[KEPT], node.counts[PARTS]
+    for i in range(length):
+        node.kept[end + i] = node.state[place + i]
+    node.counts[KEPT] = end + length
+    node.parts[number, 0], node.parts[number, 1], node.parts[number, 2] = place, length, v
+    node.counts[PARTS] = number + 1
+
+
+@without_allocation
+def keep_values(network: Any, node: Any, v: Any) -> Any:
+    """Keep what a variable's values cost, before that changes."""
+    if node.saved_values[v] != node.counts[NUMBER]:
+        node.saved_values[v] = node.counts[NUMBER]
+        _keep(node, network.value_start[v], network.value_start[v + 1] - network.value_start[v], v)
+
+
+@without_allocation
+def keep_message(node: Any, use: Any, place: Any, length: Any) -> Any:
+    """Keep what a use has taken, before that changes. place : where that begins. length : values of its variable."""
+    if node.saved_message[use] != node.counts[NUMBER]:
+        node.saved_message[use] = node.counts[NUMBER]
+        _keep(node, place, length, -1)
+
+
+@without_allocation
+def keep_number(node: Any, c: Any, place: Any) -> Any:
+    """Keep the multiplier of a linear constraint, before that changes. place : of it in the state."""
+    if node.saved_number[c] != node.counts[NUMBER]:
+        node.saved_number[c] = node.counts[NUMBER]
+        _keep(node, place, 1, -1)
+
+
+@without_allocation
+def mark_stale(node: Any, use: Any, is_stale: Any) -> Any:
+    """Say whether a use is stale."""
+    if node.stale[use] == is_stale:
+        return
+    if node.saved_stale[use] != node.counts[NUMBER]:
+        node.saved_stale[use] = node.counts[NUMBER]
+        node.flips[node.counts[FLIPS]] = 2 * use + node.stale[use]
+        node.counts[FLIPS] += 1
+    node.stale[use] = is_stale
+
+
+@without_allocation
+def close(network: Any, node: Any, v: Any, sign: Any) -> Any:
+    """Count a variable as one with a single value (sign -1), or as open again (1)."""
+    for i in range(network.use_start[v], network.use_start[v + 1]):
+        use = network.uses[i]
+        f = network.function[use]
+        node.open_of[f] += sign
+        for other in range(network.function_start[f], network.function_start[f + 1]):
+            w = network.variable[other]
+            if w == v:
+                continue
+            is_open = node.left[w] > 1
+            # Those open beside w, of which v is one or the only one.
+            if node.open_of[f] - is_open == (0 if sign < 0 else 1):
+                node.tied[w] += sign * node.weight[f]
+
+
+@without_allocation
+def go_back(network: Any, node: Any, parts: Any, flips: Any) -> Any:
+    """Put back all that was kept after the first so many parts and flips."""
+    end = node.counts[KEPT]
+    for number in range(node.counts[PARTS] - 1, parts - 1, -1):
+        place, length, v = node.parts[number, 0], node.parts[number, 1], node.parts[number, 2]
+        end -= length
+        for i in range(length):
+            node.state[place + i] = node.kept[end + i]
+        if v >= 0:
+            count = 0
+            for i in range(length):
+                count += node.state[place + i] != REMOVED
+            was_closed = node.left[v] <= 1
+            node.left[v] = count
+            if was_closed and count > 1:
+                close(network, node, v, 1)
+    node.counts[KEPT], node.counts[PARTS] = end, parts
+    for number in range(node.counts[FLIPS] - 1, flips - 1, -1):
+        node.stale[node.flips[number] >> 1] = node.flips[number] & 1
+    node.counts[FLIPS] = flips
+
+
+@without_allocation
+def has_room(node: Any) -> Any:
+    """Whether all that one node may change can be kept."""
+    counts = node.counts
+    return (
+        counts[KEPT] + len(node.state) <= len(node.kept)
+        and counts[PARTS] + len(node.left) + len(node.stale) + len(node.saved_number) <= len(node.parts)
+        and counts[FLIPS] + len(node.stale) <= len(node.flips)
+    )
+
+
+@without_allocation
+def begin_node(node: Any) -> Any:
+    """Begin to change the state anew: the parts that change from now on are kept."""
+    node.counts[NUMBER] += 1
+
+
+@without_allocation
+def begin_root(network: Any, node: Any) -> Any:
+    """Take the state as it is for a root, of which nothing need be kept, and count what follows from it."""
+    counts = node.counts
+    counts[NUMBER] += 1
+    counts[KEPT] = counts[PARTS] = counts[FLIPS] = 0
+    node.saved_values[:] = counts[NUMBER]
+    node.saved_message[:] = counts[NUMBER]
+    node.saved_stale[:] = counts[NUMBER]
+    node.saved_number[:] = counts[NUMBER]
+    node.open_of[:] = 0
+    node.tied[:] = 0
+    node.left[:] = 1
+    for v in range(len(node.left)):
+        count = 0
+        for place in range(network.value_start[v], network.value_start[v + 1]):
+            count += node.state[place] != REMOVED
+        node.left[v] = count
+        if count > 1:
+            close(network, node, v, 1)

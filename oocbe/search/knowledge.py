@@ -1,0 +1,97 @@
+"""What is known about an optimum while it is searched for: a proven bound from below, an assignment from above.
+
+Everything here is in min-sum; a caller that maximises negates (:class:`Report`).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oocbe.elimination.claims import check_claim
+from oocbe.elimination.row_pruning.row_bounds import ValueGrid
+from oocbe.model.problem import Problem
+from oocbe.model.settings.option_values import Gap
+
+Report = Callable[[int | float | None, int | float | None, str, tuple[int, ...] | None], None]
+"""Told the lower bound, the incumbent's value, what found it, and the incumbent, whenever one of them changes."""
+
+
+@dataclass
+class Knowledge:
+    """Bounds on the optimum of one problem, each with a proof.
+
+    Attributes
+    ----------
+    problem : in min-sum. gap : how far apart the bounds may stay.
+    report : told about changes.
+    lower : no assignment that counts is worth less; None: nothing is known.
+    value, assignment : the best assignment found, or None.
+    """
+
+    problem: Problem
+    gap: Gap
+    report: Report
+    lower: int | float | None = None
+    value: int | float | None = None
+    assignment: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self.grid = ValueGrid.of(self.problem)
+        self._ceiling = above_all_values(self.problem)
+
+    @property
+    def upper_bound(self) -> int | float:
+        """Only assignments strictly below it are still of interest; where nothing limits them, all are below it."""
+        return min(limit for limit in (self.problem.upper_bound, self.value, self._ceiling) if limit is not None)
+
+    def offer(self, value: int | float, assignment: tuple[int, ...], why: str) -> None:
+        """Take an assignment where it is better than what is known.
+
+        What floating point cannot hold bounds nothing, and is not taken.
+
+        Raises
+        ------
+        InternalError : the assignment is infeasible, or not worth the value (:mod:`oocbe.elimination.claims`).
+        """
+        if value < self.upper_bound and math.isfinite(value):
+            check_claim(self.problem, value, assignment, why)
+            if self.problem.upper_bound is not None and self.problem.evaluate(assignment) is None:
+                return  # floats added up in the problem's own order reach its bound
+            self.value, self.assignment = value, assignment
+            self.report(self.lower, self.value, why, self.assignment)
+
+    def raise_lower(self, bound: int | float, why: str) -> None:
+        """Take a proven bound where it is better than what is known; no more than the upper bound counts of it."""
+        bound = min(bound, self.upper_bound)
+        if self.lower is None or bound > self.lower:
+            self.lower = bound
+            self.report(self.lower, self.value, why, self.assignment)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing better than the incumbent (or than the problem's upper bound, or at all) can exist."""
+        return self.lower is not None and self.lower >= self.upper_bound
+
+    @property
+    def is_near_enough(self) -> bool:
+        """Whether bound and incumbent are within the gap that is asked for."""
+        if self.is_closed:
+            return True
+        return self.lower is not None and self.value is not None and self.gap.is_reached(self.lower, self.value)
+
+
+def above_all_values(problem: Problem) -> int | float:
+    """A number above the value of every assignment: the sum of the functions' largest values, and some more.
+
+    The largest floating-point number where that is beyond it.
+    """
+    greatest = problem.extremes.greatest.tolist()
+    total = sum(greatest, problem.constant)
+    if problem.is_integral:
+        return total + 1
+    size = sum(map(abs, greatest), abs(problem.constant))
+    above = total + (size * 2.0**-30 or 1.0)
+    return above if math.isfinite(above) else sys.float_info.max

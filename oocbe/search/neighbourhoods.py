@@ -1,0 +1,242 @@
+"""Assignments near a good one: all but some variables keep their values, and a depth-first search finds the others'.
+
+Where bounds at the root say little, a search of the whole problem decides what it can't judge, and takes long to come
+back from it. What is left once most variables have their values is judged well by the same bounds. So some variables
+that functions tie to one another are set free, a few at first and more where that leads to nothing better, and each
+such *neighbourhood* of the assignment is searched, for what is worth less, to the end or for so many nodes (*large
+neighbourhood search*: Shaw 1998, *Using constraint programming and local search methods to solve vehicle routing
+problems*; with neighbourhoods that grow: Loudni and Boizumault 2003, *Solving constraint optimization problems in
+anytime contexts*, after Mladenović and Hansen 1997, *Variable neighborhood search*).
+
+Where the largest neighbourhoods have led nowhere, a good part of the variables of the best assignment is given other
+values at random, and what comes of that is improved in turn. It is worse than the best one at first, so all of this is
+searched from a root of its own (:class:`Neighbourhoods`), below a threshold as far above the best assignment as
+that is above the proven bound.
+
+Nothing is proven here. What is found narrows the proof, by the depth-first search of the whole and all others.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.depth_tree import Root, Tree, ascended, blank_node, first_bytes, kept_bytes, root_of
+from oocbe.search.depth_worker import BESIDE_SECONDS, Shared
+from oocbe.search.kernels.cpu.depth_first import AFTER, BEFORE, DECISION, FULL, IS, LEAF, PAUSED, VALUE, VARIABLE
+from oocbe.search.kernels.cpu.node_state import Node
+
+LEAST_BITS, MOST_BITS, MORE_BITS = 22.0, 66.0, 5.5
+"""Of a neighbourhood: the assignments of its free variables are two to the power of so many, at first and at most, and
+how many more each time. Of variables of 44 values, 4 to 12 of them."""
+
+TRIES = 10
+"""Neighbourhoods of one size that lead to nothing better before larger ones are tried."""
+
+MOST_NODES = 200
+"""Of the search of one neighbourhood."""
+
+LEAST_SHAKEN = 1 / 3
+"""Part of all variables, at least, that are given other values where nothing leads further."""
+
+MOST_LOOKED_AT = 64
+"""Functions over a variable, and variables of a function, from which the next free variables are drawn."""
+
+NARROWER = 0.9
+"""Where the distance from the proven bound to the threshold would be this part of what it is, a new root is made."""
+
+
+class Neighbourhoods:
+    """The searches near assignments of one problem, one a thread.
+
+    Parameters
+    ----------
+    shared : the search of the whole, from which assignments come and to which better ones go.
+    weight : int64 (functions,), as of :func:`~oocbe.search.depth_tree.blank_node`.
+
+    Attributes
+    ----------
+    seconds : taken. tried : neighbourhoods searched so far. improved_at : seconds when the last better one was found.
+    """
+
+    def __init__(self, shared: Shared, weight: NDArray[np.int64]) -> None:
+        self._shared, self._weight = shared, weight
+        self._root: Root | None = None
+        self._blank: Node | None = None
+        self._searches: list[Neighbourhood] = []
+        self._found = 0
+        self.seconds = self.improved_at = 0.0
+
+    @property
+    def tried(self) -> int:
+        """Neighbourhoods searched so far."""
+        return sum(search.tried for search in self._searches)
+
+    def prepared(self, threads: int, lower: int | float, pace: float) -> list[Neighbourhood]:
+        """The searches of so many threads, or as many as there is memory for, below a threshold that is not too far.
+
+        Parameters
+        ----------
+        lower : proven bound on the optimum. pace : seconds for a node.
+
+        Raises
+        ------
+        TimeLimitError : the deadline of the block that this runs in came.
+        """
+        shared = self._shared
+        threshold = shared.upper + max(shared.upper - lower, 0)
+        threshold = threshold if math.isfinite(threshold) else shared.upper
+        root = self._root
+        if root is None or threshold - lower < NARROWER * (root.ascent.threshold - lower):
+            ascent = ascended(shared.tables, threshold)
+            if self._blank is None:
+                self._blank = blank_node(ascent, self._weight)
+            root = self._root = root_of(ascent, shared.linear, self._blank)
+        assert self._blank is not None
+        searches = self._searches
+        while len(searches) < threads and shared.take_room(first_bytes(self._blank)):
+            searches.append(Neighbourhood(shared, len(searches), root, self._blank, pace))
+        for search in searches:
+            search.next_root = root
+        return searches[:threads]
+
+    def took(self, seconds: float) -> None:
+        """Count seconds as taken, and whether anything better was found in them."""
+        self.seconds += seconds
+        found = sum(search.found for search in self._searches)
+        if found > self._found:
+            self._found, self.improved_at = found, self.seconds
+
+
+class Neighbourhood(Tree):
+    """One thread's search near an assignment.
+
+    Parameters
+    ----------
+    shared : as of :class:`Neighbourhoods`. number : of this one, which its random choices follow from.
+    root, blank, pace : as of :class:`~oocbe.search.depth_tree.Tree`.
+
+    Attributes
+    ----------
+    next_root : of the neighbourhoods to come. tried, found : neighbourhoods searched, and better assignments than were
+        known.
+    """
+
+    def __init__(self, shared: Shared, number: int, root: Root, blank: Node, pace: float) -> None:
+        super().__init__(shared.tables, shared.linear, root, blank, pace)
+        self._shared, self.next_root = shared, root
+        self._random = np.random.default_rng(number)
+        self._bits_of = np.log2(np.maximum(np.array(shared.tables.problem.sizes, dtype=np.float64), 1.0))
+        self._values = shared.wanted.copy()
+        self._worth: int | float = shared.upper
+        self._bits, self._failures = LEAST_BITS, 0
+        self._upper: int | float = shared.upper
+        self._nodes_left = 0
+        self._is_open = self._is_away = self._is_shaken = self._is_refuted = self._is_better = False
+        self.tried = self.found = 0
+
+    def work(self, until: float, deadline: Deadline) -> None:
+        """Search until a moment of :func:`~oocbe.runtime.compilation.working_time`, a step at least."""
+        while not self._shared.is_stopped and not deadline.passed:
+            if self._is_open:
+                self._search_on(min(max(until - working_time(), 0.0), BESIDE_SECONDS))
+            else:
+                self._open()
+            if working_time() >= until:
+                return
+
+    def _open(self) -> None:
+        """Set variables free: those of the next neighbourhood, or a good part of all where no larger one is left."""
+        shared = self._shared
+        self._is_shaken = self._bits > MOST_BITS
+        if self._is_shaken or not self._is_away:
+            with shared.changed:
+                if shared.upper < self._worth:
+                    self._bits, self._failures, self._is_shaken = LEAST_BITS, 0, False
+                self._values[:], self._worth = shared.wanted, shared.upper
+            self._is_away = False
+        count = len(self._values)
+        self.search.wanted[:] = -1
+        self._upper = self._worth
+        if self._is_shaken:
+            free = self._near(int(self._random.integers(max(1, int(LEAST_SHAKEN * count)), count + 1)), math.inf)
+            self.search.wanted[:] = self._random.integers(np.array(shared.tables.problem.sizes))
+            self._upper = self.next_root.ascent.threshold
+        else:
+            free = self._near(count, self._bits)
+        fixed = np.flatnonzero(~free & (self._values >= 0))
+        path = np.zeros((len(fixed), AFTER + 1), dtype=np.int64)
+        path[:, VARIABLE], path[:, VALUE], path[:, DECISION] = fixed, self._values[fixed], IS
+        path[:, BEFORE], path[:, AFTER] = 2, 1
+        self.tried += 1
+        self._nodes_left, self._is_refuted, self._is_better = MOST_NODES, False, False
+        self._is_open = self.begin(self.next_root, path, self._upper)
+        if not self._is_open:
+            self._close()
+
+    def _near(self, most: int, bits: float) -> NDArray[np.bool_]:
+        """Bool (variables,), some that functions tie to one another: at most so many, with values for so many bits."""
+        network, count = self.root.ascent.network, len(self._bits_of)
+        free = np.zeros(count, dtype=bool)
+        if bits == math.inf and most > count // 2:  # no need to look at what is near
+            free[self._random.permutation(count)[:most]] = True
+            return free
+        others = iter(self._random.permutation(count).tolist())
+        frontier: list[int] = []
+        left = most
+        while left > 0 and bits > 0.0 and not self._shared.is_stopped:
+            if frontier:
+                place = int(self._random.integers(len(frontier)))
+                frontier[place], frontier[-1] = frontier[-1], frontier[place]
+                v = frontier.pop()
+            else:
+                v = next((v for v in others if not free[v]), -1)
+                if v < 0:
+                    break
+            if free[v]:
+                continue
+            free[v] = True
+            left, bits = left - 1, bits - float(self._bits_of[v])
+            uses = network.uses[network.use_start[v] : network.use_start[v + 1]]
+            for f in self._random.permutation(network.function[uses])[:MOST_LOOKED_AT].tolist():
+                begin, end = int(network.function_start[f]), int(network.function_start[f + 1])
+                frontier += network.variable[begin : min(end, begin + MOST_LOOKED_AT)].tolist()
+        return free
+
+    def _search_on(self, seconds: float) -> None:
+        """Search on in the open neighbourhood, in one compiled call of so many seconds at most."""
+        most = min(seconds, self._nodes_left * self.pace)
+        status, made = self.go_on(self._upper, most, 1 << 40, self._is_refuted)
+        self._nodes_left -= max(made, 1)
+        self._is_refuted = status == LEAF
+        if status == LEAF:
+            self._leaf()
+        elif status == FULL and self._shared.take_room(kept_bytes(self.node)):
+            self.grow()
+        elif status != PAUSED:
+            self._is_open = False
+        self._is_open = self._is_open and self._nodes_left > 0
+        if not self._is_open:
+            self._close()
+
+    def _leaf(self) -> None:
+        """Go on from the assignment that was found, where it is good enough."""
+        value, assignment = self.leaf()
+        if value is None or value >= self._upper:
+            return
+        self._values[:], self._worth, self._upper, self._is_better = assignment, value, value, True
+        self.found += self._shared.find(value, assignment)
+        if self._is_shaken:
+            self._nodes_left, self._is_away = 0, True
+
+    def _close(self) -> None:
+        """Choose the size of the next neighbourhood."""
+        self._failures += not self._is_better
+        if self._is_better or self._is_shaken:
+            self._bits, self._failures = LEAST_BITS, 0
+        elif self._failures >= TRIES:
+            self._bits, self._failures = self._bits + MORE_BITS, 0

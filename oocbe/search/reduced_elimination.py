@@ -1,0 +1,177 @@
+"""Elimination of what reduction has left of a problem, where that is expected to take less than the search has.
+
+What reduction removes (:mod:`oocbe.bounds.row_reduction`) can be most of a problem: of a pedigree with 920 variables
+147 are left, and tables over them have a million cells instead of 2**83. So its orders are looked at once more, with
+the greedy heuristics, which takes milliseconds. Once twice as long has been spent as elimination along the best one is
+expected to take, it is tried, and given up where it takes several times that: both together take a few times what the
+better one takes alone.
+
+The optimum of what is left is that of the whole, and its assignment is completed by what reduction remembers.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+from oocbe.bounds.row_reduction import Reduction
+from oocbe.bounds.row_tables import LISTED_SHARE
+from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.buckets.forms import expected_work, possible_tables
+from oocbe.elimination.buckets.resources import engine_for, message_memory
+from oocbe.elimination.orders.elimination_speed import speed_of
+from oocbe.elimination.orders.order import search_orders
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.race import Race, RaceWinner
+from oocbe.elimination.runs.durability import Run
+from oocbe.errors import ResourceError, TimeLimitError
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.knowledge import Knowledge
+from oocbe.search.search_statistics import Statistics
+
+AT_ONCE = 0.05
+"""Seconds of elimination that are not waited for: rows would take as long to begin with."""
+
+MOST_SECONDS = 100.0
+"""Of elimination beyond which orders are not looked at closely: what takes longer is a matter for all of the search."""
+
+ORDER_SECONDS, LONG = 0.25, 0.5
+"""Of the search for an order where the greedy ones would take longer than so many seconds."""
+
+DUE = 2.0
+"""It is tried when so many times what is expected has been spent: one that takes that long is none too rare."""
+
+ALLOWANCE, LEAST_ALLOWANCE = 8.0, 1.0
+"""An attempt is allowed so many times what is expected and so many seconds more. Of made pedigrees one took three times
+what was expected, and one nine times."""
+
+
+class ReducedElimination:
+    """Elimination of one reduction's problem, tried once.
+
+    Parameters
+    ----------
+    reduction : what is left. options : of the solve.
+
+    Attributes
+    ----------
+    is_open : whether it has not been tried yet, and may be: not where a run keeps messages to be resumed, as
+        elimination of the whole problem is what can be, nor where what is left takes too much memory. seconds : taken.
+    """
+
+    def __init__(self, reduction: Reduction, options: SolveOptions) -> None:
+        self._reduction, self._options = reduction, options
+        is_small = reduction.tables.listed_bytes <= LISTED_SHARE * message_memory(options)
+        self.is_open = options.workdir is None and not reduction.tables.is_impossible and is_small
+        self.seconds = 0.0
+        self._winner: RaceWinner | None = None
+
+    def is_due(self, spent: float) -> bool:
+        """Whether it is to be tried after so many seconds of searching."""
+        if not self.is_open:
+            return False
+        if self._quick and self._quick_seconds > max(LONG, spent / DUE) and spent < DUE * ORDER_SECONDS:
+            return False  # a longer search for an order would be most of what an easy solve takes
+        if self.expected == math.inf:
+            self.is_open = False
+            del self._problem  # its tuples take several times what the tables do
+        return self.is_open and self.expected <= max(AT_ONCE, spent / DUE)
+
+    def run(self, known: Knowledge, memory: int, deadline: Deadline) -> None:
+        """Eliminate, for as long as is allowed, where all messages fit in memory, and tell what that has found.
+
+        memory : bytes that messages may take.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        begin = working_time()
+        self.is_open = False
+        if sum(self._choices[0].predicted_rows) * value_dtype(self._problem, MIN_SUM).itemsize > memory:
+            return  # the way through the disk takes longer than is expected here
+        try:
+            with Deadline(ALLOWANCE * self.expected + LEAST_ALLOWANCE) as allowed:
+                self._eliminate(known, memory, allowed)
+        except TimeLimitError:
+            deadline.check()
+        except (ResourceError, MemoryError):
+            pass  # others may do with the memory
+        finally:
+            self.seconds += working_time() - begin
+
+    def tell(self, statistics: Statistics) -> None:
+        """Say what it has done, where it has ended."""
+        if self._winner is None:
+            return
+        outcome = self._winner.outcome
+        sentence = f"what reduction left was eliminated, {self._reduction.sentence}"
+        statistics.bounds = "; ".join(filter(None, (statistics.bounds, sentence)))
+        statistics.width = outcome.width
+        statistics.total_rows += outcome.total_rows
+        statistics.largest_rows = max(statistics.largest_rows, outcome.largest_rows)
+
+    @cached_property
+    def expected(self) -> float:
+        """Seconds that elimination is expected to take along the best order; infinite where that is out of reach."""
+        return self._seconds(self._choices[0]) if self._choices else math.inf
+
+    @cached_property
+    def _problem(self) -> Problem:
+        return self._reduction.tables.as_problem()
+
+    @cached_property
+    def _choices(self) -> list[OrderChoice]:
+        """Orders, the best first; none where all are out of reach."""
+        if self._quick and self._quick_seconds > LONG:
+            return self._searched(min(ORDER_SECONDS, self._options.order_seconds))
+        return self._quick
+
+    @cached_property
+    def _quick_seconds(self) -> float:
+        """Seconds along the best order that takes no search: asked for again and again, and thousands of buckets take
+        a tenth of a second to judge."""
+        return self._seconds(self._quick[0])
+
+    @cached_property
+    def _quick(self) -> list[OrderChoice]:
+        """Orders that take no search."""
+        return self._searched(0.0)
+
+    def _searched(self, seconds: float) -> list[OrderChoice]:
+        speed = speed_of(self._options.backend)
+        limits = (MOST_SECONDS * speed.rows, 1 / speed.cells_a_row)
+        return search_orders(self._problem, "auto", seconds, self._options.seed, *limits)
+
+    def _seconds(self, choice: OrderChoice) -> float:
+        speed, dtype = speed_of(self._options.backend), value_dtype(self._problem, MIN_SUM)
+        tables = possible_tables(self._problem, MIN_SUM, dtype, self._options.tables)
+        predicted = (choice.order, choice.separators, choice.predicted_rows, dtype, tables)
+        limits = (self._options.memory_limit, speed.cells_a_row)
+        return expected_work(self._problem.sizes, *predicted, *limits) / speed.rows
+
+    def _eliminate(self, known: Knowledge, memory: int, deadline: Deadline) -> None:
+        options = self._options
+        run = Run(self._problem, options)
+        run.set_memory(memory)
+        engine = engine_for(options, deadline)
+        race = Race(self._problem, MIN_SUM, self._choices[:1], options.dominance, run, engine, tables=options.tables)
+        for attempt in race.rounds():
+            with attempt:
+                attempt.outcome = attempt.forward.run(may_forget=True)
+        winner = race.winner
+        assert winner is not None
+        with winner.store:
+            outcome, why = winner.outcome, "elimination of what reduction left"
+            if outcome.value is None:
+                known.raise_lower(known.upper_bound, why)
+            else:
+                rest = backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, deadline)
+                known.offer(outcome.value, self._reduction.complete(rest), why)
+                known.raise_lower(outcome.value, why)
+        self._winner = winner

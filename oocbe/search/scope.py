@@ -1,0 +1,90 @@
+"""What bounds have left of a problem, and how it came about, so that a resumed run comes to the very same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oocbe.elimination.row_pruning.row_bounds import BoundSource
+from oocbe.model.problem import Problem
+from oocbe.propagation.restrict import restrict
+
+Values = tuple[tuple[int, int], ...]
+"""Pairs of variable and value."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What restrictions left of a problem, and a bound on it.
+
+    Attributes
+    ----------
+    source : None where no bound has been computed yet.
+    lift : turns an assignment into one of the whole problem. variables : the variables' indices there.
+    removals : values removed, one restriction after the other; variables are those of what the one before left.
+    """
+
+    problem: Problem
+    source: BoundSource | None
+    lift: Callable[[Sequence[int]], tuple[int, ...]]
+    variables: tuple[int, ...]
+    removals: tuple[Values, ...] = ()
+
+    @classmethod
+    def whole(cls, problem: Problem) -> Scope:
+        """All of a problem."""
+        return cls(problem, None, tuple, tuple(range(len(problem.variables))))
+
+    def below(self, threshold: int | float) -> Scope | None:
+        """What can be part of an assignment below a threshold; None where nothing can."""
+        assert self.source is not None
+        if self.source.root >= threshold:
+            return None
+        return self._without(threshold, self.source.fixed_values(threshold))
+
+    def _without(self, threshold: int | float, removed: Iterable[tuple[int, int]]) -> Scope | None:
+        removed = tuple((int(v), int(value)) for v, value in removed)
+        made = restrict(self.problem, removed)
+        if made.problem is None:
+            return None
+        return Scope(
+            made.problem.below(threshold),
+            None if self.source is None else made.source(self.source),
+            lambda a: self.lift(made.lift(a)),
+            tuple(self.variables[v] for v in made.variables),
+            (*self.removals, removed),
+        )
+
+    def after(self, removals: Iterable[Values], threshold: int | float) -> Scope | None:
+        """What is left where a run has proven that nothing below the threshold has those values; None: nothing."""
+        scope: Scope | None = self
+        for removed in removals:
+            scope = None if scope is None else scope._without(threshold, removed)
+        return scope
+
+
+@dataclass(frozen=True)
+class RunningOrder:
+    """An order at work on a scope, as it is published for a run that is resumed.
+
+    Attributes
+    ----------
+    removals : of the scope. threshold : below which it searches.
+    order : of the scope's variables. cap : rows of a message at most.
+    """
+
+    removals: tuple[Values, ...]
+    threshold: int | float
+    order: tuple[int, ...]
+    cap: int
+
+    def as_record(self) -> dict[str, Any]:
+        """In JSON types."""
+        return {"removals": self.removals, "threshold": self.threshold, "order": self.order, "cap": self.cap}
+
+    @classmethod
+    def of_record(cls, record: dict[str, Any]) -> RunningOrder:
+        """What :meth:`as_record` gave, read again."""
+        removals = tuple(tuple((v, value) for v, value in removed) for removed in record["removals"])
+        return cls(removals, record["threshold"], tuple(record["order"]), record["cap"])

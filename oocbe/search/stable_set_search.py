@@ -1,0 +1,287 @@
+"""A search for stable sets where single variables cost something, and pairs of their values exclude one another.
+
+Where each variable has a value that excludes nothing, what is chosen beyond these is a *stable set* of the graph whose
+vertices are the other values, and whose edges are the pairs that exclude one another; each is worth what it saves. The
+largest cliques of a graph are such a problem, auctions, and photographs without penalties or triples. Where many pairs
+exclude one another few vertices are chosen, and a node is a few bit sets: a branch and bound whose bounds are cliques
+that share out the vertices' weights (Babel 1994, *A fast algorithm for the maximum weight clique problem*; San Segundo,
+Furini and Artieda 2019, *A new branch-and-bound algorithm for the maximum weighted clique problem*) makes a million of
+them a second. Bounds are integers, and so are all costs here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bounds.cliques import bit_matrix
+from oocbe.bounds.row_tables import Tables
+from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.elimination.preparation.packing import is_packing
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.settings.option_values import Gap
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.kernels.cpu.stable_sets import (
+    DEPTH,
+    EXHAUSTED,
+    NODES,
+    Node,
+    begin_stable_sets,
+    search_stable_sets,
+)
+from oocbe.search.knowledge import Knowledge
+
+WHY = "branch and bound over stable sets"
+"""What bounds and assignments come from."""
+
+MOST_VERTICES = 1 << 11
+"""Of a graph that is searched."""
+
+FIRST_NODES, CALL_SECONDS = 256, 0.02
+"""Nodes made in the first compiled call; later ones by the pace, for so many seconds."""
+
+
+@dataclass(frozen=True)
+class ValueGraph:
+    """Values of variables that save something, and the pairs of them that exclude one another.
+
+    Attributes
+    ----------
+    variable, value : int64 (vertices,), what each vertex is. weight : int64 (vertices,), what it saves; positive.
+    adjacent : uint64 (vertices, words), symmetric bit matrix. free : int64 (variables,), values that exclude nothing.
+    cost : of all variables with these values.
+    """
+
+    variable: NDArray[np.int64]
+    value: NDArray[np.int64]
+    weight: NDArray[np.int64]
+    adjacent: NDArray[np.uint64]
+    free: NDArray[np.int64]
+    cost: int
+
+    @classmethod
+    def of(cls, tables: Tables) -> Self | None:
+        """The graph of a problem; None where it is another problem, or one of too many values."""
+        if not tables.is_integral or tables.is_impossible:
+            return None
+        sizes = tables.problem.sizes
+        start = starts_of(sizes)
+        if start[-1] - len(sizes) > MOST_VERTICES:
+            return None
+        costs, excluded = np.zeros(start[-1], dtype=np.int64), np.zeros(start[-1], dtype=bool)
+        constant = tables.constant
+        pairs: list[NDArray[np.int64]] = []
+        for part in tables.parts:
+            if len(part.scope) == 1:
+                own = slice(start[part.scope[0]], start[part.scope[0] + 1])
+                costs[own], excluded[own] = part.values, ~part.permitted
+                continue
+            if (part.values[part.permitted] != part.least).any():
+                return None
+            constant += part.least
+            forbidden = np.argwhere(~part.permitted)
+            if len(part.scope) == 2:
+                pairs.append(start[list(part.scope)] + forbidden)
+            elif len(forbidden):
+                return None
+        edges = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs])
+        edges = edges[~excluded[edges].any(axis=1)]
+        has_edge = np.zeros(start[-1], dtype=bool)
+        has_edge[edges.ravel()] = True
+        # The cheapest value of each variable that excludes nothing.
+        judged = np.where(has_edge | excluded, np.iinfo(np.int64).max, costs)
+        free = np.array([low + int(np.argmin(judged[low:high])) for low, high in pairwise(start)], dtype=np.int64)
+        if (has_edge | excluded)[free].any():
+            return None
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        saved = costs[free][owner] - costs
+        vertices = np.flatnonzero(~excluded & (saved > 0))
+        place = np.full(start[-1], -1, dtype=np.int64)
+        place[vertices] = np.arange(len(vertices))
+        adjacent = owner[vertices][:, None] == owner[vertices][None]
+        np.fill_diagonal(adjacent, False)
+        edges = place[edges]
+        edges = edges[(edges >= 0).all(axis=1)]
+        adjacent[edges[:, 0], edges[:, 1]] = adjacent[edges[:, 1], edges[:, 0]] = True
+        order = _order(adjacent, saved[vertices])
+        vertices, adjacent = vertices[order], adjacent[np.ix_(order, order)]
+        return cls(
+            owner[vertices],
+            vertices - start[owner[vertices]],
+            saved[vertices],
+            bit_matrix(adjacent),
+            free - start[:-1],
+            int(constant) + int(costs[free].sum()),
+        )
+
+
+def graph_of(problem: Problem, tables: Callable[[], Tables | None]) -> ValueGraph | None:
+    """A problem as a graph of values; None where it is another one, which mostly needs no tables to be seen.
+
+    problem : in min-sum. tables : writes it out.
+    """
+    if not problem.is_integral or problem.linear_constraints or any(len(c.scope) > 2 for c in problem.constraints):
+        return None
+    found = tables() if is_packing(problem) else None
+    return None if found is None else ValueGraph.of(found)
+
+
+def _order(adjacent: NDArray[np.bool_], weight: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Vertices in the order in which cliques begin, which is branched on from its end: of those left the one that most
+    others exclude goes to the end, the lightest of equal ones."""
+    degree = adjacent.sum(axis=1).astype(np.int64)
+    is_left = np.ones(len(degree), dtype=bool)
+    order = np.empty(len(degree), dtype=np.int64)
+    for place in range(len(degree) - 1, -1, -1):
+        left = np.flatnonzero(is_left)
+        most = left[degree[left] == degree[left].max()]
+        v = most[np.argmin(weight[most])]
+        order[place], is_left[v] = v, False
+        degree -= adjacent[v]
+    return order
+
+
+class StableSetSearch:
+    """One search of a min-sum problem that is a graph of values.
+
+    Parameters
+    ----------
+    graph : of the whole problem. known : about the problem, filled in.
+
+    Attributes
+    ----------
+    nodes : made. seconds : taken. is_over : whether there is nothing more to do.
+    lower : bound on the optimum that it has shown by itself, None until its end.
+    """
+
+    def __init__(self, graph: ValueGraph, known: Knowledge) -> None:
+        self._graph, self._known = graph, known
+        self.nodes = 0
+        self.seconds = 0.0
+        self.is_over = False
+        self.lower: int | float | None = None
+        self._pace = CALL_SECONDS / FIRST_NODES
+        self._node: Node | None = None
+
+    def work(self, seconds: float, deadline: Deadline) -> None:
+        """Go on for so many seconds, a compiled call at least.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        begin = working_time()
+        try:
+            while not self.is_over:
+                deadline.check()
+                self._step()
+                if working_time() - begin >= seconds:
+                    break
+        finally:
+            self.seconds += working_time() - begin
+
+    @property
+    def expected(self) -> float:
+        """Seconds from the root to the end, each branch of a node being as much as another; infinite at first."""
+        node = self._node
+        if node is None or self.is_over:
+            return math.inf
+        behind, share = 0.0, 1.0
+        for depth in range(int(node.counts[DEPTH]) + 1):
+            number = int(node.number[depth])
+            left = int(np.bitwise_count(node.branches[depth]).sum())
+            is_within = depth < node.counts[DEPTH]
+            behind += share * (number - left - is_within) / number if number else share
+            share /= max(number, 1)
+        return self.seconds / behind if behind > 0.0 else math.inf
+
+    @property
+    def sentence(self) -> str:
+        """What it did, for a result."""
+        return (
+            f"{WHY}: {self.nodes:,} nodes in {self.seconds:.3g} s, over {len(self._graph.weight):,} values of variables"
+        )
+
+    def _step(self) -> None:
+        """One compiled call."""
+        graph, known = self._graph, self._known
+        if known.is_closed:
+            self.is_over = True
+            return
+        if self._node is None:
+            if graph.cost < known.upper_bound:  # nothing chosen: thresholds are of sets that are worth more
+                known.offer(graph.cost, tuple(graph.free.tolist()), WHY)
+            self._node = _node_of(graph)
+            self._take_threshold()
+            begin_stable_sets(graph.adjacent, graph.weight, self._node)
+        self._take_threshold()
+        node, begin, best = self._node, working_time(), int(self._node.best[0])
+        nodes = max(1, int(CALL_SECONDS / self._pace))
+        before = int(node.counts[NODES])
+        status = search_stable_sets(graph.adjacent, graph.weight, node, nodes)
+        made = int(node.counts[NODES]) - before
+        self.nodes += made
+        if made:
+            self._pace = max((working_time() - begin) / made, 1e-9)
+        if node.best[0] > best:
+            self._offer()
+        if status == EXHAUSTED:
+            self.is_over = True
+            self.lower = known.upper_bound
+            known.raise_lower(known.upper_bound, WHY)
+
+    def _take_threshold(self) -> None:
+        """Look for nothing that is not better than what is known."""
+        node, upper = self._node, self._known.upper_bound
+        assert node is not None
+        # Sets worth more than this cost less than the upper bound; none is worth more than all vertices.
+        threshold = min(self._graph.cost - math.ceil(upper), int(self._graph.weight.sum()))
+        node.best[0] = max(int(node.best[0]), threshold, -1)
+
+    def _offer(self) -> None:
+        """Take the best set as an assignment."""
+        graph, node = self._graph, self._node
+        assert node is not None
+        chosen = node.best[1:]
+        chosen = chosen[chosen >= 0]
+        values = graph.free.copy()
+        values[graph.variable[chosen]] = graph.value[chosen]
+        value = graph.cost - int(graph.weight[chosen].sum())
+        self._known.offer(value, tuple(values.tolist()), WHY)
+
+
+def _node_of(graph: ValueGraph) -> Node:
+    """A node with room for any path. A set has a vertex of each variable at most."""
+    count, words = graph.adjacent.shape
+    depths = len(graph.free) + 2
+    return Node(
+        candidates=np.zeros((depths, words), dtype=np.uint64),
+        branches=np.zeros((depths, words), dtype=np.uint64),
+        weight=np.zeros(depths, dtype=np.int64),
+        chosen=np.zeros(depths, dtype=np.int64),
+        number=np.zeros(depths, dtype=np.int64),
+        residual=np.zeros(count, dtype=np.int64),
+        clique=np.zeros(count, dtype=np.int64),
+        open=np.zeros(words, dtype=np.uint64),
+        common=np.zeros(words, dtype=np.uint64),
+        best=np.full(count + 2, -1, dtype=np.int64),
+        counts=np.zeros(3, dtype=np.int64),
+    )
+
+
+def load_loops() -> None:
+    """Load the compiled loops, or compile them."""
+    functions = tuple(Function.from_array((v,), [1, 0]) for v in range(2))
+    problem = Problem((Variable("a", 2), Variable("b", 2)), functions, (Constraint((0, 1), np.array([[1, 1]])),))
+    tables = Tables.of(problem)
+    graph = None if tables is None else ValueGraph.of(tables)
+    assert graph is not None
+    StableSetSearch(graph, Knowledge(problem, Gap(), lambda *_: None)).work(math.inf, Deadline())

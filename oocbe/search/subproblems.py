@@ -1,0 +1,387 @@
+"""Bounds from a few variables by themselves: what some functions cost at least is part of what all cost.
+
+Where a problem is hard in one place, as radio links that are close to one another make it, the functions over a few
+variables cost nearly as much in every assignment as all functions do in the best one, and a bound at the root sees
+nothing of that. A search of the whole finds it out again and again, below each decision about variables that have
+nothing to do with it. So *subproblems* are solved here: some variables and the functions over these alone. The optimum
+of one, and the minima of the functions that it lacks, bound the optimum of the whole (de Givry, Verfaillie and Schiex
+1997, *Bounding the optimum of constraint optimization problems*, who bounded CELAR's instances so). Of subproblems
+without a function in common all count: costs beyond minima add up, as those of disjoint cores do in Max-SAT
+(Li, Manyà and Planes 2006, *Detecting disjoint inconsistent subformulas for computing lower bounds for Max-SAT*).
+
+Which variables belong together is tried out: from many variables, those are added one by one whose functions with the
+ones before cost most on average. Of the subproblems of one size the third with the greatest optima grows further, each
+from the one before it, until there is one; that one grows as long as there is time (the other way round than in Russian
+doll search: Verfaillie, Lemaître and Schiex 1996). Beside it the same begins with the functions that it lacks
+(:class:`Line`), as there may be another hard place, and beside both once more. So CELAR's scen06, of 100 variables, is
+proven: 22 of its variables cost 3,230, and 16 others 159.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from oocbe.bounds.row_reduction import reduced
+from oocbe.bounds.row_tables import Tables
+from oocbe.model.problem import Problem
+from oocbe.model.settings.option_values import Gap
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline, look
+from oocbe.search.depth_search import DepthSearch
+from oocbe.search.knowledge import Knowledge
+
+FIRST_BITS, MORE_BITS = 33.0, 11.0
+"""The assignments of a subproblem are two to the power of so many at first, and of so many more each time: 6 variables
+of 44 values, and two more."""
+
+MORE_PART = 1 / 16
+"""How many bits more at least, in parts of those before: large subproblems that are easy are not worth many steps."""
+
+MOST_KEPT = 200
+"""Subproblems whose bounds are remembered, or a half of these where there were more: those that add the most."""
+
+MOST_STARTS = 64
+"""Variables that subproblems grow from, those whose functions cost most on average."""
+
+KEPT = 3
+"""One of so many subproblems of a size grows further."""
+
+FIRST_SECONDS = 0.05
+"""Of the search of one of the first subproblems at most; twice as long for those of each further size, while there are
+several."""
+
+MOST_PAIRED = 6
+"""Variables of a function at most for which it ties each to each."""
+
+MOST_LINES = 3
+"""At a time."""
+
+MOST_FIRST = 16
+"""Subproblems that are tried as the first of those that count together; the others in the order of their excess."""
+
+SLICE_SECONDS = 0.05
+"""Of a line at a time."""
+
+ROUNDING = 2
+"""How often the rounding of sums is taken from a bound."""
+
+
+@dataclass
+class Subproblem:
+    """Some variables and the functions over these alone.
+
+    Attributes
+    ----------
+    variables : in the order in which they were added. functions : numbers of the tables. least : sum of their minima.
+    lower : proven bound on what the functions cost. seconds : that the search took. search : until it is at an end.
+    known : what that has found. upper : only assignments of the whole below it were of interest when it began.
+    """
+
+    variables: tuple[int, ...]
+    functions: frozenset[int]
+    least: int | float
+    lower: int | float
+    seconds: float = 0.0
+    search: DepthSearch | None = None
+    known: Knowledge | None = None
+    upper: int | float = math.inf
+
+    @property
+    def excess(self) -> int | float:
+        """What its functions cost beyond their minima, at least."""
+        return max(self.lower - self.least, 0)
+
+
+class Line:
+    """Subproblems that grow from one another.
+
+    Parameters
+    ----------
+    taken : numbers of the functions that are left to earlier lines.
+
+    Attributes
+    ----------
+    bits : of the size at hand. allowed : seconds for a search of that size, while there are several.
+    waiting, done : subproblems of that size, searched from the end; and those searched. seconds : taken.
+    ties : by variable, what functions that are not taken cost on average that tie it to others, by these.
+    """
+
+    def __init__(self, taken: frozenset[int]) -> None:
+        self.taken = taken
+        self.bits, self.allowed, self.seconds = FIRST_BITS, FIRST_SECONDS, 0.0
+        self.waiting: list[Subproblem] = []
+        self.done: list[Subproblem] = []
+        self.ties: dict[int, dict[int, float]] = {}
+
+    @property
+    def only(self) -> Subproblem | None:
+        """The subproblem that is searched without a limit, where it has come to that."""
+        return self.waiting[0] if len(self.waiting) == 1 and not self.done else None
+
+
+class SubproblemSearch:
+    """Bounds on the optimum of one min-sum problem from its subproblems.
+
+    Parameters
+    ----------
+    tables : of the problem. known : filled in. memory : bytes that the states of all searches may take.
+
+    Attributes
+    ----------
+    seconds : taken. nodes : made in all searches. is_over : whether there is nothing more to do.
+    lower : bound on the optimum that it has shown by itself, where it has.
+    """
+
+    def __init__(self, tables: Tables, known: Knowledge, memory: int) -> None:
+        self._tables, self._known, self._memory = tables, known, memory
+        self.seconds, self.nodes, self.is_over = 0.0, 0, False
+        self.lower: int | float | None = None
+        self._over: list[list[int]] = []
+        self._weights: list[float] = []
+        self._lines: list[Line] = []
+        self._tried: set[frozenset[int]] = set()
+        self._finished: frozenset[int] = frozenset()
+        self._all: list[Subproblem] = []
+        self._widest = 0
+
+    def work(self, seconds: float, deadline: Deadline) -> None:
+        """Go on for so many seconds, a step at least.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        begin = working_time()
+        try:
+            while not self.is_over:
+                deadline.check()
+                self._step(seconds - (working_time() - begin), deadline)
+                if working_time() - begin >= seconds:
+                    break
+        except MemoryError:
+            self.is_over = True
+        finally:
+            self.seconds += working_time() - begin
+
+    @property
+    def sentence(self) -> str:
+        """What it did, for a result."""
+        return (
+            f"subproblems: {len(self._all):,} of up to {self._widest:,} variables, "
+            f"{self.nodes:,} nodes in {self.seconds:.3g} s"
+        )
+
+    def _step(self, seconds: float, deadline: Deadline) -> None:
+        """A slice of one subproblem's search, or what comes between two."""
+        if not self._over:
+            self._begin()
+            return
+        self._open_line()
+        line = min(self._lines, key=lambda line: line.seconds, default=None)
+        if line is None:
+            self.is_over = True
+        elif not line.waiting:
+            self._next_size(line)
+        else:
+            begin = working_time()
+            self._search(line, min(seconds, SLICE_SECONDS), deadline)
+            line.seconds += working_time() - begin
+
+    def _search(self, line: Line, seconds: float, deadline: Deadline) -> None:
+        """A slice of the search of the subproblem that is next in a line."""
+        one, is_only = line.waiting[-1], line.only is not None
+        if one.search is None and not self._begins_search(one):
+            line.done.append(line.waiting.pop())
+            return
+        assert one.search is not None
+        assert one.known is not None
+        search, before, lower = one.search, one.search.nodes, one.lower
+        try:
+            search.work(seconds if is_only else min(seconds, line.allowed - one.seconds), deadline)
+        finally:
+            one.seconds = search.seconds
+            self.nodes += search.nodes - before
+            if one.lower > lower:
+                self._raise()
+            if one.known.is_closed and one.known.value is None:
+                # With what others cost it leaves nothing below what the whole was to cost less than.
+                self._known.raise_lower(one.upper, f"subproblems of up to {self._widest} variables")
+        if search.is_over or (one.seconds >= line.allowed and not is_only):
+            one.search = one.known = None
+            line.done.append(line.waiting.pop())
+
+    def _begin(self) -> None:
+        """Look at what functions cost on average, and over which variables they are."""
+        tables = self._tables
+        most = float(self._known.upper_bound - tables.least)
+        if not 0.0 < most < math.inf or not tables.parts:
+            self.is_over = True
+            return
+        self._weights = tables.weights(most).tolist()
+        self._over = [[] for _ in tables.problem.sizes]
+        for number, part in enumerate(tables.parts):
+            for v in part.scope:
+                self._over[v].append(number)
+
+    def _open_line(self) -> None:
+        """Begin one more line with the functions that those there lack, where each of these has one subproblem."""
+        if len(self._lines) >= MOST_LINES:
+            return
+        only = [line.only for line in self._lines]
+        found = [one for one in only if one is not None and one.lower > one.least]
+        taken = self._finished.union(*(one.functions for one in found))
+        if len(found) < len(only) or taken in self._tried:
+            return
+        self._tried.add(taken)
+        line = self._line(taken)
+        line.seconds = min((other.seconds for other in self._lines), default=0.0)
+        if line.waiting:
+            self._lines.append(line)
+
+    def _line(self, taken: frozenset[int]) -> Line:
+        """A line with its first subproblems."""
+        line, sizes = Line(taken), self._tables.problem.sizes
+        totals = [0.0] * len(sizes)
+        for number, part in enumerate(self._tables.parts):
+            if number not in taken and 1 < len(part.scope) <= MOST_PAIRED:
+                for v in part.scope:
+                    totals[v] += (len(part.scope) - 1) * self._weights[number]
+        starts = sorted((v for v in range(len(sizes)) if totals[v] > 0), key=lambda v: (-totals[v], v))
+        line.waiting = self._grown(line, [(v,) for v in starts[:MOST_STARTS]])
+        return line
+
+    def _ties(self, line: Line, v: int) -> dict[int, float]:
+        """What ties a variable to others in a line."""
+        look()
+        found = line.ties.get(v)
+        if found is None:
+            found = line.ties[v] = {}
+            for number in self._over[v]:
+                scope = self._tables.parts[number].scope
+                if number not in line.taken and len(scope) <= MOST_PAIRED:
+                    for u in scope:
+                        if u != v:
+                            found[u] = found.get(u, 0.0) + self._weights[number]
+        return found
+
+    def _grown(self, line: Line, cores: Iterable[Sequence[int]]) -> list[Subproblem]:
+        """Subproblems with bits for the size at hand, each once, the first one at the end."""
+        made: dict[frozenset[int], Subproblem] = {}
+        for core in cores:
+            variables = self._with_nearest(line, core)
+            inside = frozenset(variables)
+            if inside not in made:
+                over = {f for v in variables for f in self._over[v]} - line.taken
+                functions = frozenset(f for f in over if inside.issuperset(self._tables.parts[f].scope))
+                costs = [self._tables.parts[f].least for f in sorted(functions)]
+                least = sum(costs) if self._tables.is_integral else math.fsum(costs)
+                made[inside] = Subproblem(tuple(variables), functions, least, least)
+        return [*made.values()][::-1]
+
+    def _with_nearest(self, line: Line, core: Sequence[int]) -> list[int]:
+        """Some variables, and those tied to them most, one by one; one of these at least, where there is any."""
+        sizes = self._tables.problem.sizes
+        chosen: dict[int, None] = {}
+        near: dict[int, float] = {}
+        bits, ahead = line.bits, list(core)
+        while ahead or bits > 0.0 or len(chosen) == len(core):
+            v = ahead.pop(0) if ahead else max(near, key=lambda v: (near[v], -v), default=-1)
+            if v < 0:
+                break
+            chosen[v] = None
+            near.pop(v, None)
+            bits -= math.log2(sizes[v])
+            for u, weight in self._ties(line, v).items():
+                if u not in chosen:
+                    near[u] = near.get(u, 0.0) + weight
+        return [*chosen]
+
+    def _begins_search(self, one: Subproblem) -> bool:
+        """Begin to search for the optimum of a subproblem, below what with others is as much as the whole may cost;
+        returns whether it can be written out."""
+        tables, known = self._tables, self._known
+        variables = sorted(one.variables)
+        number = {v: place for place, v in enumerate(variables)}
+        parts = [tables.parts[f] for f in sorted(one.functions)]
+        own = replace(
+            tables,
+            problem=Problem(tuple(tables.problem.variables[v] for v in variables), name=tables.problem.name),
+            parts=tuple(replace(part, scope=tuple(number[v] for v in part.scope)) for part in parts),
+            constant=0,
+            linear=(),
+        )
+        others = [other.excess for other in self._beside(one, self._best)]
+        self._all.append(one)
+        self._widest = max(self._widest, len(variables))
+        one.upper = known.upper_bound
+        ceiling = one.upper - tables.least + one.least - sum(others)
+        if not tables.is_integral:
+            ceiling += 2 * ROUNDING * tables.rounding
+        problem = replace(own.as_problem(), upper_bound=ceiling)
+        written = Tables.of(problem)
+        if written is None:
+            return False
+
+        def report(lower: int | float | None, *_: object) -> None:
+            if lower is not None:
+                one.lower = max(one.lower, lower)
+
+        one.known = Knowledge(problem, Gap(), report)
+        one.search = DepthSearch(reduced(written), one.known, self._memory // MOST_LINES)
+        return True
+
+    def _raise(self) -> None:
+        """Report what subproblems without a function in common prove together."""
+        tables, best = self._tables, self._best
+        margin = 0 if tables.is_integral else ROUNDING * tables.rounding
+        bound = tables.least - margin
+        for first in best[:MOST_FIRST]:
+            parts = [tables.least, first.excess, *(one.excess for one in self._beside(first, best))]
+            together = tables.grid.round_up(sum(parts)) if tables.is_integral else math.fsum(parts) - margin
+            bound = max(bound, together)
+        if self.lower is None or bound > self.lower:
+            self.lower = bound
+            self._known.raise_lower(bound, f"subproblems of up to {self._widest} variables")
+
+    @property
+    def _best(self) -> list[Subproblem]:
+        """Those that add to the bound, the most first."""
+        return sorted((one for one in self._all if one.excess > 0), key=lambda one: -one.excess)
+
+    def _beside(self, first: Subproblem, best: Iterable[Subproblem]) -> list[Subproblem]:
+        """Subproblems without a function in common with one and with each other, the best first."""
+        taken, found = set(first.functions), []
+        for one in best:
+            if taken.isdisjoint(one.functions):
+                taken |= one.functions
+                found.append(one)
+        return found
+
+    def _next_size(self, line: Line) -> None:
+        """Have the best subproblems of a line grow; later lines, from whose functions they take, begin anew."""
+        count = len(self._tables.problem.sizes)
+        best = sorted(line.done, key=lambda one: -one.excess)
+        best = best[: max(1, len(best) // KEPT)]
+        before = {frozenset(one.variables) for one in line.done}
+        line.done, line.allowed = [], 2 * line.allowed
+        line.bits += max(MORE_BITS, line.bits * MORE_PART)
+        grown = [] if all(len(one.variables) == count for one in best) else [one.variables for one in best]
+        line.waiting = [one for one in self._grown(line, grown) if frozenset(one.variables) not in before]
+        if len(self._all) > MOST_KEPT:
+            self._all = [*self._best[: MOST_KEPT // 2], *(one for one in self._all if one.search is not None)]
+            self._all = list({id(one): one for one in self._all}.values())
+        if not line.waiting:  # nothing else is tied to these
+            self._lines.remove(line)
+            self._finished |= best[0].functions if best else frozenset()
+            return
+        if line.only is not None:
+            later = self._lines[self._lines.index(line) + 1 :]
+            overlap = [other for other in later if not line.only.functions.isdisjoint(_functions(other))]
+            self._lines = [other for other in self._lines if other not in overlap]
+
+
+def _functions(line: Line) -> frozenset[int]:
+    """Those of all subproblems at hand."""
+    return frozenset().union(*(one.functions for one in (*line.waiting, *line.done)))

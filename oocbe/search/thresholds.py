@@ -1,0 +1,32 @@
+"""How far above the proven bound a search looks: thresholds that lie further and further up."""
+
+from __future__ import annotations
+
+import math
+
+from oocbe.search.knowledge import Knowledge
+
+WIDER = 8
+"""How much further from the lower bound the next threshold lies."""
+
+GAP_PARTS = 8
+"""Thresholds but the first cover at least this part (an eighth) of the gap."""
+
+LEAST_WIDTH = 2.0**-30
+"""Width of the first threshold relative to the upper bound, where values are no integers."""
+
+
+def first_width(known: Knowledge) -> int | float:
+    """Between neighbouring values; where values are no integers, a part of what lies between the bounds."""
+    if known.grid.step:
+        return known.grid.step
+    assert known.lower is not None
+    return max((known.upper_bound - known.lower) / GAP_PARTS, abs(known.upper_bound) * LEAST_WIDTH)
+
+
+def next_width(known: Knowledge, width: int | float) -> int | float:
+    """Wider than before, and at least a part of what now lies between the bounds."""
+    part = 0 if known.lower is None or known.value is None else (known.upper_bound - known.lower) / GAP_PARTS
+    if known.grid.step == 0:
+        return max(WIDER * width, part)
+    return max(WIDER * width, math.floor(part) // known.grid.step * known.grid.step)

@@ -1,0 +1,182 @@
+"""Synthetic tables made, and results checked, by workers: each has some chunks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oocbe.execution.cluster.collection import PartCollector, Runs, begin_here, circumstances, halved_run
+from oocbe.execution.cluster.dispatch import Dispatch
+from oocbe.execution.cluster.segment_files import Circumstances, MadePart, TableAt, at_work, opened, written_part
+from oocbe.execution.cluster.workers import Workers, current
+from oocbe.model.semiring import MAX_SUM
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import Deadline
+from oocbe.stress.row_checks import SUMS, RowChecker, check_tables
+from oocbe.stress.tables import SyntheticTable
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.parts import PartsWriter
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+from oocbe.tables.writer import CHUNK_ROWS
+
+
+@dataclass(frozen=True)
+class ChunkSegment:
+    """Chunks of a synthetic table to be written.
+
+    Attributes
+    ----------
+    circumstances, part : how, and the beginning of the path of the part. table, dtype, chunk_rows : what is written.
+    first, stop : numbers of the first chunk and of the one behind the last.
+    """
+
+    circumstances: Circumstances
+    part: Path
+    table: SyntheticTable
+    dtype: np.dtype[Any]
+    chunk_rows: int
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class CheckSegment:
+    """Chunks of a result to be checked; first, stop as for :class:`ChunkSegment`.
+
+    Attributes
+    ----------
+    circumstances : how. folder, result : of the table. checker : of its rows.
+    """
+
+    circumstances: Circumstances
+    folder: Path
+    result: TableAt
+    checker: RowChecker
+    first: int
+    stop: int
+
+
+class Checked(NamedTuple):
+    """What came of checking some chunks: number of the first wrong row of these or -1, sums of rows, and seconds."""
+
+    wrong: int
+    sums: list[int]
+    seconds: float
+
+
+def write_chunks(told: ChunkSegment) -> MadePart:
+    """Write some chunks of a table; errors as for a segment of any operation
+    (:mod:`oocbe.execution.cluster.segment_files`)."""
+    begin = time.perf_counter()
+    table, layout = told.table, told.table.layout
+
+    def made() -> Iterator[Table]:
+        for keys, values in table.some_chunks(told.first, told.stop, told.chunk_rows):
+            deadline.check()
+            yield Table(layout, keys, values.astype(told.dtype), MAX_SUM)
+
+    with at_work(told.circumstances, told.part) as deadline:
+        return written_part(told.circumstances, told.part, layout, told.dtype, made(), begin)
+
+
+def check_chunks(told: CheckSegment) -> Checked:
+    """Check some chunks of a result; errors as for :func:`write_chunks`."""
+    begin = time.perf_counter()
+    with at_work(told.circumstances, told.folder / "checked") as deadline:
+        result = opened(told.result)
+
+        def tables() -> Iterator[Table]:
+            for chunk in range(told.first, told.stop):
+                deadline.check()
+                yield result.read(result.chunk_start(chunk), result.chunk_start(chunk + 1))
+
+        return Checked(*check_tables(tables(), told.checker), time.perf_counter() - begin)
+
+
+def write_table(table: SyntheticTable, path: Path, chunk_rows: int = CHUNK_ROWS) -> StoredTable:
+    """Write a table as its ``write`` does, a large one by workers where there are any (errors as for that)."""
+    workers = current()
+    if workers is None or table.rows_made < tuning().segment_rows:
+        return table.write(path, chunk_rows=chunk_rows)
+    return write_by(workers, table, path, table.value_dtype(np.dtype(np.int32)), chunk_rows)
+
+
+def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtype[Any], chunk_rows: int) -> StoredTable:
+    """Have workers write a table, as a table of parts with the rows that one process writes, in their order.
+
+    Raises
+    ------
+    ClusterError : the workers cannot go on. DiskError : the disk is full.
+    """
+    name, runs = f"table of {table.own}", Runs(table.chunk_count(chunk_rows), workers)
+    with PartsWriter(path, table.layout, dtype, MAX_SUM) as writer:
+        parts = PartCollector(writer, name, workers)
+
+        def told(run: range, sharing: int) -> ChunkSegment:
+            how = _circumstances(workers, chunk_rows, path.parent, sharing)
+            return ChunkSegment(how, writer.part_path().absolute(), table, dtype, chunk_rows, run.start, run.stop)
+
+        def submit(run: range, sharing: int) -> Future[MadePart]:
+            return workers.submit(name, write_chunks, told(run, sharing))
+
+        def done(run: range, made: MadePart) -> None:
+            share = len(run) / table.chunk_count(chunk_rows)
+            runs.pace.learn(share, made.seconds)
+            parts.add(share, made, run.start)
+
+        dispatch = Dispatch(name, submit, done, _halves, Deadline())
+        begin_here(workers, ("synthetic", dtype), dispatch, runs, lambda run: write_chunks(told(run, 1)))
+        dispatch.run(runs, workers)
+    return StoredTable.open(path)
+
+
+def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tuple[int, list[int]]:
+    """Have workers check all rows of a result, as :func:`oocbe.stress.answers.check_tables` does; ClusterError."""
+    at, runs = TableAt.of(result), Runs(result.chunk_count, workers)
+    name = f"check of {result.path.name}"
+    totals = np.zeros(SUMS, dtype=np.uint64)
+    wrong: list[int] = []
+
+    def told(run: range, sharing: int) -> CheckSegment:
+        how = _circumstances(workers, result.chunk_rows, result.folder, sharing)
+        return CheckSegment(how, result.folder.absolute(), at, checker, run.start, run.stop)
+
+    def submit(run: range, sharing: int) -> Future[Checked]:
+        return workers.submit(name, check_chunks, told(run, sharing))
+
+    def done(run: range, checked: Checked) -> None:
+        runs.pace.learn(len(run) / result.chunk_count, checked.seconds)
+        if checked.wrong >= 0:
+            wrong.append(result.chunk_start(run.start) + checked.wrong)
+        else:
+            totals[:] += np.array(checked.sums, dtype=np.uint64)
+
+    dispatch = Dispatch(name, submit, done, _halves, Deadline())
+    begin_here(workers, ("check", type(checker)), dispatch, runs, lambda run: check_chunks(told(run, 1)))
+    dispatch.run(runs, workers)
+    return min(wrong, default=-1), [int(total) for total in totals]
+
+
+def _circumstances(workers: Workers, chunk_rows: int, folder: Path, sharing: int) -> Circumstances:
+    return circumstances(
+        workers,
+        Deadline(),
+        backend=None,
+        streams=None,
+        piece_rows=None,
+        memory=workers.memory,
+        chunk_rows=chunk_rows,
+        disk=DiskBudget(folder),
+        sharing=sharing,
+    )
+
+
+def _halves(run: range, error: Exception) -> Iterable[range]:
+    return halved_run(run, error, "a chunk of a synthetic table")

@@ -1,0 +1,16 @@
+"""The examples in the operators' docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["join_sum", "maximise", "join_maximise", "drop_forbidden"])
+def test_docstring(name):
+    module = importlib.import_module(f"oocbe.algebra.{name}")
+    result = doctest.testmod(module)
+    assert result.attempted > 1
+    assert result.failed == 0

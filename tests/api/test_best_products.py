@@ -1,0 +1,46 @@
+"""Optimal and best assignments of products: what elimination scales, and what logarithms cannot tell apart."""
+
+import pytest
+
+import oocbe
+from oocbe.api.tasks.count_optimal import count_optimal
+from oocbe.api.tasks.k_best import k_best
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.model.settings.options import SolveOptions
+
+OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-200])
+def test_the_optimum_of_floating_point_products(scale):
+    """Elimination scales products; the optimum is the one that a solve returns."""
+    functions = (Function.from_array((0,), [0.1 * scale, 0.05 * scale]), Function.from_array((1,), [0.001, 0.002]))
+    problem = Problem((Variable("x", 2), Variable("y", 2)), functions, semiring=MAX_PRODUCT, name="floats")
+    result = count_optimal(problem, OPTIONS)
+    assert result.value == 1
+    assert result.optimum == oocbe.solve(problem, OPTIONS).value == pytest.approx(2e-4 * scale)
+
+
+def near_ties(top):
+    """Products of integers whose logarithms are the same in floating point."""
+    functions = (Function.from_array((0,), [top, top + 1, 5, top - 1]), Function.from_array((0, 1), [[1, 1]] * 4))
+    return Problem((Variable("x", 4), Variable("y", 2)), functions, semiring=MAX_PRODUCT, name="near ties")
+
+
+@pytest.mark.parametrize("top", [2**45, 2**60])
+def test_products_of_integers_are_compared_exactly(top):
+    assert count_optimal(near_ties(top), OPTIONS).value == 2
+    best = k_best(near_ties(top), OPTIONS, 5)
+    assert [value for value, _ in best.assignments] == [top + 1, top + 1, top, top, top - 1]
+
+
+def test_the_best_products_of_integers_beyond_64_bits():
+    """Independent buckets: each fits 64 bits, their product does not."""
+    first, second = 2**50, 2**40
+    functions = (Function.from_array((0,), [first, first + 1]), Function.from_array((1,), [second - 1, second, 1]))
+    problem = Problem((Variable("x", 2), Variable("y", 3)), functions, semiring=MAX_PRODUCT, name="beyond")
+    expected = sorted((a * b for a in (first, first + 1) for b in (second - 1, second, 1)), reverse=True)
+    assert [value for value, _ in k_best(problem, OPTIONS, 4).assignments] == expected[:4]
+    assert count_optimal(problem, OPTIONS).optimum == expected[0]

@@ -1,0 +1,155 @@
+"""Every task against brute force on small problems of every kind."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oocbe.api.tasks.count import count
+from oocbe.api.tasks.count_optimal import count_optimal
+from oocbe.api.tasks.k_best import k_best
+from oocbe.api.tasks.marginals import log_partition, marginals, min_marginals
+from oocbe.elimination.narrow.narrow_problem import LEAST_VARIABLES
+from oocbe.errors import ValueRangeError
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Combination
+from oocbe.model.settings.options import SolveOptions
+from tests.helpers.small_problems import all_values, make_problem, structures, without_bound
+
+OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
+
+
+def feasible_values(problem):
+    """Value and assignment of each feasible assignment."""
+    total, feasible = all_values(problem)
+    cells = np.argwhere(feasible)
+    return total[feasible], [tuple(c) for c in cells.tolist()]
+
+
+@settings(max_examples=35)
+@given(structures())
+def test_count(structure):
+    problem = without_bound(make_problem(structure))
+    result = count(problem, OPTIONS)
+    assert result.value == len(feasible_values(problem)[0])
+    assert isinstance(result.value, int)
+
+
+@settings(max_examples=35)
+@given(structures(semirings=(MIN_SUM, MAX_SUM, MAX_PRODUCT)))
+def test_count_optimal(structure):
+    problem = make_problem(structure)
+    values, _ = feasible_values(problem)
+    result = count_optimal(problem, OPTIONS)
+    if len(values) == 0:
+        assert (result.value, result.status) == (0, "infeasible")
+        return
+    best = problem.semiring.reduce(values).item()
+    assert result.value == int(np.isclose(values, best, rtol=1e-12, atol=1e-12).sum())
+    assert result.optimum == pytest.approx(best, rel=1e-9, abs=1e-9) or problem.semiring is MAX_PRODUCT
+
+
+@settings(max_examples=35)
+@given(structures(semirings=(MIN_SUM, MAX_SUM, MAX_PRODUCT)))
+def test_k_best(structure):
+    problem = make_problem(structure)
+    values, _ = feasible_values(problem)
+    k = structure["seed"] % 12 + 1
+    result = k_best(problem, OPTIONS, k)
+    expected = np.sort(values)[:: -1 if problem.sense == "max" else 1][:k]
+    if problem.upper_bound is None:
+        assert len(result.assignments) == min(k, len(values))
+    assert len({a for _, a in result.assignments}) == len(result.assignments)
+    for (value, assignment), best in zip(result.assignments, expected.tolist(), strict=True):
+        assert value == problem.evaluate(assignment)
+        assert value == best if problem.is_integral else value == pytest.approx(best)
+
+
+def weights_of(problem, temperature):
+    values, cells = feasible_values(problem)
+    values = values.astype(float)
+    if problem.semiring.counts:
+        logs = np.zeros(len(values))
+    elif problem.semiring.combination is Combination.MULTIPLY:
+        logs = np.log(values) / temperature
+    else:
+        logs = values / temperature * (-1 if problem.semiring is MIN_SUM else 1)
+    return np.exp(logs), cells
+
+
+@settings(max_examples=35)
+@given(structures())
+def test_log_partition_and_marginals(structure):
+    problem = without_bound(make_problem(structure))
+    if problem.semiring in (MAX_PRODUCT, SUM_PRODUCT) and problem.constant < 0:
+        return
+    temperature = [0.5, 1.0, 3.0, math.inf][structure["seed"] % 4]
+    weights, cells = weights_of(problem, temperature)
+    result = marginals(problem, OPTIONS, temperature)
+    assert log_partition(problem, OPTIONS, temperature).value == pytest.approx(result.value, rel=1e-12, abs=1e-12)
+    if len(weights) == 0:
+        assert (result.value, result.status) == (-math.inf, "infeasible")
+        return
+    assert result.value == pytest.approx(math.log(weights.sum()), rel=1e-9, abs=1e-9)
+    for v, found in enumerate(result.marginals):
+        column = np.array([c[v] for c in cells])
+        expected = np.bincount(column, weights, problem.sizes[v]) / weights.sum()
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("cost", "temperature"), [(1e307, 0.01), (1.0, 5e-324), (0.0, 1e-310), (1e308, 1.0)])
+@pytest.mark.parametrize("count", [2, LEAST_VARIABLES])
+def test_weights_beyond_floats_are_refused(count, cost, temperature):
+    functions = tuple(Function.from_array((v,), [cost, 0.0]) for v in range(count))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions)
+    with pytest.raises(ValueRangeError, match="raise the temperature"):
+        marginals(problem, OPTIONS, temperature)
+
+
+@settings(max_examples=50)
+@given(structures(semirings=(MIN_SUM, MAX_SUM)))
+def test_min_marginals(structure):
+    problem = without_bound(make_problem(structure))
+    values, cells = feasible_values(problem)
+    result = min_marginals(problem, OPTIONS)
+    if len(values) == 0:
+        assert result.status == "infeasible"
+        return
+    for v, found in enumerate(result.marginals):
+        for x in range(problem.sizes[v]):
+            own = values[[c[v] == x for c in cells]]
+            if len(own) == 0:
+                assert math.isnan(found[x])
+            else:
+                assert found[x] == pytest.approx(problem.semiring.reduce(own).item())
+
+
+HUGE = st.sampled_from([2**60, 2**60 - 1, -(2**60), 2**53 + 1, 13, 3, 1, 0, -1])
+
+
+@settings(max_examples=30)
+@given(st.lists(HUGE, min_size=12, max_size=12), st.booleans(), st.booleans())
+def test_min_marginals_of_integers_keep_every_digit(costs, maximises, forbids):
+    """Sums beyond 2^53 beside small ones, compared with sums of Python's integers."""
+    semiring = MAX_SUM if maximises else MIN_SUM
+    first, second = np.array(costs[:6]).reshape(3, 2), np.array(costs[6:]).reshape(2, 3)
+    functions = (Function.from_array((0, 1), first), Function.from_array((1, 2), second))
+    forbidden = (Constraint((0, 1), np.array([[1, 0], [1, 1]])),) if forbids else ()
+    variables = tuple(Variable(name, size) for name, size in zip("abc", (3, 2, 3), strict=True))
+    problem = Problem(variables, functions, forbidden, semiring=semiring)
+    result = min_marginals(problem, OPTIONS)
+    content = result.to_json()["marginals"]
+    for v, found in enumerate(result.marginals):
+        for x in range(problem.sizes[v]):
+            own = [
+                costs[2 * a + b] + costs[6 + 3 * b + c]
+                for a, b, c in itertools.product(range(3), range(2), range(3))
+                if (a, b, c)[v] == x and not (forbids and a == 1)
+            ]
+            best = (max if maximises else min)(own, default=None)
+            assert content["abc"[v]][str(x)] == best
+            assert (type(found[x]), found[x]) == (int, best) if own else math.isnan(found[x])

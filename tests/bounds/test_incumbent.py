@@ -1,0 +1,165 @@
+"""Incumbents against brute force: never infeasible, never wrongly valued, optimal where there is time."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from oocbe.bounds import incumbent, incumbent_lookups
+from oocbe.bounds.incumbent import find_incumbent
+from oocbe.bounds.incumbent_model import search_model
+from oocbe.errors import ModelError, UnsupportedError
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import COUNTING, MAX_SUM, MIN_SUM
+from tests.helpers.effort import examples
+from tests.helpers.small_problems import brute_force, make_problem, structures
+
+PLENTY = 3600.0
+"""Seconds: what ends the search is the number of iterations, or the target."""
+
+
+def is_same(problem, value, expected):
+    return value == expected if problem.is_integral else value == pytest.approx(expected)
+
+
+@settings(max_examples=examples(150))
+@given(structures(semirings=(MIN_SUM, MAX_SUM)))
+def test_small_problems_reach_the_optimum(structure):
+    problem = make_problem(structure)
+    expected = brute_force(problem)
+    sign = 1 if problem.semiring is MIN_SUM else -1
+    target = None if expected is None else expected + (0 if problem.is_integral else sign * 1e-9)
+    found = find_incumbent(problem, PLENTY, seed=structure["seed"], target=target, iterations=20_000)
+    if expected is None:
+        assert found is None
+        return
+    assert found is not None
+    assert found.value == problem.evaluate(found.assignment)
+    assert is_same(problem, found.value, expected)
+
+
+def test_a_search_is_begun_however_long_its_set_up_took(monkeypatch):
+    """As on a machine that does other things too."""
+    problem = Problem((Variable("x", 3),), (Function.from_array((0,), np.array([2, 1, 3])),), ())
+
+    def slowly(problem):
+        time.sleep(0.02)
+        return search_model(problem)
+
+    monkeypatch.setattr(incumbent, "search_model", slowly)
+    found = find_incumbent(problem, 0.01)
+    assert found is not None
+    assert found.value == 1
+    assert find_incumbent(problem, 0.0) is None
+
+
+@settings(max_examples=examples(100))
+@given(structures(semirings=(MIN_SUM,)))
+def test_factors_searched_by_key_give_what_dense_ones_give(structure):
+    problem = make_problem(structure)
+    expected = brute_force(problem)
+    target = expected if problem.is_integral or expected is None else expected + 1e-9
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(incumbent_lookups, "LARGEST_DENSE", 4)
+        patch.setattr(incumbent_lookups, "LARGEST_INDEX", structure["seed"] % 2 * (1 << 62))
+        found = find_incumbent(problem, PLENTY, seed=1, target=target, iterations=20_000)
+    assert (found is None) == (expected is None)
+    assert found is None or is_same(problem, found.value, expected)
+
+
+def test_a_value_that_a_capacity_has_no_room_for_is_no_way_out():
+    """The second variable's cheapest value is in no conflict, but it consumes too much."""
+    cost = Function.from_array((0, 1), [[4, 1, 0]])
+    linear = LinearConstraint((0, 1), (np.array([2]), np.array([1, -2, 3])), 4, "capacity")
+    problem = Problem((Variable("x", 1), Variable("y", 3)), (cost,), (), (linear,))
+    found = find_incumbent(problem, PLENTY, seed=0, target=1, iterations=500)
+    assert (found.value, found.assignment) == (1, (0, 1))
+
+
+def packing(seed, count=40, capacity=None):
+    """Photographs that may be left out at a cost, in conflict by pairs and triples, with a recorder's capacity."""
+    random = np.random.default_rng(seed)
+    variables = tuple(Variable(f"p{v}", 3) for v in range(count))
+    weights = random.integers(1, 20, size=count)
+    functions = tuple(Function((v,), [[0]], [int(w)], 0) for v, w in enumerate(weights))
+    constraints = []
+    for _ in range(3 * count):
+        scope = tuple(random.choice(count, size=random.integers(2, 4), replace=False).tolist())
+        tuples = np.unique(random.integers(1, 3, size=(3, len(scope))), axis=0)
+        constraints.append(Constraint(scope, tuples))
+    linear = ()
+    if capacity is not None:
+        coefficients = tuple(np.array([0, *random.integers(1, 5, size=2)]) for _ in range(count))
+        linear = (LinearConstraint(tuple(range(count)), coefficients, capacity, "recorder capacity"),)
+    return Problem(variables, functions, tuple(constraints), linear, name=f"packing {seed}")
+
+
+def test_iterations_and_seed_decide_the_result():
+    problem = packing(1)
+    runs = [find_incumbent(problem, PLENTY, seed=5, iterations=500) for _ in range(2)]
+    assert runs[0].assignment == runs[1].assignment
+    assert runs[0].iterations == runs[1].iterations == 500
+    assert len({find_incumbent(problem, PLENTY, seed=s, iterations=3).assignment for s in range(8)}) > 1
+
+
+@pytest.mark.parametrize("capacity", [0, 7, 30])
+def test_capacity_is_respected(capacity):
+    problem = packing(2, capacity=capacity)
+    found = find_incumbent(problem, PLENTY, iterations=3000)
+    assert problem.linear_constraints[0].consumption(found.assignment) <= capacity
+    assert found.value == problem.evaluate(found.assignment)
+    free = find_incumbent(replace(problem, linear_constraints=()), PLENTY, iterations=3000)
+    assert free.value < found.value
+
+
+def test_a_start_is_never_lost():
+    problem = packing(3)
+    best = find_incumbent(problem, PLENTY, iterations=5000)
+    again = find_incumbent(problem, PLENTY, seed=1, start=best.assignment, iterations=1)
+    assert again.value <= best.value
+    assert find_incumbent(problem, PLENTY, start=best.assignment, iterations=0) == replace(
+        again, assignment=best.assignment, value=best.value, seconds=0.0, iterations=0, method="given"
+    )
+    with pytest.raises(ModelError):
+        find_incumbent(problem, PLENTY, start=best.assignment[1:])
+
+
+def test_an_infeasible_start_is_only_a_start():
+    problem = packing(4)
+    found = find_incumbent(problem, PLENTY, start=[1] * 40, iterations=2000)
+    assert problem.evaluate([1] * 40) is None
+    assert found.value == problem.evaluate(found.assignment)
+
+
+def test_what_ends_the_search():
+    problem = packing(5)
+    asked = []
+    find_incumbent(problem, PLENTY, should_stop=lambda: asked.append(1) or len(asked) > 2)
+    assert len(asked) == 3
+    assert find_incumbent(problem, 0.0) is None
+    reached = find_incumbent(problem, PLENTY, target=10**6)
+    assert reached.value <= 10**6
+
+
+def test_only_semirings_that_select_a_sum():
+    with pytest.raises(UnsupportedError, match="counting"):
+        find_incumbent(packing(1).in_semiring(COUNTING), 1.0)
+
+
+def test_colouring_without_safe_values():
+    """Every value of every variable is in a conflict: violated constraints must be weighted, not repaired."""
+    size, colours = 30, 4
+    different = [[c, c] for c in range(colours)]
+    random = np.random.default_rng(7)
+    hidden = random.integers(colours, size=size)
+    pairs = [(u, v) for u in range(size) for v in range(u) if hidden[u] != hidden[v] and random.random() < 0.3]
+    problem = Problem(
+        tuple(Variable(f"v{v}", colours) for v in range(size)),
+        constraints=tuple(Constraint(pair, different) for pair in pairs),
+        name="colouring",
+    )
+    found = find_incumbent(problem, PLENTY, target=0, iterations=200_000)
+    assert found.value == 0

@@ -1,0 +1,58 @@
+"""How finely a partition cuts: digits of even sizes fit a piece, so that one pass over the rows is enough."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oocbe.execution import partition
+from oocbe.execution.budget import Budget
+from oocbe.execution.partition import MOST_WINDOW_BITS, WINDOW_BITS, Ordered, parts
+from oocbe.execution.sources import HeldRows
+from oocbe.execution.space import Space
+from oocbe.kernels import backend_named
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.layout import Layout
+from oocbe.tables.scratch import default_parent
+from oocbe.tables.table import Table
+
+
+def shuffled(rows: int) -> Ordered:
+    keys = np.random.default_rng(1).permutation(rows).astype(np.uint64)[np.newaxis]
+    table = Table(Layout(("k",), (rows,)), keys, np.arange(rows, dtype=np.int32))
+    return Ordered(HeldRows(table), ("k",), ("k",), cost=100)
+
+
+@pytest.mark.parametrize(
+    ("piece_rows", "rows", "most_bits", "passes"),
+    [(200, 4096, 11, 1), (80, 4096, 11, 1), (20, 4096, 11, 1), (4, 4096, 11, 1), (1, 512, 9, 1), (1, 512, 8, 2)],
+)
+def test_rows_are_partitioned_once_where_digits_can_fit(monkeypatch, piece_rows, rows, most_bits, passes):
+    monkeypatch.setattr(partition, "MOST_WINDOW_BITS", most_bits)
+    made = []
+    monkeypatch.setattr(
+        partition,
+        "_Partition",
+        type("Counted", (partition._Partition,), {"__init__": lambda self, *a: count(self, *a)}),
+    )
+    original = partition._Partition.__mro__[1].__init__
+
+    def count(self, ordered, *more):
+        made.append(ordered.rows)
+        original(self, ordered, *more)
+
+    space = Space(Budget(1 << 24), DiskBudget(default_parent()), 1, piece_rows)
+    found = list(parts([shuffled(rows)], space, backend_named("cpu")))
+    assert sum(part.inputs[0].rows for part in found) == rows
+    assert all(part.inputs[0].rows <= piece_rows for part in found)
+    assert sum(made) == passes * rows
+
+
+@pytest.mark.parametrize("pieces", [1, 10, 120, 200, 500, 900, 10_000])
+def test_bits_grow_with_the_pieces(pieces):
+    space = Space(Budget(1000 * 100), DiskBudget(default_parent()), 1)
+    ordered = shuffled(pieces * 600)
+    bits = partition._bits_wanted([ordered], space)
+    assert WINDOW_BITS <= bits <= MOST_WINDOW_BITS
+    if bits < MOST_WINDOW_BITS:
+        assert 2 * ordered.rows / (1 << bits) * ordered.cost <= space.piece_bytes + ordered.cost

@@ -1,0 +1,228 @@
+"""Pictures and what notebooks show: the numbers people look for, short, and drawn from what is there."""
+
+import re
+from dataclasses import replace
+from itertools import combinations
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import oocbe
+from oocbe.cli.main import app
+from oocbe.errors import UsageError
+from oocbe.model.results.progress_curve import BucketDone, KnownAt
+from oocbe.runtime.pictures.html import grid
+from oocbe.runtime.pictures.layouts import spring, tree_places
+
+pytest.importorskip("matplotlib")
+
+DAY, GRID = "examples/daily.spot", "examples/grid.wcsp"
+RAIN = oocbe.Problem(
+    (oocbe.Variable("rain", 2, ("yes", "<no>")), oocbe.Variable("grass", 2, ("wet", "dry"))),
+    (oocbe.Function.from_array((0,), [0.25, 0.75]), oocbe.Function.from_array((0, 1), [[1, 0], [0.5, 0.5]])),
+    semiring=oocbe.SUM_PRODUCT,
+    name="rain",
+)
+SHORT = 5_000
+"""Characters of what a notebook shows at most."""
+
+
+def texts(html: str) -> dict[str, str]:
+    """Facts by name of a card."""
+    tree = ElementTree.fromstring(html)
+    return {row[0].text: row[1].text for row in tree.iter("tr")}
+
+
+@pytest.fixture(scope="module")
+def solved():
+    return oocbe.solve(DAY)
+
+
+def test_a_result_shows_status_value_bound_and_photographs(solved):
+    facts = texts(solved._repr_html_())
+    assert (facts["status"], facts["value"], facts["bound"]) == ("optimal", "2,112", "2,112")
+    assert facts["photographs"] == f"{len(solved.schedule.taken)} of 120"
+    assert facts["width"] == str(solved.width)
+
+
+def test_a_plan_shows_a_page_and_not_its_repr():
+    plan = oocbe.plan(DAY)
+    html = plan._repr_html_()
+    assert len(html) < SHORT
+    assert texts(html)["width"] == str(plan.width)
+    axes = plan.plot().axes
+    width = next(a for a in axes if a.get_title() == f"width {plan.width}")
+    assert max(width.lines[0].get_ydata()) == plan.width
+
+
+def test_buckets_of_a_plan_are_named_where_names_have_room():
+    small = oocbe.plan(GRID)
+    names = {text.get_text() for text in small.plot().axes[0].texts}
+    assert names == {b.name for b in small.buckets}
+    large = oocbe.plan(DAY)
+    tree = large.plot().axes[0]
+    named = [text.get_text() for text in tree.texts]
+    assert max(large.buckets, key=lambda b: b.predicted_bytes).name in named
+    assert 2 <= len(named) == len(set(named)) <= 6
+    places = np.array([text.xy for text in tree.texts])
+    extent = np.ptp(np.asarray(tree.collections[-1].get_offsets()), axis=0)
+    near = [np.abs((one - other) / extent).max() for one, other in combinations(places, 2)]
+    assert min(near) > 0.05
+
+
+def test_marks_of_a_course_are_within_its_axes():
+    from oocbe.runtime.pictures.plots import course
+
+    picture = course("x", [(1.0, 3, None), (2.0, 4, 9), (4.0, 9, 9)], [])
+    left, right = picture.axes[0].get_xlim()
+    assert left < 0 < 4.0 < right < 4.5
+    told = course("x", [(3.99, 3, None), (4.0, 9, 9)], []).axes[0].texts
+    assert "all at once" in told[0].get_text() and "value 9" in told[0].get_text()
+
+
+def test_marginals_show_names_and_labels():
+    result = oocbe.marginals(RAIN)
+    assert texts(result._repr_html_())["rain"] == "yes: 0.25, <no>: 0.75"
+    axes = result.plot().axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rain", "grass"]
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([0.25, 0.75, 0.625, 0.375])
+
+
+def test_everything_draws_itself(solved):
+    problem = oocbe.read(GRID)
+    shown = [
+        problem,
+        oocbe.bound(problem, [2, 3]),
+        oocbe.k_best(problem, 3),
+        oocbe.min_marginals(problem),
+        oocbe.Table.from_rows({"a": 2}, [[0]], [5]),
+        solved,
+    ]
+    for thing in shown:
+        assert len(thing._repr_html_()) < SHORT
+        assert thing.plot()._repr_png_().startswith(b"\x89PNG")
+
+
+def test_what_has_nothing_to_draw_says_so():
+    with pytest.raises(UsageError, match="nothing to draw"):
+        oocbe.count(GRID).plot()
+    with pytest.raises(UsageError, match="nothing to draw"):
+        oocbe.most_probable_explanation(RAIN).plot()
+
+
+def test_the_curve_ends_at_the_result(solved):
+    known = (
+        replace(solved, anytime=(KnownAt(0.1, 1000, None), KnownAt(0.2, 2000, 2112), *solved.anytime)).plot().axes[0]
+    )
+    assert {line.get_label(): line.get_ydata()[-1] for line in known.lines} == {"bound": 2112, "value": 2112}
+
+
+def test_what_was_known_all_at_once_is_said_and_not_drawn(solved):
+    known = replace(solved, anytime=(KnownAt(0.25, 2112, 2112),)).plot().axes[0]
+    (text,) = (text.get_text() for text in known.texts)
+    assert text == "after 0.25 s, all at once:\nbound 2,112\nvalue 2,112"
+
+
+@pytest.mark.parametrize(("rows", "scale"), [((8, 4), "linear"), ((0, 7), "linear"), ((1, 5, 900), "log")])
+def test_bars_have_numbers_beside_them(solved, rows, scale):
+    picture = replace(solved, buckets=tuple(BucketDone(str(n), n, 8 * n) for n in rows)).plot()
+    picture._repr_png_()  # texts are made where it is drawn
+    axis = picture.axes[1]
+    low, high = axis.get_ylim()
+    shown = [t for t in axis.yaxis.get_major_ticks() if low <= t.get_loc() <= high and t.label1.get_text()]
+    assert (axis.get_yscale(), len(shown) >= 2) == (scale, True)
+
+
+def test_schedules_and_batches_are_shown_in_a_few_words(solved):
+    for thing in (solved.schedule, oocbe.read(DAY).day):
+        assert len(repr(thing)) < 200
+    assert texts(solved.schedule._repr_html_())["profit"] == "12,042 of 14,154"
+    batch = oocbe.JunctionTree(RAIN).batch([{"grass": "wet"}, {"rain": "yes", "grass": "dry"}])
+    assert repr(batch) == "<BatchResult of 2 cases, 1 of them impossible>"
+    assert texts(batch._repr_html_())["marginals of"] == "rain, grass"
+
+
+def test_a_grid_leaves_empty_columns_out_and_aligns_numbers():
+    tree = ElementTree.fromstring(grid(("name", "group", "weight"), [("a", "", 5), ("b", None, 1200)]))
+    rows = [[(cell.text, "right" in cell.get("style")) for cell in row] for row in tree.iter("tr")]
+    assert rows == [
+        [("name", False), ("weight", True)],
+        [("a", False), ("5", True)],
+        [("b", False), ("1,200", True)],
+    ]
+
+
+def test_a_report_has_all_of_a_day_and_needs_nothing_beside_itself(tmp_path, solved):
+    page = tmp_path / "day.html"
+    done = CliRunner().invoke(app, ["solve", DAY, "--report", str(page), "--quiet"])
+    assert (done.exit_code, done.stdout) == (0, "optimal 2112\n")
+    html = page.read_text()
+    for heading in ("Schedule", "Course", "Largest messages", "Answer", "Order of elimination", "Settings", "Versions"):
+        assert f"<h2>{heading}</h2>" in html
+    assert html.count("<svg") == 2
+    assert not re.search(r'(src|href)="(?!#)', re.sub(r"<svg.*?</svg>", "", html, flags=re.S))
+    assert "<script" not in html
+    assert f"{solved.schedule.profit:,} of {solved.schedule.possible:,}" in html
+    assert oocbe.__version__ in html
+
+
+@pytest.mark.parametrize("name", ["day.pdf", "day", "day.svg"])
+def test_a_report_is_named_as_what_it_is(tmp_path, name):
+    done = CliRunner().invoke(app, ["solve", GRID, "--report", str(tmp_path / name)])
+    assert (done.exit_code, "ends in .html or .htm" in done.stderr) == (2, True)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_report_is_never_written_over_the_problem(tmp_path):
+    done = CliRunner().invoke(app, ["solve", GRID, "--report", GRID])
+    assert (done.exit_code, "this is the problem itself" in done.stderr) == (2, True)
+
+
+def test_a_schedule_uses_the_recorder_within_its_capacity(tmp_path):
+    (tmp_path / "orbits.spot").write_text(
+        "3\n0 5 3 1 451.1 2 451.1 3 451.1 101 1\n1 7 1 13 902 101 2\n2 1 1 2 451 102 1\n1\n2 0 1 1 13 3 13\n"
+    )
+    problem = oocbe.read(tmp_path / "orbits.spot")
+    result = oocbe.solve(problem)
+    schedule = result.schedule
+    assert (schedule.profit, schedule.memory, schedule.capacity) == (13, 4, 200)
+    assert [[t.name for t in taken] for taken in schedule.by_group.values()] == [["0", "1"], ["2"]]
+    assert list(schedule.by_group) == ["101", "102"]
+    recorder = problem.day.plot(schedule).axes[1]
+    assert recorder.collections[0].get_paths()[0].vertices[:, 1].max() == 4
+
+
+def test_places_of_trees_and_graphs():
+    places = tree_places([2, 2, None, None])
+    assert places.tolist() == [[0, -1], [1, -1], [0.5, 0], [2, 0]]
+    path = spring(6, np.array([[i, i + 1] for i in range(5)]))
+    apart = np.hypot(*(path[:, None] - path[None]).T)
+    assert np.isfinite(path).all()
+    assert apart[0, 5] == apart.max()
+
+
+def test_a_notebook_shows_pages_and_pictures(tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    cells = [
+        "import oocbe\nplan = oocbe.plan('examples/grid.wcsp')\nplan",
+        "plan.plot()",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
+    page, picture = (cell.outputs[0].data for cell in notebook.cells)
+    assert len(page["text/html"]) < SHORT
+    assert "image/png" in picture
+
+
+def test_names_with_dollars_are_no_formulas():
+    dollars = oocbe.Problem(
+        (oocbe.Variable(r"$\frac$", 2, ("$^$", "b")), oocbe.Variable("plain", 2)),
+        (oocbe.Function.from_array((0, 1), [[1, 2], [3, 4]]),),
+        name="$_$",
+    )
+    drawn = [dollars.plot(), oocbe.plan(dollars).plot(), oocbe.solve(dollars).plot(), oocbe.k_best(dollars, 3).plot()]
+    drawn.append(oocbe.marginals(dollars.in_semiring(oocbe.SUM_PRODUCT)).plot())
+    assert all(picture.svg().startswith("<svg") for picture in drawn)

@@ -1,0 +1,175 @@
+"""Attempts at elimination without bounds in the middle of a search with bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oocbe
+from oocbe.api.solving import solve as solving
+from oocbe.bounds.row_tables import Tables
+from oocbe.errors import DiskError, TimeLimitError
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.search import attempts_without_bounds as attempts
+from oocbe.search import bounded, mini_bucket_rounds
+from oocbe.stress import grid_network, scale_free_network
+from tests.helpers.effort import examples
+from tests.helpers.fake_clock import Clock
+from tests.helpers.small_problems import brute_force, check, make_problem, structures
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Bounds give up their first round at once, and attempts are due from the beginning."""
+    monkeypatch.setattr(bounded, "QUICK_CAP", 1)
+    monkeypatch.setattr(attempts, "LEAST_PATIENCE", 0.0)
+    monkeypatch.setattr(attempts, "PATIENCE_SHARE", 0.0)
+    monkeypatch.setattr(mini_bucket_rounds, "TIME_SHARE", 0.0)
+    monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
+    monkeypatch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
+
+
+SETTINGS = {"order_seconds": 0, "incumbent_seconds": 0.002, "bound_seconds": 0.05}
+
+
+def hard(count=9, size=4, seed=0) -> Problem:
+    """A clique of random costs: no bound comes near the optimum."""
+    random = np.random.default_rng(seed)
+    pairs = [(u, v) for u in range(count) for v in range(u + 1, count)]
+    functions = tuple(Function.from_array(p, random.integers(0, 100, (size, size))) for p in pairs)
+    return Problem(tuple(Variable(f"x{v}", size) for v in range(count)), functions, name="clique")
+
+
+def tried(result) -> bool:
+    return any("solved without bounds" in note for note in result.notes)
+
+
+def test_the_attempt_solves_what_bounds_leave_open(impatient):
+    problem = hard()
+    expected = oocbe.solve(problem, bounds="none", order_seconds=0)
+    result = oocbe.solve(problem, **SETTINGS)
+    assert tried(result)
+    assert (result.status, result.value) == ("optimal", expected.value)
+    assert problem.evaluate(result.assignment) == result.value
+    assert sorted(result.order) == list(range(9))
+    assert result.seconds["bounds"] > 0
+    assert not tried(oocbe.solve(problem, **SETTINGS, bounds="constant")), "bounds were asked for"
+
+
+@settings(max_examples=examples(40))
+@given(structures((MIN_SUM, MAX_SUM)), st.booleans())
+def test_the_optimum_is_the_same(structure, gives_up):
+    """Whether the attempts end or are given up, each for the next one to have longer."""
+    problem = make_problem(structure)
+    expected = brute_force(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounded, "QUICK_CAP", 1)
+        patch.setattr(bounded, "CAP_FACTOR", 2)
+        for name in ("LEAST_PATIENCE", "PATIENCE_SHARE", *(["LEAST_ALLOWANCE"] if gives_up else [])):
+            patch.setattr(attempts, name, 0.0)
+        patch.setattr(solving, "needs_no_bounds", lambda *_: False)
+        patch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
+        result = oocbe.solve(problem, **SETTINGS)
+    if expected is None:
+        assert (result.status, result.value) == ("infeasible", None)
+        return
+    assert result.status == "optimal"
+    check(problem, result.value, result.assignment, expected)
+
+
+def test_later_attempts_wait_as_long_as_the_last_one_took_and_may_take_longer(monkeypatch):
+    clock, allowed, kept = Clock(), [], []
+    monkeypatch.setattr(attempts, "working_time", clock.perf_counter)
+
+    def eliminate(choices, deadline):
+        allowed.append(deadline.remaining)
+        clock.now += 5
+        if len(allowed) < 3:
+            raise TimeLimitError("the time limit was reached")
+        return oocbe.solve(problem, bounds="none", order_seconds=0)
+
+    problem = hard()
+    options = oocbe.SolveOptions(order_seconds=0)
+    with solving.Deadline() as deadline:
+        made = attempts.AttemptsWithoutBounds(problem, MIN_SUM, options, deadline, eliminate)
+        assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
+        assert not made.try_where_due(kept.append), "it is too early"
+        clock.now += 1.0
+        assert not made.try_where_due(kept.append)
+        assert len(allowed) == 1
+        assert made.patience == 5.0
+        assert not made.try_where_due(kept.append)
+        clock.now += 5.0
+        assert not made.try_where_due(kept.append)
+        clock.now += 5.0
+        assert made.try_where_due(kept.append)
+    assert made.result.status == "optimal"
+    assert [None if content is None else content["allowance"] for content in kept] == [
+        pytest.approx(allowed[0], rel=0.1),
+        None,
+        pytest.approx(allowed[1], rel=0.1),
+        None,
+        pytest.approx(allowed[2], rel=0.1),
+        None,
+    ]
+    assert allowed[1] == pytest.approx(4 * allowed[0], rel=0.1)
+    assert allowed[2] == pytest.approx(16 * allowed[0], rel=0.1)
+
+
+def test_the_first_bound_is_given_little_where_rows_are_far_fewer_than_cells():
+    with solving.Deadline() as deadline:
+        problem = scale_free_network(10, 100, seed=0)
+        made = attempts.AttemptsWithoutBounds(problem, MIN_SUM, oocbe.SolveOptions(), deadline, None)
+        assert attempts._patience(made._complete_seconds) > 4 * attempts.LEAST_PATIENCE
+        assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
+
+
+def test_expectations_beyond_reach_are_not_tried(monkeypatch):
+    clock, kept = Clock(), []
+    monkeypatch.setattr(attempts, "working_time", clock.perf_counter)
+    with solving.Deadline() as deadline:
+        problem = grid_network(16, 10, seed=1)
+        made = attempts.AttemptsWithoutBounds(problem, MIN_SUM, oocbe.SolveOptions(order_seconds=0), deadline, None)
+        assert made.root_seconds(20.0) == 20.0
+        clock.now += 1000.0
+        assert not made.try_where_due(kept.append)
+        assert made.patience == float("inf")
+    assert kept == []
+
+
+def test_a_full_disk_ends_the_attempts_only(impatient, monkeypatch):
+    def refuse(run, choices, seconds):
+        raise DiskError("full")
+
+    monkeypatch.setattr(solving._Solving, "_eliminate", refuse)
+    problem = hard(6, 3)
+    result = oocbe.solve(problem, **SETTINGS)
+    assert result.status == "optimal"
+    assert not tried(result)
+
+
+def test_a_run_that_ended_in_an_attempt_is_resumed(impatient, tmp_path):
+    """Interrupted in the attempt, then resumed: it goes on from the messages that were published."""
+
+    class Interrupting(oocbe.Observer):
+        plain = False
+
+        def started(self, plan):
+            self.plain = plan.bounds == ""
+
+        def bucket_done(self, number, total, name, rows, size):
+            if self.plain and number == 5:
+                raise KeyboardInterrupt
+
+    problem = hard()
+    with pytest.raises(KeyboardInterrupt):
+        oocbe.solve(problem, **SETTINGS, workdir=tmp_path, observer=Interrupting())
+    assert list(tmp_path.glob("order-*/message-*.json"))
+    result = oocbe.solve(problem, **SETTINGS, workdir=tmp_path, resume=True)
+    assert tried(result)
+    assert result.value == oocbe.solve(problem, bounds="none", order_seconds=0).value
+    assert any("resumed" in note for note in result.notes)

@@ -1,0 +1,479 @@
+"""The depth-first search: the optimum, bounds on the way, open nodes on a heap, and few states."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.bounds.row_ascent import RowAscent
+from oocbe.bounds.row_tables import Tables
+from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.plan.plan import SUPPLY_ROWS, easy_orders, needs_no_bounds
+from oocbe.elimination.preparation.packing import is_supply
+from oocbe.errors import TimeLimitError
+from oocbe.kernels.cpu.projection import REMOVED
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.search import depth_search, depth_tree, depth_worker, row_rounds
+from oocbe.search.depth_search import DepthSearch
+from oocbe.search.depth_worker import Worker
+from oocbe.search.kernels.cpu.depth_first import (
+    AFTER,
+    BEFORE,
+    BEYOND,
+    DECISION,
+    DEPTH,
+    ENDS,
+    IS,
+    IS_NOT,
+    MOST_TRIED,
+    UP_TO,
+)
+from oocbe.search.knowledge import Knowledge
+from oocbe.search.reduced_elimination import ReducedElimination
+from oocbe.search.row_rounds import RowRounds
+from oocbe.search.row_search import RowSearch
+from oocbe.stress import random_network
+from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
+from tests.helpers.depth_searches import NO_GAP, check_solved, search, whole
+from tests.helpers.effort import examples
+
+
+def parity_checks(variables: int, checks: int, seed: int) -> Problem:
+    """Sums of four bits that are even, and a cost for each bit that is 1."""
+    random = np.random.default_rng(seed)
+    bits = np.indices((2,) * 4).reshape(4, -1).T
+    odd = bits[bits.sum(axis=1) % 2 == 1]
+    scopes = [tuple(random.choice(variables, size=4, replace=False).tolist()) for _ in range(checks)]
+    costs = random.normal(size=variables)
+    return Problem(
+        tuple(Variable(f"bit{v}", 2) for v in range(variables)),
+        tuple(Function((v,), [[1]], [cost], 0.0) for v, cost in enumerate(costs.tolist())),
+        tuple(Constraint(scope, odd) for scope in scopes),
+        name=f"parity checks {seed}",
+    )
+
+
+@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
+@pytest.mark.parametrize(("pause", "is_reduced"), [(1, False), (3, True), (10**6, False)])
+def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)  # no assignment to begin with
+    nodes = 0
+    for seed in range(examples(100)):
+        problem = make(seed)
+        known, made = search(problem, is_reduced=is_reduced)
+        check_solved(problem, known, made)
+        nodes += made.nodes
+    assert nodes > examples(100) or is_reduced
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parity_checks(seed, monkeypatch):
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 2)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    problem = parity_checks(12, 8, seed)
+    known, made = search(problem)
+    assert known.is_closed
+    assert known.value == pytest.approx(optimum(problem), abs=1e-9)
+    assert made.nodes > 2
+    open_nodes = made._shared.open
+    ahead = [0.5**node.path.length for node in open_nodes.heap]  # where bounds have met the value before the end
+    assert [node.part for node in open_nodes.heap] == ahead
+    assert open_nodes._ahead == pytest.approx(sum(ahead), abs=1e-9)
+
+
+def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    counted = []
+    put_back = Worker._put_back
+
+    def noted(worker):
+        counted.append(int(worker.search.counts[ENDS]))
+        put_back(worker)
+        nodes = sorted(worker.shared.open.heap)
+        assert all(one[:2] <= two[:2] for one, two in pairwise(nodes))
+        assert all(-node.depth == np.count_nonzero(node.path.decisions[:, DECISION]) for node in nodes)
+        assert len({node.number for node in nodes}) == len(nodes)  # paths are never compared
+
+    monkeypatch.setattr(Worker, "_put_back", noted)
+    for seed in range(20):
+        known, _ = search(parity_checks(12, 8, seed))
+        assert known.is_closed
+    assert len(counted) > 5
+
+
+def test_without_room_for_open_nodes_it_goes_on_where_it_is(monkeypatch):
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_worker, "MOST_OPEN", 0)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(Worker, "_put_back", lambda worker: pytest.fail("put back"))
+    for seed in range(20):
+        problem = parity_checks(12, 5, seed)
+        known, _ = search(problem)
+        assert known.is_closed
+        assert known.value == pytest.approx(optimum(problem), abs=1e-9)
+
+
+@pytest.mark.parametrize("make", [anything, costly_photographs])
+def test_what_is_needed_below_a_lower_threshold(make):
+    for seed in range(examples(50)):
+        tables = Tables.of(make(seed))
+        least, step = tables.least, 1 if tables.is_integral else 0.37
+        ascent = RowAscent(tables, least + 9 * step)
+        needs = [ascent.need_below(least + n * step) for n in range(10)]
+        assert needs == sorted(needs)
+        assert needs[9] == ascent.need
+
+
+def network(seed: int, arity: int) -> Problem:
+    """Costs over scopes of so many variables, some forbidden, that no search settles at its root."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 4, size=7).tolist()
+    functions, constraints = [], []
+    for _ in range(12):
+        scope = tuple(sorted(random.choice(7, size=arity, replace=False).tolist()))
+        shape = [sizes[v] for v in scope]
+        functions.append(Function.from_array(scope, random.integers(0, 9, size=shape)))
+        constraints.append(Constraint(scope, np.argwhere(random.random(shape) < 0.1)))
+    return Problem(tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes)), tuple(functions), tuple(constraints))
+
+
+@pytest.mark.parametrize("arity", [2, 3, 4])
+def test_functions_over_any_number_of_variables(arity, monkeypatch):
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    nodes = 0
+    for seed in range(30):
+        problem = network(seed, arity)
+        known, made = search(problem)
+        assert known.value == (optimum(problem) if optimum(problem) < math.inf else None)
+        nodes += made.nodes
+    assert nodes > 20
+
+
+@pytest.mark.parametrize("pause", [1, 10**6])
+def test_halves_of_large_domains(pause, monkeypatch):
+    """Decisions about halves, one within the other, their opposites, and paths of both that are put back."""
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", pause)
+    decisions, nodes = set(), 0
+    own = depth_tree.restore
+
+    def noted(*arguments):
+        path = arguments[-1]
+        decisions.update(path[:, DECISION].tolist())
+        assert (path[:, AFTER] >= 1).all()
+        assert (path[:, AFTER] < path[:, BEFORE]).all()
+        return own(*arguments)
+
+    monkeypatch.setattr(depth_tree, "restore", noted)
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        sizes = random.integers(MOST_TRIED - 2, MOST_TRIED + 8, size=4).tolist()
+        functions = []
+        for scope in combinations(range(4), 2):
+            costs = random.integers(0, 40, size=[sizes[v] for v in scope])
+            functions.append(Function.from_array(scope, np.where(random.random(costs.shape) < 0.3, 99, costs)))
+        problem = Problem(tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes)), tuple(functions))
+        known, made = search(problem)
+        assert known.is_closed
+        assert known.value == optimum(problem)
+        assert known.value == problem.evaluate(known.assignment)
+        nodes += made.nodes
+    assert nodes > 100
+    if pause == 1:
+        assert decisions == {IS, IS_NOT, UP_TO, BEYOND}
+
+
+def test_little_room_for_what_nodes_change_is_enough(monkeypatch):
+    monkeypatch.setattr(depth_tree, "FIRST_ROOM", 1)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    problem = random_network(9, 4, 0.9, tightness=0.0, seed=3)
+    known, made = search(problem)
+    node = made._workers[0].node
+    assert known.is_closed
+    assert len(node.kept) > len(node.state)  # it has grown
+    put_back = []
+    monkeypatch.setattr(Worker, "_put_back", lambda worker, own=Worker._put_back: own(put_back.append(1) or worker))
+    monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 10**9)
+    known, made = search(problem, depth_tree.kept_bytes(node) * len(node.state) // len(node.kept))
+    assert known.is_closed
+    assert len(made._workers[0].node.kept) == len(made._workers[0].node.state)
+    assert put_back
+    assert made.nodes > 9
+    known, made = search(problem, 1)
+    assert made.is_over
+    assert not known.is_closed
+
+
+def left_of_functions(network, state):
+    """Of each function its uses, what is left of each cell, and whether all of the cell's values are."""
+    for first, last in pairwise(network.function_start.tolist()):
+        uses = range(first, last)
+        sizes = [int(np.diff(network.value_start)[network.variable[use]]) for use in uses]
+        start = network.table_start[first]
+        table = network.tables[start : start + math.prod(sizes)].astype(np.int64)
+        table = table.reshape(sizes[::-1]).T.copy() if len(sizes) == 2 else table.reshape(sizes)
+        live = np.ones(sizes, dtype=bool)
+        for axis, use in enumerate(uses):
+            shape = [-1 if other == axis else 1 for other in range(len(sizes))]
+            values, message = network.value_start[network.variable[use]], network.message_start[use]
+            live &= (state[values : values + sizes[axis]] != REMOVED).reshape(shape)
+            table -= state[message : message + sizes[axis]].reshape(shape)
+        yield uses, table, live
+
+
+def check_node(made):
+    """What follows from the state of the node at work, and what it costs in all."""
+    worker = made._workers[0]
+    root, node, search = made._shared.root.ascent, worker.node, worker.search
+    network = root.network
+    state = node.state
+    values = state[: network.value_start[-1]]
+    assert values.min() >= 0
+    assert values.max() <= REMOVED
+    assert (values[root.state[: len(values)] == REMOVED] == REMOVED).all()
+    left = [np.flatnonzero(state[low:high] != REMOVED) for low, high in pairwise(network.value_start.tolist())]
+    assert node.left.tolist() == [len(values) for values in left]
+    is_open = node.left > 1
+    tied = np.zeros_like(node.tied)
+    assignment = np.array([values[0] for values in left])
+    bound = int(search.bounds[search.counts[DEPTH]])
+    cost = bound + sum(int(state[low + a]) for low, a in zip(network.value_start, assignment, strict=False))
+    for f, (uses, table, live) in enumerate(left_of_functions(network, state)):
+        scope = network.variable[list(uses)]
+        assert node.open_of[f] == is_open[scope].sum()
+        for axis, use in enumerate(uses):
+            tied[scope[axis]] += node.weight[f] * (node.open_of[f] > is_open[scope[axis]])
+            spare = np.where(live, table, 0).min(
+                axis=tuple(set(range(len(scope))) - {axis}), where=live, initial=REMOVED
+            )
+            assert node.stale[use] or (spare[left[scope[axis]]] <= 0).all()
+        assert table[live].min() >= 0
+        cost += int(table[tuple(assignment[scope])])
+    assert node.tied.tolist() == tied.tolist()
+    fresh = RowAscent(made._tables, root.threshold)
+    expected = sum(int(fresh.state[low + a]) for low, a in zip(network.value_start, assignment, strict=False))
+    for uses, table, _ in left_of_functions(network, np.zeros_like(state)):
+        expected += int(table[tuple(assignment[network.variable[list(uses)]])])
+    assert cost == expected
+
+
+@pytest.mark.parametrize("arity", [2, 3, 4])
+def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(arity, monkeypatch):
+    """Also after going back: what was moved adds up, and what follows from the values left is right."""
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-12)  # a node a call
+    nodes = gone = 0
+    for seed in range(12):
+        problem = network(seed, arity)
+        forbidden = [Constraint((v,), [[1]]) for v, size in enumerate(problem.sizes) if size == 3]  # gone at the root
+        problem = replace(problem, constraints=(*problem.constraints, *forbidden))
+        made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 20)
+        while not made.is_over:
+            made.work(0.0, Deadline())
+            if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
+                check_node(made)
+                nodes += 1
+                gone += int((made._shared.root.ascent.state == REMOVED).sum())
+    assert nodes > 20
+    assert gone > 20
+
+
+def test_loading_runs_the_loop_of_the_search(monkeypatch):
+    """Its first nodes would take as long as loading it, else, and the pace says what more are worth."""
+    calls = []
+    own = depth_tree.search_depth_first
+    monkeypatch.setattr(depth_tree, "search_depth_first", lambda *given: calls.append(1) or own(*given))
+    depth_search.load_loops()
+    assert calls
+
+
+def test_the_deadline_ends_it():
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 30)
+    with pytest.raises(TimeLimitError):
+        made.work(math.inf, Deadline(0.0))
+
+
+@pytest.mark.parametrize(
+    ("walks_expect", "depth_expects", "part"),
+    [
+        (None, math.inf, row_rounds.EQUAL_SHARE),
+        (100.0, math.inf, row_rounds.PROMISING_SHARE),
+        (100.0, 1.0, row_rounds.MOST_SHARE),
+        (1e9, math.inf, row_rounds.EQUAL_SHARE),
+        (1e9, 1.0, row_rounds.MOST_SHARE),
+    ],
+)
+def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expects, part, monkeypatch):
+    """Each slice takes a second by the clocks of the two, whatever the machine's says."""
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    taken = []
+
+    def work(made, seconds, deadline):
+        taken.append(type(made))
+        made.seconds += 1.0
+
+    for kind in (RowSearch, DepthSearch):
+        monkeypatch.setattr(kind, "work", work)
+    monkeypatch.setattr(RowSearch, "expected", walks_expect, raising=False)
+
+    def keep(made, name, value):
+        if name != "expected":
+            made.__dict__[name] = value
+
+    monkeypatch.setattr(RowSearch, "__setattr__", keep)
+    monkeypatch.setattr(DepthSearch, "expected", depth_expects)
+    rounds.order_seconds = math.inf  # no elimination
+    monkeypatch.setattr(row_rounds, "SUBPROBLEM_SECONDS", math.inf)
+    for _ in range(200):
+        rounds._work(known)
+    assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, rel=0.1)
+
+
+def test_nothing_else_begins_while_it_expects_to_end_soon(monkeypatch):
+    """Each slice takes half a second by the searches' clocks."""
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    taken = []
+
+    def work(made, seconds, deadline):
+        taken.append(type(made))
+        made.seconds += 0.5
+
+    for kind in (RowSearch, DepthSearch):
+        monkeypatch.setattr(kind, "work", work)
+    monkeypatch.setattr(DepthSearch, "expected", 1.0)
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: taken.append(ReducedElimination))
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    alone = int(row_rounds.NEAR_SECONDS / 0.5) + 1
+    for _ in range(alone + 1):
+        rounds._work(known)
+    assert taken[:alone] == [DepthSearch] * alone
+    assert taken[alone] is ReducedElimination
+
+
+def test_walks_that_find_nothing_leave_it_the_end(monkeypatch):
+    def walk(made, seconds, deadline):
+        made.seconds += seconds
+
+    monkeypatch.setattr(RowSearch, "work", walk)
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
+    problem = parity_checks(12, 8, 1)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    RowRounds(problem, SolveOptions(), Deadline()).first(known, lambda: None, math.inf)
+    assert known.is_closed
+    assert known.value == pytest.approx(optimum(problem), abs=1e-9)
+
+
+def conflicts(count: int, part: float, seed: int) -> Problem:
+    """A random graph, of whose vertices as many as possible are chosen without two neighbours."""
+    random = np.random.default_rng(seed)
+    functions = [Function((v,), [[0]], [int(random.integers(1, 9))], 0) for v in range(count)]
+    pairs = [(u, v) for u in range(count) for v in range(u) if random.random() < part]
+    constraints = [Constraint(pair, [[1, 1]]) for pair in pairs]
+    return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(functions), tuple(constraints))
+
+
+def warehouses(count: int, stores: int, seed: int) -> tuple[Problem, int]:
+    """Which warehouses to open for some stores, and what that costs at least, by trying all of it."""
+    random = np.random.default_rng(seed)
+    opening, distance = random.integers(20, 60, count), random.integers(1, 40, (stores, count))
+    functions = [Function.from_array((w,), [0, int(cost)]) for w, cost in enumerate(opening)]
+    functions += [Function.from_array((count + s,), distance[s]) for s in range(stores)]
+    closed = [Constraint((w, count + s), [[0, w]]) for s in range(stores) for w in range(count)]
+    sizes = [2] * count + [count] * stores
+    variables = tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes))
+    is_open = np.indices((2,) * count).reshape(count, -1).T[1:].astype(bool)
+    costs = [opening[chosen].sum() + distance[:, chosen].min(axis=1).sum() for chosen in is_open]
+    return Problem(variables, tuple(functions), tuple(closed)), int(min(costs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_supply_is_for_linear_programs_first(seed):
+    problem, best = warehouses(7, 12, seed)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    rounds.first(Knowledge(problem, NO_GAP, lambda *_: None), lambda: None)
+    assert rounds.seconds == 0
+    assert not is_supply(conflicts(24, 0.6, seed))
+    assert not is_supply(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0))))
+    result = oocbe.solve(problem)
+    assert (result.status, result.value) == ("optimal", best)
+
+
+def test_supply_of_many_rows_is_not_eliminated_first():
+    problem, _ = warehouses(7, 12, 1)
+    choice = easy_orders(problem, SolveOptions())[0]
+    few, many = (replace(choice, predicted_rows=(rows,)) for rows in (SUPPLY_ROWS, SUPPLY_ROWS + 1))
+    assert needs_no_bounds(problem, problem.semiring, few, SolveOptions())
+    assert not needs_no_bounds(problem, problem.semiring, many, SolveOptions())
+    other = conflicts(20, 0.5, 1)
+    assert needs_no_bounds(other, other.semiring, many, SolveOptions())
+
+
+def test_one_solve_makes_the_graph_of_a_problem_once(monkeypatch):
+    made = []
+    own = PrimalGraph.__init__
+
+    def noted(graph, problem):
+        made.append(problem)
+        own(graph, problem)
+
+    monkeypatch.setattr(PrimalGraph, "__init__", noted)
+    problem, best = warehouses(12, 30, 1)
+    assert oocbe.solve(problem).value == best
+    assert made
+    assert len(made) == len({id(each) for each in made})
+
+
+def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others():
+    for part, is_tried in ((0.08, False), (0.6, True)):
+        problem = conflicts(24, part, seed=2)
+        real = tuple(replace(f, values=f.values * 0.37) for f in problem.functions)  # no stable sets of integers
+        problem = replace(problem, functions=real)
+        known = Knowledge(problem, NO_GAP, lambda *_: None)
+        rounds = RowRounds(problem, SolveOptions(), Deadline())
+        rounds.first(known, lambda: None)
+        assert (rounds.seconds > 0) == is_tried
+        while is_tried and not known.is_closed:  # how far the first attempt comes depends on the machine
+            rounds._work(known)
+        assert known.is_closed == is_tried
+        rounds.improve(known, lambda: None)
+        rounds._work(known)
+        assert rounds.seconds > 0
+
+
+def cover(sets: int, elements: int, values: int, seed: int) -> Problem:
+    """Which sets to take so that each element is in one; a set has so many ways to be left out."""
+    random = np.random.default_rng(seed)
+    costs = [[*range(values - 1), int(cost)] for cost in random.integers(10, 100, sets)]
+    functions = [Function.from_array((s,), own) for s, own in enumerate(costs)]
+    left_out = np.indices((values - 1,) * 3).reshape(3, -1).T
+    scopes = [tuple(sorted(random.choice(sets, 3, replace=False).tolist())) for _ in range(elements)]
+    variables = tuple(Variable(f"x{s}", values) for s in range(sets))
+    return Problem(variables, tuple(functions), tuple(Constraint(scope, left_out) for scope in scopes))
+
+
+def test_covers_are_searched_before_their_linear_program(monkeypatch):
+    monkeypatch.setattr(row_rounds, "HEAD_START", math.inf)
+    problem = cover(14, 20, 2, 1)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    rounds.open(known)
+    assert known.is_closed
+    assert known.value == optimum(problem)
+    wider = cover(40, 12, 3, 1)  # of more values, as photographs have
+    rounds = RowRounds(wider, SolveOptions(), Deadline())
+    rounds.open(Knowledge(wider, NO_GAP, lambda *_: None))
+    assert rounds.seconds == 0

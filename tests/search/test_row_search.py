@@ -1,0 +1,384 @@
+"""The search by rows with bounds of their own: the optimum, whatever the beam cuts off, and when it is tried."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.api.solving import outlook, solve
+from oocbe.bounds.row_ascent import RowAscent
+from oocbe.bounds.row_reduction import reduced
+from oocbe.bounds.row_tables import Tables
+from oocbe.errors import TimeLimitError
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.settings.option_values import Gap
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.search import bounded, row_problem, row_results, row_rounds, row_search, row_walk
+from oocbe.search.depth_search import DepthSearch
+from oocbe.search.knowledge import Knowledge
+from oocbe.search.reduced_elimination import ReducedElimination
+from oocbe.search.row_rounds import RowRounds
+from oocbe.search.row_search import RowSearch
+from oocbe.search.row_walk import Ties, Walk
+from oocbe.stress import grid_network, random_network
+from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
+from tests.helpers.effort import examples
+from tests.helpers.fake_clock import Clock
+
+NO_GAP = SolveOptions().gap
+
+
+@pytest.fixture(autouse=True)
+def rows_alone(monkeypatch):
+    """Without elimination of what reduction leaves, which would come before rows in problems as small as these, and
+    without a search depth first, which would end them."""
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
+    monkeypatch.setattr(DepthSearch, "is_over", property(lambda _: True, lambda *_: None), raising=False)
+
+
+def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, RowSearch]:
+    """Run a search to its end; every bound and value that it reports on the way is checked."""
+    best = optimum(problem)
+    tables = Tables.of(problem)
+    assert tables is not None
+    tolerance = 4 * tables.rounding
+    ceiling = math.inf if problem.upper_bound is None else problem.upper_bound
+
+    def check(lower, value, why, assignment):
+        assert value is None or value >= best - tolerance, (problem.name, why, value, best)
+        # Where nothing counts, all that is known is that nothing is below the upper bound.
+        assert lower is None or lower <= min(best, ceiling) + tolerance or best == math.inf, (problem.name, why, lower)
+
+    known = Knowledge(problem, NO_GAP, check)
+    made = RowSearch(reduced(tables), known, memory)
+    made.work(math.inf, Deadline())
+    return known, made
+
+
+@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
+@pytest.mark.parametrize("width", [1, 64])
+def test_the_optimum_whatever_the_beam_cuts_off(make, width, monkeypatch):
+    monkeypatch.setattr(row_search, "NARROW_WIDTH", width)
+    monkeypatch.setattr(row_search, "FIRST_WIDTH", width)
+    monkeypatch.setattr(row_search, "WIDER", 3)
+    monkeypatch.setattr(row_walk, "CHOICE", 2)
+    for seed in range(examples(150)):
+        problem = make(seed)
+        best = optimum(problem)
+        known, made = search(problem)
+        assert made.is_over
+        assert known.is_closed, problem.name
+        if best == math.inf:
+            assert known.value is None
+        else:
+            assert known.value == pytest.approx(best, rel=1e-9, abs=1e-9)
+            if problem.is_integral:
+                assert known.value == best
+
+
+@pytest.mark.parametrize("is_narrow", [False, True])
+def test_rows_that_agree_on_their_separator_are_merged(is_narrow):
+    problem = grid_network(4, 3, tightness=0.0, seed=5)
+    tables = Tables.of(problem)
+    best = oocbe.solve(problem).value
+    ascent = RowAscent(tables, best + 10_000)  # rules nothing out
+    walk = Walk(ascent, Ties(tables, 100.0), 10**6, 0, is_narrow)
+    with pytest.raises(StopIteration) as end:
+        steps = walk.steps()
+        while True:
+            next(steps)
+    walked = end.value.value
+    assert (walked.value, walked.cut, walked.ruled_out) == (best, None, 0)
+    assert problem.evaluate(walked.assignment) == best
+    if is_narrow:
+        assert walked.largest <= 3**5  # of 3**16 assignments: a column and one more
+        assert walked.expected == walked.tried
+
+
+def test_a_cut_bounds_the_optimum():
+    problem = random_network(9, 5, 0.8, tightness=0.0, seed=3)
+    tables, best = Tables.of(problem), oocbe.solve(problem).value
+    ascent = RowAscent(tables, best + 500)
+    walk = Walk(ascent, Ties(tables, 100.0), 2, 2, is_narrow=False)
+    with pytest.raises(StopIteration) as end:
+        steps = walk.steps()
+        while True:
+            next(steps)
+    walked = end.value.value
+    assert walked.cut is not None
+    assert walked.cut <= best <= walked.value
+    assert walked.expected > walked.tried
+
+
+def test_memory_ends_the_search():
+    problem = random_network(9, 5, 0.8, tightness=0.0, seed=3)
+    known, made = search_without_check(problem, memory=1 << 12)
+    assert made.is_over
+    assert known.lower <= oocbe.solve(problem).value
+
+
+def search_without_check(problem: Problem, memory: int) -> tuple[Knowledge, RowSearch]:
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    made = RowSearch(reduced(Tables.of(problem)), known, memory)
+    made.work(math.inf, Deadline())
+    return known, made
+
+
+def test_more_values_than_a_byte_holds():
+    costs = np.abs(np.arange(300)[:, None] * 7 % 300 - np.arange(200)[None, :] * 3 % 300) + 1
+    own = np.arange(300)[::-1]
+    problem = Problem(
+        (Variable("a", 300), Variable("b", 200)),
+        (Function.from_array((0, 1), costs), Function.from_array((0,), own)),
+    )
+    known, _ = search_without_check(problem, 1 << 30)
+    assert known.value == (costs + own[:, None]).min()
+
+
+def test_a_search_that_is_behind_gets_less_time(monkeypatch):
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    clock = Clock()
+    monkeypatch.setattr(row_rounds, "working_time", clock.perf_counter)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    taken = []
+
+    def work(made, seconds, deadline):
+        taken.append(seconds)
+        made.seconds += 1.0
+        made.lower = 0
+
+    monkeypatch.setattr(RowSearch, "work", work)
+    clock.now += 8.0
+    rounds.improve(known, lambda: None)
+    assert len(taken) == 8
+    known.offer(problem.evaluate([0] * 12), (0,) * 12, "given")
+    known.raise_lower(known.value - 1, "given")
+    clock.now += 56.0 + 8.0  # that rows took
+    rounds.improve(known, lambda: None)
+    assert len(taken) == 8
+
+
+def test_it_ends_where_bounds_are_as_near_as_is_asked_for(monkeypatch):
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    known = Knowledge(problem, Gap(absolute=10), lambda *_: None)
+    known.offer(problem.evaluate([0] * 12), (0,) * 12, "given")
+    known.raise_lower(known.value - 10, "given")
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    monkeypatch.setattr(RowSearch, "work", lambda *_: pytest.fail("rows were tried"))
+    rounds.first(known, lambda: None)
+    rounds.improve(known, lambda: None)
+
+
+def test_the_deadline_ends_it():
+    known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
+    rounds = RowRounds(known.problem, SolveOptions(), Deadline(0.0))
+    with pytest.raises(TimeLimitError):
+        rounds.first(known, lambda: None)
+
+
+def test_a_hopeless_first_attempt_ends(monkeypatch):
+    monkeypatch.setattr(row_search, "HOPELESS_SECONDS", 0.0)
+    monkeypatch.setattr(row_search, "FEW_RULED_OUT", 2.0)
+    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
+    monkeypatch.setattr(row_search, "NARROW_WIDTH", 1)
+    known = Knowledge(random_network(12, 6, 0.9, tightness=0.0, seed=3), NO_GAP, lambda *_: None)
+    rounds = RowRounds(known.problem, SolveOptions(), Deadline())
+    rounds.first(known, lambda: None, math.inf)
+    assert not known.is_closed
+
+
+@pytest.mark.parametrize("changed", [{"bounds": "lp"}, {"order": "min-fill"}])
+def test_only_where_nothing_else_is_asked_for(changed):
+    known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
+    rounds = RowRounds(known.problem, SolveOptions(**changed), Deadline())
+    rounds.first(known, lambda: None)
+    assert rounds.seconds == 0
+    assert known.lower is None
+
+
+def latin_square(order: int, seed: int) -> Problem:
+    """Preferences of cells, which differ from all others in their row and column."""
+    random = np.random.default_rng(seed)
+    cells = [(row, column) for row in range(order) for column in range(order)]
+    pairs = [
+        (a, b)
+        for a, (row, column) in enumerate(cells)
+        for b, (r, c) in enumerate(cells)
+        if a < b and ((row == r) != (column == c))
+    ]
+    equal = np.repeat(np.arange(order)[:, None], 2, axis=1)
+    return Problem(
+        tuple(Variable(f"x{row}{column}", order) for row, column in cells),
+        tuple(Function.from_array((v,), random.integers(0, 30, order)) for v in range(order**2)),
+        tuple(Constraint(pair, equal) for pair in pairs),
+        name="latin square",
+    )
+
+
+def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
+    monkeypatch.setattr(row_problem, "DENSE", 2.0)
+    problem = latin_square(4, seed=1)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds.first(known, lambda: None, math.inf)
+    assert known.is_closed
+    assert known.value == oocbe.solve(problem, bounds="none").value
+    free = replace(problem, constraints=tuple(Constraint(c.scope, c.tuples[1:]) for c in problem.constraints))
+    capacity = LinearConstraint((0, 1), (np.arange(4), np.arange(4)), 3)
+    for packing in (free, replace(free, linear_constraints=(capacity,))):
+        rounds = RowRounds(packing, SolveOptions(), Deadline())
+        rounds.first(Knowledge(packing, NO_GAP, lambda *_: None), lambda: None)
+        assert rounds.seconds == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_solve_with_rows_has_the_value_of_elimination(seed, monkeypatch):
+    monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
+    problem = anything(seed)
+    result, plain = oocbe.solve(problem, order_seconds=0), oocbe.solve(problem, order_seconds=0, bounds="none")
+    assert result.status == plain.status
+    assert result.value == (plain.value if problem.is_integral else pytest.approx(plain.value))
+
+
+def test_a_result_says_that_rows_have_closed_it(monkeypatch):
+    monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
+    problem = random_network(8, 4, 0.8, tightness=0.0, seed=2)
+    result = oocbe.solve(problem, order_seconds=0)
+    assert result.status == "optimal"
+    assert result.bounds.startswith("rows with bounds of their own: ")
+    assert result.seconds["rows"] > 0
+    assert result.total_rows >= result.largest_message_rows > 0
+
+
+def test_what_rows_have_found_is_known_to_a_search_with_bounds(monkeypatch):
+    """Where elimination that needs no bounds does not end after all."""
+    problem = random_network(8, 4, 0.8, tightness=0.0, seed=2)
+    assignment = (0,) * 8
+    value = problem.evaluate(assignment)
+
+    def by_rows(problem, rows, choice, options, known, *_):
+        known.offer(value, assignment, "rows")
+        known.raise_lower(1, "rows")
+
+    monkeypatch.setattr(solve, "result_by_rows", by_rows)
+    monkeypatch.setattr(solve._Solving, "_eliminate_easily", lambda *_: None)
+    monkeypatch.setattr(bounded.BoundedSolve, "run", lambda _: None)
+    result = oocbe.solve(problem, order_seconds=0)
+    assert (result.status, result.value, result.assignment, result.bound) == ("limit", value, assignment, 1)
+
+
+def dense(variables: int, domain: int, seed: int) -> Problem:
+    """Costs between all pairs of variables, with a value of some assignment as the upper bound."""
+    random = np.random.default_rng(seed)
+    functions = tuple(
+        Function.from_array((a, b), random.integers(0, 100, (domain, domain)))
+        for a in range(variables)
+        for b in range(a + 1, variables)
+    )
+    problem = Problem(tuple(Variable(f"x{v}", domain) for v in range(variables)), functions, name="dense")
+    return replace(problem, upper_bound=problem.evaluate([0] * variables))
+
+
+def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
+    problem = dense(6, 3, seed=3)
+    tried = []
+
+    def failing(walk):
+        tried.append(walk)
+        raise MemoryError("no more")
+        yield
+
+    monkeypatch.setattr(row_walk.Walk, "steps", failing)
+    monkeypatch.setattr(row_results, "FEW_ROWS", 0)
+    result = oocbe.solve(problem, backend="cpu", order_seconds=0)
+    assert tried
+    assert (result.status, result.value) == ("optimal", optimum(problem))
+
+
+def test_rows_that_wait_count_as_memory_for_messages(monkeypatch):
+    """A walk that holds little stays, one that holds much is given up, and the search ends all the same."""
+    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
+    problem = dense(9, 5, seed=1)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    assert rounds.make_room(1000) == 1000
+    given_up = 0
+    while not known.is_closed:
+        rounds._work(known)
+        held = (1 << 40) - rounds.make_room(1 << 40)
+        if held and given_up < 5:
+            assert rounds.make_room(8 * held) == 7 * held
+            assert rounds.make_room(8 * held - 8) == 8 * held - 8
+            given_up += 1
+    assert given_up == 5
+    assert known.value == optimum(problem)
+
+
+def test_a_walk_keeps_within_its_memory(monkeypatch):
+    monkeypatch.setattr(row_search, "FIRST_WIDTH", 1 << 20)
+    monkeypatch.setattr(row_search, "FEW_EXPECTED", 0)
+    problem = dense(14, 8, seed=1)
+    tables = Tables.of(problem)
+    assert tables is not None
+    memory = 8 << 20
+    made = RowSearch(reduced(tables), Knowledge(problem, NO_GAP, lambda *_: None), memory)
+    tracemalloc.start()
+    try:
+        with suppress(TimeLimitError):
+            made.work(math.inf, Deadline(6.0))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert made.largest > 100
+    assert peak <= 4 * memory  # a block of rows on their way is made whatever the memory
+
+
+def test_a_plan_says_what_a_sample_of_rows_shows(monkeypatch):
+    problem = dense(6, 3, seed=3)
+    assert "rows with" not in oocbe.plan(problem, order_seconds=0).bounds
+    monkeypatch.setattr(outlook, "FEW_ROWS", 0)
+    assert oocbe.plan(problem, order_seconds=0).bounds.startswith("first rows with bounds of their own, which end it")
+    assert "rows with" not in oocbe.plan(problem, order_seconds=0, bounds="lp").bounds
+    assert not oocbe.plan(problem, order_seconds=0, bounds="none").bounds
+    monkeypatch.setattr(row_results, "SAMPLE_SECONDS", 1e-9)
+    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
+    hard = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    assert oocbe.plan(hard, order_seconds=0).bounds.startswith("first rows with bounds of their own (")
+
+
+@pytest.mark.parametrize(("is_hopeless", "said"), [(True, "comes at once"), (False, "4 s expected for all")])
+def test_what_rows_show_is_told(is_hopeless, said):
+    known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
+    rounds = RowRounds(known.problem, SolveOptions(), Deadline())
+    assert (rounds.sentence, rounds.outlook) == ("", "")
+    rounds.first(known, lambda: None)
+    search = rounds._search
+    search.rows, search.ruled_out, search.walking = 1000, 250, 0.05
+    search.is_hopeless, search.expected = is_hopeless, 4.0
+    assert rounds.outlook.startswith("of 1,000 tried 25% were ruled out by them, 50 µs a row, ")
+    assert said in rounds.outlook
+
+
+def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
+    monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
+    monkeypatch.setattr(row_results, "EASY_SECONDS", 1e-9)
+    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)
+    monkeypatch.setattr(RowSearch, "sentence", "so and so many")
+    monkeypatch.setattr(RowSearch, "_rounds", slow_steps)
+    result = oocbe.solve(random_network(8, 4, 0.8, tightness=0.0, seed=2), order_seconds=0)
+    assert "solved without bounds, after so and so many" in result.notes
+    assert result.seconds["rows"] > 0
+
+
+def slow_steps(search):
+    search.rows += 1
+    yield
