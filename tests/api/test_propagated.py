@@ -165,7 +165,7 @@ def test_a_run_directory_goes_on(tmp_path):
     assert oocbe.solve(day().in_semiring(MIN_SUM), replace(options, resume=True)).value == first.value
 
 
-@pytest.mark.parametrize("place", ["preparation.propagated.restrict", "search.sums_of_logarithms.easy_orders"])
+@pytest.mark.parametrize("place", ["propagation.propagated.restrict", "api.solving.sums_of_logarithms.easy_orders"])
 def test_a_signal_before_anything_is_known_ends_a_solve_with_a_result(place, interrupts_heard, monkeypatch):
     problem = replace(day(), functions=(Function.from_array((0, 2), np.ones((3, 3)) / 2),), semiring=MAX_PRODUCT)
 
@@ -174,8 +174,8 @@ def test_a_signal_before_anything_is_known_ends_a_solve_with_a_result(place, int
         with Deadline() as deadline:
             deadline.check()
 
-    monkeypatch.setattr(f"oocbe.elimination.{place}", ended)
-    with pytest.raises(Interrupted) as caught, tuned(propagates=place.startswith("preparation")):
+    monkeypatch.setattr(f"oocbe.{place}", ended)
+    with pytest.raises(Interrupted) as caught, tuned(propagates=place.startswith("propagation")):
         oocbe.solve(replace(problem, linear_constraints=()) if "easy" in place else problem, OPTIONS)
     assert caught.value.result.status == "interrupted"
     assert caught.value.result.variables == problem.variables

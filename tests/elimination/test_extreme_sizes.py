@@ -48,10 +48,10 @@ def test_large_domains(values):
     assert oocbe.count(large_domain(values), **FAST).value == values * values * 3
 
 
-@pytest.mark.parametrize("task", [oocbe.solve, oocbe.count])
-def test_pairs_of_large_domains_are_refused(task):
+def test_pairs_of_large_domains_are_refused_where_their_costs_count():
     with pytest.raises(UnsupportedError, match=r"assignments to a default; written out, at most"):
-        task(large_domain(70_000, has_pair=True), **FAST)
+        oocbe.solve(large_domain(70_000, has_pair=True), **FAST)
+    assert oocbe.count(large_domain(70_000, has_pair=True), **FAST).value == 70_000 * 70_000 * 3
 
 
 @pytest.mark.parametrize(("arity", "kind"), [(64, "allowed"), (65, "listed"), (200, "allowed")])

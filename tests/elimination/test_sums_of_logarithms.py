@@ -10,8 +10,7 @@ import pytest
 
 import oocbe
 from oocbe.api.solving import sums_of_logarithms
-from oocbe.api.solving.sums_of_logarithms import UNBOUNDED, as_sums, prefers_logarithms
-from oocbe.elimination.outcome import result_of_logarithms
+from oocbe.api.solving.sums_of_logarithms import UNBOUNDED, as_sums, prefers_logarithms, result_of_logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from tests.helpers.small_networks import random_product

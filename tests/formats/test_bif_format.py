@@ -81,7 +81,7 @@ def test_a_star_stands_for_all_values_of_a_parent(tmp_path):
     [
         (("network", "netwrk"), 1, "the network"),
         (("discrete [ 2 ] { yes, no }", "continuous"), 3, "discrete"),
-        (("{ yes, no }", "{ yes }"), 3, "found 1 values"),
+        (("{ yes, no }", "{ yes }"), 3, "found 1 value"),
         (("{ yes, no }", "{ yes, yes }"), 3, "twice"),
         (("variable grass", "variable rain"), 5, "a second time"),
         (("( rain | season )", "( rain | sesaon )"), 9, "a variable of the network"),

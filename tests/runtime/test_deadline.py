@@ -73,6 +73,7 @@ def test_a_limit_that_comes_while_loops_are_compiled_says_what_to_do(monkeypatch
         time.sleep(0.02)
         with Deadline(0.0) as inner, pytest.raises(TimeLimitError, match=r" s went into compiling .*`oocbe warm-up`"):
             (inner if nested else outer).check()
+    compiling.end()
 
 
 def test_a_limit_says_nothing_of_compiling_that_hardly_took_a_part_of_it(monkeypatch):

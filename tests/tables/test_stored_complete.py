@@ -230,10 +230,10 @@ def test_many_cells_are_written_in_parts_between_which_the_deadline_is_looked_at
 
 
 def test_an_interruption_while_its_folder_is_made_leaves_nothing(tmp_path, monkeypatch):
-    def interrupted(folder):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("oocbe.tables.folder_writer.FolderLock.take", interrupted)
+    monkeypatch.setattr("oocbe.runtime.temporary_names.fcntl.flock", interrupted)
     table = example()
     with pytest.raises(KeyboardInterrupt), StoredCompleteTable.create(tmp_path / "table", table.layout, np.int32):
         raise AssertionError("the block has not begun")
