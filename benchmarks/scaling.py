@@ -70,7 +70,7 @@ def answer(given: argparse.Namespace) -> Run:
         "value": str(result.value),
         "rows": result.total_rows,
         "largest": result.largest_message_rows,
-        "read": "" if result.read_by_workers is None else result.read_by_workers.sentence,
+        "read": "" if result.read_by_workers is None else result.read_by_workers.summary,
         "seconds": seconds,
         "cpu": _processor_seconds() - processor,
         "killed": len(killed),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.packed_transfer import packed_chunks, rotation_of
-from oocbe.algebra.result_memory import KeptColumns, kept_columns
+from oocbe.algebra.result_memory import ColumnPool, kept_columns
 from oocbe.errors import ResourceError
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import default_memory_limit, resident_memory
@@ -35,7 +35,7 @@ class PackedResult:
 
     def __init__(self, layout: Layout, dtype: np.dtype[Any], is_sorted: bool) -> None:
         self._layout, self._dtype, self._is_sorted = layout, dtype, is_sorted
-        self._kept: KeptColumns | None = None
+        self._kept: ColumnPool | None = None
         self._columns: list[NDArray[np.uint64]] = []
         self._starts = [[0] for _ in range(layout.words + 1)]
         self._row_starts = [0]

@@ -151,4 +151,4 @@ def _by_rows(
             result: Table = check_result(streamed, *place.tables)
             return result
     place = place.moved()
-    return place.hand_over(operation.compute(place.tables, place.kernels, piece_rows))
+    return place.to_caller(operation.compute(place.tables, place.kernels, piece_rows))

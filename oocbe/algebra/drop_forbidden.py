@@ -57,7 +57,7 @@ def drop_forbidden(
     if scope:
         check_values(f"constraint over {part.scope}", rows, part)
     if len(rows) == 0:
-        return table if isinstance(table, Table) else place.hand_over(t)
+        return table if isinstance(table, Table) else place.to_caller(t)
     parts = kernels.permute(t.keys, plan, part.words, piece_rows)
     keys, values = kernels.drop_forbidden(t.keys, t.values, parts, part.pack(rows), part.bits, piece_rows)
-    return place.hand_over(replace(t, keys=keys, values=values))
+    return place.to_caller(replace(t, keys=keys, values=values))

@@ -41,14 +41,14 @@ def join_eliminating(
         t1 = reduce_table(t1, alone1, kernels, piece_rows)
     if alone2:
         t2 = reduce_table(t2, alone2, kernels, piece_rows)
-    while_joining, later = one_word([name for name in shared if name in gone], t1.layout)
+    while_joining, later = split_key_word([name for name in shared if name in gone], t1.layout)
     if not while_joining:
         return join_tables(t1, t2, kernels, piece_rows)
     result = _join_eliminating_shared(t1, t2, shared, while_joining, kernels, piece_rows)
     return reduce_table(result, later, kernels, piece_rows) if later else result
 
 
-def one_word(names: Sequence[str], layout: Layout) -> tuple[list[str], list[str]]:
+def split_key_word(names: Sequence[str], layout: Layout) -> tuple[list[str], list[str]]:
     """Variables cut into as many as fit in one key word, which the kernel looks up by, and the rest."""
     fitting = 0
     while fitting < len(names) and layout.select(names[: fitting + 1]).words == 1:

@@ -99,13 +99,13 @@ class OutOfCore:
         return self.output is not None
 
     def working(self) -> AbstractContextManager[None]:
-        """Within the block, operations are shared out to the workers asked for (:func:`working_with`, its errors)."""
+        """Within the block, operations are shared out to the workers asked for (:func:`use_cluster`, its errors)."""
         if self.workers is None and self.client is None:
             return nullcontext()
-        from oocbe.execution.cluster.choice import working_with
+        from oocbe.execution.cluster.choice import use_cluster
 
         memory = parse_bytes("memory", self.memory)
-        return working_with(parse_workers("workers", self.workers), None, memory, self.client)
+        return use_cluster(parse_workers("workers", self.workers), None, memory, self.client)
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,11 @@ class PlacedTables:
         """Whether rows have to go through the device in pieces: they do not fit it, or pieces are asked for."""
         if self.kernels.name != "cuda" or self.keeps:
             return False
-        from oocbe.algebra.through_device import exceeds_device
+        from oocbe.algebra.gpu_streaming import exceeds_device
 
         return piece_rows is not None or exceeds_device(self.tables)
 
-    def hand_over(self, result: Table) -> Table:
+    def to_caller(self, result: Table) -> Table:
         """The result where the caller expects it: beside its inputs."""
         return result if self.keeps else to_host(result)
 

@@ -31,7 +31,7 @@ def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.u
     return [column.chunks(first, last) for column in table.columns]
 
 
-class Travelled(NamedTuple):
+class DeviceChunk(NamedTuple):
     """Rows of a packed table that are on the device.
 
     Attributes
@@ -46,7 +46,7 @@ class Travelled(NamedTuple):
     columns: Sequence[Any]
 
 
-def unpacked(pieces: Sequence[Travelled]) -> list[tuple[Any, Any]]:
+def unpacked(pieces: Sequence[DeviceChunk]) -> list[tuple[Any, Any]]:
     """Rows of packed tables on the device: keys uint64 (words, rows) and values (rows,) of each."""
     from oocbe.kernels.cuda.device import cupy
     from oocbe.kernels.cuda.packing.bit_pack import Wanted, unpack

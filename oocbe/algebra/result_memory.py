@@ -69,7 +69,7 @@ def result_memory(size: int | str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class KeptColumns:
+class ColumnPool:
     """Columns of a result in memory that is kept.
 
     Attributes
@@ -86,7 +86,7 @@ class KeptColumns:
             shorten(stretch, count * column.itemsize)
 
 
-def kept_columns(dtypes: Sequence[np.dtype[Any]], shares: Sequence[int] | None = None) -> KeptColumns | None:
+def kept_columns(dtypes: Sequence[np.dtype[Any]], shares: Sequence[int] | None = None) -> ColumnPool | None:
     """Columns of some dtypes in the largest stretch that is free; None where no memory is kept, or none is left.
 
     shares : how the memory is shared out among the columns, in any unit; None: as many items for each.
@@ -102,4 +102,4 @@ def kept_columns(dtypes: Sequence[np.dtype[Any]], shares: Sequence[int] | None =
     taken = [stretch for stretch in stretches if stretch is not None]
     if not taken or len(taken) < len(dtypes):  # another thread was quicker
         return None
-    return KeptColumns([stretch.view(dtype) for stretch, dtype in zip(taken, dtypes, strict=True)], taken)
+    return ColumnPool([stretch.view(dtype) for stretch, dtype in zip(taken, dtypes, strict=True)], taken)

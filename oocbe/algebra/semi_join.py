@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.tracing.recorder import phase
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
@@ -90,7 +90,7 @@ class _Rows:
         plan = move_plan(table.layout, part, part.scope)
         found = _comparable(np.zeros((part.words, 0), dtype=np.uint64))
         for piece in _pieces(table):
-            look()
+            check_deadline()
             found = np.union1d(found, _comparable(_moved(piece.keys, plan, part)))
         return cls(part, found)
 
@@ -125,7 +125,7 @@ def _kept(table: Table | StoredTable, rows: _Rows, part: Layout) -> Iterator[Tab
     else:
         chunks = _chunks_near(table, rows)
     for chunk in chunks:
-        look()
+        check_deadline()
         keep = rows.among(_comparable(_moved(chunk.keys, plan, part)))
         if keep.all():
             yield chunk

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any, TypeVar
 
-from oocbe.execution.sources import HeldRows
+from oocbe.execution.sources import InMemorySource
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.runtime.pieces import Indivisible, cut_to_fit
 from oocbe.tables.layout import WORD_BITS
@@ -62,7 +62,7 @@ class SortedCuts:
 
     def __init__(self, tables: Sequence[Table | PackedTable], common: Sequence[str], unit: Sequence[str]) -> None:
         self._tables = tables
-        self._keys = [PackedKeys(t) if isinstance(t, PackedTable) else HeldRows(t) for t in tables]
+        self._keys = [PackedKeys(t) if isinstance(t, PackedTable) else InMemorySource(t) for t in tables]
         self._packed = [keys for keys in self._keys if isinstance(keys, PackedKeys)]
         self._common = tuple(common)
         self._steps = [_step(t, common) for t in tables]

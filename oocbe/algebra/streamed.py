@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oocbe.algebra.device_results import StoredResult
-from oocbe.algebra.eliminate_rows import Elimination, one_word
+from oocbe.algebra.eliminate_rows import Elimination, split_key_word
+from oocbe.algebra.gpu_streaming import (
+    DeviceRows,
+    PiecesThroughDevice,
+    StreamedOperation,
+    known_dtype,
+    rows_a_piece,
+    stream_through_gpu,
+)
 from oocbe.algebra.inputs import CannotStreamError, check_pair
 from oocbe.algebra.join_rows import joined_layout, prepare_join
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.algebra.ranges import joined_dtype, reduced_dtype
 from oocbe.algebra.reduce_rows import reduced_layout, reduced_rows
 from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts, leads_with
-from oocbe.algebra.through_device import (
-    DeviceRows,
-    PiecesThroughDevice,
-    StreamedOperation,
-    known_dtype,
-    rows_a_piece,
-    through_device,
-)
 from oocbe.errors import DiskError, ResourceError
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
@@ -68,7 +68,7 @@ def stream_elimination(
 ) -> Any:
     """Join two tables and eliminate shared variables in one step.
 
-    run : brings pieces through the device; None: :func:`oocbe.algebra.through_device.through_device`.
+    run : brings pieces through the device; None: :func:`oocbe.algebra.gpu_streaming.stream_through_gpu`.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def stream_elimination(
     outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
     elimination = Elimination(outer.layout, inner.layout, shared, gone)
     kept = elimination.kept
-    if one_word(gone, t1.layout)[1]:
+    if split_key_word(gone, t1.layout)[1]:
         raise CannotStreamError("the eliminated variables take more than one key word")
     _check_lead(kept, outer, inner)
     runs = (*elimination.own_outer, *kept)
@@ -99,7 +99,7 @@ def stream_elimination(
         compute,
         lambda extents: joined_dtype(extents[0], extents[1], outer.semiring, terms),
     )
-    return (run or through_device)((outer, inner), cuts, operation, piece_rows)
+    return (run or stream_through_gpu)((outer, inner), cuts, operation, piece_rows)
 
 
 def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: int | None) -> Streamable:
@@ -117,7 +117,7 @@ def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: in
         compute,
         lambda extents: joined_dtype(extents[0], extents[1], t1.semiring),
     )
-    return through_device((t1, t2), SortedCuts((t1, t2), shared, shared), operation, piece_rows)
+    return stream_through_gpu((t1, t2), SortedCuts((t1, t2), shared, shared), operation, piece_rows)
 
 
 def stream_marginalise(
@@ -132,7 +132,9 @@ def stream_marginalise(
         lambda tables, dtype: reduced_rows(tables[0], gone, dtype, kernels),
         lambda extents: reduced_dtype(extents[0], table.semiring, terms),
     )
-    return (run or through_device)((table,), SortedCuts((table,), layout.scope, layout.scope), operation, piece_rows)
+    return (run or stream_through_gpu)(
+        (table,), SortedCuts((table,), layout.scope, layout.scope), operation, piece_rows
+    )
 
 
 def streamed_to_disk(

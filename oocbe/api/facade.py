@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from oocbe.errors import UsageError
-from oocbe.model.results.interrupted import carried, interruptible
+from oocbe.model.results.interrupted import attach_interruption, interruptible
 from oocbe.model.settings.option_types import OptionValues, OwnValues
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
@@ -71,22 +71,22 @@ def solve(
         MemoryLimit(settings.memory_limit),
         interruptible() as interruption,
         Deadline(settings.time_limit),
-        working(settings, client),
+        use_workers_of(settings, client),
     ):
         loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
         result = run(loaded, settings, observer)
-    return carried(result if loaded is problem else with_reading(result, reading), interruption)
+    return attach_interruption(result if loaded is problem else with_reading(result, reading), interruption)
 
 
-def working(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
+def use_workers_of(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
     """Within the block, large buckets are shared out to the workers asked for
     (:mod:`oocbe.execution.cluster.choice`)."""
     if not options.has_workers and client is None:
         return nullcontext()
-    from oocbe.execution.cluster.choice import working as choose
+    from oocbe.execution.cluster.choice import use_workers_of as choose
 
     return choose(options, client)
 
@@ -163,7 +163,7 @@ def bound(
         from oocbe.bounds.mini_buckets.mini_buckets_bound import bound as run
 
         result = run(loaded, settings, wanted, partition, cost_shifting, observer)
-    return carried(with_reading(result, reading), interruption)
+    return attach_interruption(with_reading(result, reading), interruption)
 
 
 def verify(
@@ -227,7 +227,7 @@ def propagate(
         from oocbe.propagation.propagate import propagate as run
 
         result = run(problem, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=backend)
-    return carried(replace(result, seconds=result.seconds + reading), interruption)
+    return attach_interruption(replace(result, seconds=result.seconds + reading), interruption)
 
 
 def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnValues) -> SolveOptions:
@@ -265,7 +265,7 @@ def read_finite(path: str | Path, format: str | None = None, evidence: Evidence 
 
 def finite_problem(model: Model, path: str | Path, evidence: Evidence | None = None) -> Problem:
     """The problem that was read from a path; where its domains are endless, what propagation leaves of them."""
-    from oocbe.formats import naming
+    from oocbe.formats import error_context
     from oocbe.formats.evidence import evidence_of
     from oocbe.model.dcop import Dcop
     from oocbe.model.problem import Problem
@@ -275,6 +275,6 @@ def finite_problem(model: Model, path: str | Path, evidence: Evidence | None = N
     if not isinstance(model, Problem):
         from oocbe.propagation.propagate import finite  # which loads Numba
 
-        with naming(path):
+        with error_context(path):
             model = finite(model)
     return model if evidence is None else model.with_values(evidence_of(evidence, model))

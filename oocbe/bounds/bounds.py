@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.constant_bound import constant_source, minimum_terms
-from oocbe.bounds.costly_tuples import CostlyTuples, split_costly
+from oocbe.bounds.costly_tuples import CostlyTuples, drop_tuples_above_bound
 from oocbe.bounds.estimators import AdditiveSource
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
@@ -148,7 +148,7 @@ class Conflicts:
 def conflicts_of(problem: Problem, fixed_point: FixedPoint) -> list[Conflicts]:
     """What linear programs are made of: with costly tuples as conflicts, where there are any, and without."""
     plain = Conflicts(problem, CostlyTuples(), forbidden_sets(problem))
-    capped, costly = split_costly(problem, fixed_point)
+    capped, costly = drop_tuples_above_bound(problem, fixed_point)
     return [Conflicts(capped, costly, forbidden_sets(problem, costly.sets)), plain] if costly.sets else [plain]
 
 

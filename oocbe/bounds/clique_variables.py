@@ -33,7 +33,7 @@ from oocbe.bounds.row_tables import MOST_CELLS, Table, Tables
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 MOST_VALUES = 1 << 12
 """Of all variables, at most: a matrix has a place for each pair."""
@@ -53,7 +53,7 @@ class CliqueReduction(Reduction):
     """What is left of a problem, with variables of cliques behind those that are left."""
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What is left, for a result."""
         sizes, count = self.tables.problem.sizes, len(self.variables)
         return (
@@ -170,7 +170,7 @@ def _without_slack(
         holds[number, members] = True
     tight: set[int] = set()
     for scope in covering_cliques(bit_matrix(linked)):
-        look()
+        check_deadline()
         is_open = np.isin(owner, scope)
         within = np.flatnonzero(~holds[:, ~is_open].any(axis=1))
         found: list[int] = []

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.kernels.cpu import cliques as kernels
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 ROOM = 256
 """Cliques of a cover that one compiled call finds."""
@@ -43,7 +43,7 @@ def covering_cliques(adjacent: NDArray[np.uint64], wanted: NDArray[np.uint64] | 
     found: set[tuple[int, ...]] = set()
     vertex = 0
     while vertex < len(adjacent):
-        look()
+        check_deadline()
         count, vertex = kernels.covering_cliques(adjacent, open_edges, vertex, cliques)
         found |= _members(cliques[:count])
     return [list(clique) for clique in sorted(found)]
@@ -65,7 +65,7 @@ def violated_cliques(
     scratch = np.empty((2, len(point)), dtype=np.int64)
     found: set[tuple[int, ...]] = set()
     for first in range(0, len(heavy), HEAVY_AT_ONCE):
-        look()
+        check_deadline()
         some = heavy[first : first + HEAVY_AT_ONCE]
         count = kernels.violated_cliques(adjacent, some, point, support, least_violation, cliques, scratch)
         found |= _members(cliques[:count])

@@ -24,7 +24,7 @@ from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 COSTLY = 2
 """A tuple that costs so many times more than any variable alone can save, beyond its function's least, is costly."""
@@ -79,7 +79,7 @@ class CostlyTuples:
         return np.where(factor < 1, lowered, multipliers), depends
 
 
-def split_costly(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, CostlyTuples]:
+def drop_tuples_above_bound(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, CostlyTuples]:
     """The problem with its costly tuples capped, and the tuples with what they cost beyond that."""
     if not problem.is_integral:
         return problem, CostlyTuples()
@@ -91,7 +91,7 @@ def split_costly(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, Co
     functions = list(problem.functions)
     found: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}
     for number, f in enumerate(problem.functions):
-        look()
+        check_deadline()
         if len(f.scope) < 2 or math.prod(problem.sizes[v] for v in f.scope) > LARGEST_PART:
             continue
         values, permitted = f.to_array(problem.sizes)

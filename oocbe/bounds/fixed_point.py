@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
 from oocbe.model.rounding import relative_rounding
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 MOST_SCALE_BITS = 20
 """Integers are counted in up to 2**-20: multipliers are small fractions, such as thirds of costs."""
@@ -67,7 +67,7 @@ class FixedPoint:
         ValueRangeError : the sum of floating-point costs may come to :data:`LARGEST_FLOAT_TOTAL`, or that of integers
             to :data:`LARGEST_TOTAL`.
         """
-        look()
+        check_deadline()
         if problem.is_integral:
             total = int(problem.magnitude)
             if total >= LARGEST_TOTAL:

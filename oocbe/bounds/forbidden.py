@@ -24,7 +24,7 @@ from oocbe.bounds.single_values import SingleValues
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.runtime.deadline import look, looked
+from oocbe.runtime.deadline import check_deadline, looked
 
 LARGEST_PART = 1 << 16
 """Cells of the largest function or constraint that is looked at; larger ones forbid nothing as far as bounds know."""
@@ -114,7 +114,7 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     listed, others = _split(problem)
     known: dict[tuple[tuple[int, ...], bytes], list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
     for scope, cells in _forbidding_parts(problem, others):
-        look()
+        check_deadline()
         key = cells.shape, cells.tobytes()  # thousands of parts forbid one of a few patterns
         if key not in known:
             known[key] = _minimal(cells)
@@ -129,7 +129,7 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     for sets in besides:
         larger.setdefault(sets.shape[1], []).append(sets)
     for linear in problem.linear_constraints:
-        look()
+        check_deadline()
         _add_linear(linear, first, pairs, removed)
     for literals in larger.pop(1, []):
         removed[literals[:, 0]] = 1
@@ -173,7 +173,7 @@ def _add_linear(
     removed[literals[use > room]] = 1
     heavy = 2 * use > room  # of two literals with no room together, one has no room twice
     for literal, own in zip(literals[heavy].tolist(), use[heavy].tolist(), strict=True):
-        look()
+        check_deadline()
         others = literals[own + use > room]
         others = others[(others < first[_variable(first, literal)]) | (others >= first[_variable(first, literal) + 1])]
         pairs[literal, others] = True
@@ -186,7 +186,7 @@ def _variable(first: NDArray[np.int64], literal: int) -> int:
 
 def _irredundant(sets: NDArray[np.int64], removed: NDArray[np.uint8], pairs: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Each set once, without those that contain a smaller forbidden set."""
-    look()
+    check_deadline()
     keep = ~removed[sets].any(axis=1)
     for one, other in itertools.combinations(range(sets.shape[1]), 2):
         keep &= ~pairs[sets[:, one], sets[:, other]]
@@ -240,7 +240,7 @@ def cost_limits(problem: Problem) -> list[Any]:
     """For each function the least value that no assignment below the upper bound can contain; [] without a bound."""
     if problem.upper_bound is None:
         return []
-    look()
+    check_deadline()
     least = problem.least_values.tolist()
     if math.inf in least:
         return []

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.kernels.cpu.search_state import Factors
 from oocbe.elimination.preparation.listed_factors import ListedFactor, starts_of
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 LARGEST_DENSE = 1 << 20
 """Entries of a factor that is looked up in a dense table; larger ones are searched by key."""
@@ -37,7 +37,7 @@ def lay_out(sizes: tuple[int, ...], parts: Sequence[ListedFactor]) -> Factors:
     members: list[list[ListedFactor]] = []
     total = 0
     for part in parts:
-        look()
+        check_deadline()
         scope = tuple(sorted(part.scope))
         number = number_of.get(scope)
         if number is None:
@@ -59,7 +59,7 @@ def lay_out(sizes: tuple[int, ...], parts: Sequence[ListedFactor]) -> Factors:
     key_values: list[NDArray[np.float64]] = []
     default = np.zeros(len(factors))
     for number, own in enumerate(members):
-        look()
+        check_deadline()
         if dense_size[number] == 0:
             (part,) = own
             index = _index(part, factors[number], strides[number])
@@ -125,7 +125,7 @@ def _fill_tables(
                 if part.default:
                     table[offsets[number] : offsets[number] + dense_size[number]] += part.default
     for group in (piece for same in by_arity.values() for piece in _pieces(same)):
-        look()
+        check_deadline()
         numbers = [number for number, _ in group]
         stride = np.array([strides[number] for number in numbers])
         given = np.array([part.scope for _, part in group])

@@ -15,7 +15,7 @@ from oocbe.elimination.preparation.listed_factors import ListedFactor, harmful_s
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class _Collector:
         are_candidates = set(map(id, candidates))  # of thousands of parts, each is looked up once
         rest = [p for p in self.soft if id(p) not in are_candidates]
         while True:
-            look()
+            check_deadline()
             safe, loss = self._safe_values([*self.hard, *candidates], rest, frugal)
             kept: list[ListedFactor] = []
             demoted: list[ListedFactor] = []
@@ -133,7 +133,7 @@ class _Collector:
         safe = np.full(len(self.sizes), -1, dtype=np.int64)
         loss = np.zeros(len(self.sizes))
         for v in range(len(self.sizes)):
-            look()
+            check_deadline()
             own = self.slots(v)
             permitted = self.permitted[own] != 0
             values = np.flatnonzero(~harmful[own] & permitted & frugal[own])
@@ -151,20 +151,20 @@ def search_model(problem: Problem) -> SearchModel:
     slots = int(start[-1])
     parts = _Collector(sizes, sign, start, np.zeros(slots), np.ones(slots, dtype=np.uint8), sign * problem.constant)
     for c in problem.constraints:
-        look()
+        check_deadline()
         parts.add_constraint(c)
     for f in problem.functions:
-        look()
+        check_deadline()
         parts.add_function(f)
     for linear in problem.linear_constraints:
-        look()
+        check_deadline()
         parts.is_infeasible |= linear.is_impossible
     if problem.upper_bound is not None and sign > 0:
         parts.forbid_from(float(problem.upper_bound))
     linears = _lay_out_linear(problem)
     frugal = np.ones(slots, dtype=bool)
     for v in range(len(sizes)):
-        look()
+        check_deadline()
         own = parts.slots(v)
         for use in range(int(linears[0][v]), int(linears[0][v + 1])):
             consumption = linears[3][linears[2][use] : linears[2][use] + sizes[v]]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.runtime.data_limit import data_limit
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.interruption import current
 
 with data_limit.lifted():
@@ -94,7 +94,7 @@ class LinearProgram:
             return 0
         starts, indices, values, upper = [0], [], [], []
         for row in fresh:
-            look()
+            check_deadline()
             index, value, limit = self._in_columns(row)
             indices.append(index)
             values.append(value)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.forbidden import Forbidden
-from oocbe.bounds.kernels.cpu.balls import grow_ball, pack_ball
 from oocbe.bounds.kernels.cpu.local_cuts import lift, separate
+from oocbe.bounds.kernels.cpu.neighbourhoods import grow_neighbourhood, pack_subproblem
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.model.problem import Problem
 from oocbe.runtime.compilation import working_time
@@ -145,7 +145,7 @@ class LocalCuts:
         """Grow a ball from a literal: always the one most tied to those inside, near ties at random."""
         noise = 1 + 0.3 * self._random.random(len(weight))
         ball = np.empty(size, dtype=np.int64)
-        return ball[: grow_ball(start, links, np.sqrt(weight), noise, ball)]
+        return ball[: grow_neighbourhood(start, links, np.sqrt(weight), noise, ball)]
 
     def _cut(self, ball: NDArray[np.int64], point: NDArray[np.float64]) -> Row | None:
         """The most violated inequality over a ball, lifted; None where there is none."""
@@ -181,7 +181,7 @@ class LocalCuts:
     def _packed(self, members: NDArray[np.int64]) -> _Ball:
         """Literals with what restricts sets of them."""
         start = np.empty(len(members) + 1, dtype=np.int64)
-        adjacent, hyper = pack_ball(members, self._pairs, *self._flat, self._place, start)
+        adjacent, hyper = pack_subproblem(members, self._pairs, *self._flat, self._place, start)
         return _Ball(members, adjacent, start, hyper, np.ascontiguousarray(self._use[:, members]))
 
 

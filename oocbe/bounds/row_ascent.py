@@ -59,7 +59,7 @@ from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 if TYPE_CHECKING:
     from oocbe.bounds.kernels.cuda.row_ascent import DeviceAscent
@@ -157,7 +157,7 @@ class RowAscent:
     def _laid_out(self) -> tuple[Network, NDArray[np.int32]]:
         """The functions over two and more variables, and the state in which nothing has been moved."""
         layout = self.tables.layout
-        look()
+        check_deadline()
         costs = self._in_fixed_point(layout.above, layout.permitted)
         single = len(layout.value)
         state = np.zeros(layout.length, dtype=np.int32)
@@ -191,12 +191,12 @@ class RowAscent:
         TimeLimitError : the deadline of the block that this runs in came.
         """
         while passes > 0 and self.bound < self.need:
-            look()
+            check_deadline()
             now = min(passes, self._passes_a_call)
             self.bound = int(ascend_all(self.network, level, self.state, self.bound, self.need, now))
             passes -= now
 
-    def need_below(self, threshold: int | float) -> int:
+    def cutoff_for(self, threshold: int | float) -> int:
         """What :attr:`need` is below another threshold, no higher than this ascent's own, with its scale."""
         return min(self.need, self._need(threshold, self._bits))
 
@@ -341,7 +341,7 @@ class RowAscent:
             return parts[0]
         return self._on_device.joined(parts) if is_device_array(parts[0]) else np.concatenate(parts)
 
-    def in_costs(self, bound: int) -> int | float:
+    def unscale(self, bound: int) -> int | float:
         """The least value that an assignment with such a bound can have; the threshold where it has none below."""
         if bound >= self.need:
             return self.threshold

@@ -34,7 +34,7 @@ from oocbe.bounds.value_elimination import values_needed
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 MOST_JOINED = 1 << 12
 """Cells of all functions over a variable, added up: they are looked at one by one in each pass of the ascent."""
@@ -110,7 +110,7 @@ class Reduction:
     sizes: tuple[int, ...]
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What is left, for a result."""
         left = self.tables.problem.sizes
         return f"{len(left):,} of {len(self.sizes):,} variables and {sum(left):,} of {sum(self.sizes):,} values"
@@ -195,7 +195,7 @@ class _Reducing:
     def run_along(self, order: Sequence[int]) -> Reduction:
         """Eliminate the variables of an order, all but the last."""
         for v in order[:-1]:
-            look()
+            check_deadline()
             self._left.remove(v)
             self._eliminate(v)
         return self._result(sorted(self._left))
@@ -204,7 +204,7 @@ class _Reducing:
         """Remove the values that some function forbids whatever its other variables do, until there are none."""
         queue = dict.fromkeys(scope for scope in sorted(self._parts) if not self._parts[scope][1].all())
         while queue and not self._is_impossible:
-            look()
+            check_deadline()
             scope = next(iter(queue))
             del queue[scope]
             for axis, v in enumerate(scope):
@@ -231,7 +231,7 @@ class _Reducing:
             found, v = heapq.heappop(self._heap)
             if v not in self._left or found != self._cells[v] or not self._pays(v, found):
                 continue  # a variable whose neighbours have changed is in the heap again
-            look()
+            check_deadline()
             self._left.remove(v)
             self._touch(self._eliminate(v))
 
@@ -306,7 +306,7 @@ class _Reducing:
         found = False
         for scope in sorted(self._whole):
             self._whole.discard(scope)
-            look()
+            check_deadline()
             pieces = pieces_of(scope, self._parts[scope])
             if len(pieces) > 1 or pieces[0][0] != scope:
                 self._take(scope)
@@ -321,7 +321,7 @@ class _Reducing:
         found = False
         for v in sorted(self._changed & self._left):
             self._changed.discard(v)
-            look()
+            check_deadline()
             size, scopes = self._sizes[v], sorted(self._scopes[v])
             work = size * sum(self._parts[scope][0].size for scope in scopes)
             if not 1 < size <= MOST_VALUES or work > self._work_left:

@@ -19,7 +19,7 @@ from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.runtime.deadline import look, looked
+from oocbe.runtime.deadline import check_deadline, looked
 
 LARGEST_PART = 1 << 16
 """Cells of the largest function that is written out."""
@@ -236,7 +236,7 @@ class Layout:
             starts = [cells + i * part.values.size for i in range(len(copies))]
             table_start += starts if len(copies) == 2 else starts * len(part.scope)
             cells += part.values.size * len(copies)
-        look()
+        check_deadline()
         pieces = [*(part.values for part in single), *(copy for copies in own for copy in copies)]
         tables_of_pieces = [*single, *(part for part, copies in zip(parts, own, strict=True) for _ in copies)]
         lengths = [piece.size for piece in pieces]

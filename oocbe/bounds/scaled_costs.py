@@ -77,7 +77,7 @@ class ScaledCosts:
         turned = capped.transpose([part.scope.index(v) for v in order])
         return CostTable(tuple(order), np.ascontiguousarray(turned, dtype=self.dtype).ravel())
 
-    def in_costs(self, bound: int) -> int | float:
+    def unscale(self, bound: int) -> int | float:
         """The least value that an assignment can have whose tables add up to ``bound``; infinite at the cap."""
         if bound >= self.cap:
             return math.inf

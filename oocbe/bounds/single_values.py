@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 
 class SingleValues(NamedTuple):
@@ -58,7 +58,7 @@ class SingleValues(NamedTuple):
         listed: Sequence[NDArray[Any]],
     ) -> SingleValues:
         """unlisted : whether what a part does not list is permitted, by part; listed : the costs of what it lists."""
-        look()
+        check_deadline()
         variables = np.fromiter((part.scope[0] for part in parts), dtype=np.int64, count=len(parts))
         sizes = np.array(problem.sizes, dtype=np.int64)[variables]
         starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -68,7 +68,7 @@ class SingleValues(NamedTuple):
         place = np.repeat(starts[:-1], rows) + tuples
         costs[place] = np.concatenate([np.zeros(0, dtype=costs.dtype), *listed]) if listed else 0
         permitted[place] = True if listed else ~np.repeat(unlisted, rows)
-        look()
+        check_deadline()
         return cls(numbers, variables, starts, costs, permitted)
 
     def slots(self, first: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
-from oocbe.propagation.restrict import Restriction, restrict
+from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline
 
 ROW_WORK = 4_000
@@ -115,7 +115,7 @@ class Maker:
         proof = self._proof
         first = self._first
         removed = [(v, x - int(first[v])) for v, own in enumerate(proof.mask) for x in members(own & ~proof.alive)]
-        left = restrict(whole, removed)
+        left = remove_values(whole, removed)
         if self._propagate(left):
             return True
         if left.problem is None or not left.variables:
@@ -139,7 +139,7 @@ class Maker:
 
     def _take(
         self,
-        left: Restriction,
+        left: ReducedProblem,
         costly: CostlyTuples,
         rows: list[Row],
         multipliers: NDArray[np.float64],
@@ -161,7 +161,7 @@ class Maker:
             factor = [m * self._large() for m in factor]
         return self._step({n: m for n, m in zip(numbers, factor, strict=True) if n is not None and m > 0})
 
-    def _propagate(self, left: Restriction) -> bool:
+    def _propagate(self, left: ReducedProblem) -> bool:
         """Remove what propagation has removed from what is left, with cliques and sets that show it."""
         proof = self._proof
         kept = sum(1 << int(self._first[v]) + a for v, values in enumerate(left.kept) for a in values.tolist())

@@ -139,7 +139,7 @@ def solve(
         from oocbe.cli.many import solve_files
 
         return solve_files(files, given)
-    from oocbe.api.facade import with_reading, working
+    from oocbe.api.facade import use_workers_of, with_reading
     from oocbe.api.tasks.verbs import RESUMED, why_from_the_start
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
     from oocbe.runtime.deadline import Deadline
@@ -180,7 +180,7 @@ def solve(
             from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
             defer_signals()
-            with working(options):
+            with use_workers_of(options):
                 result = with_reading(run(problem, options, observer), reading)
         if report is not None:
             write_report(report, problem, result, options, traced)
@@ -240,7 +240,7 @@ def _run_task(
     solution: Path | None,
     output_file: Path | None,
 ) -> tuple[Problem, TaskResult]:
-    from oocbe.api.facade import with_reading, working
+    from oocbe.api.facade import use_workers_of, with_reading
     from oocbe.api.tasks.verbs import answered, load_engine
     from oocbe.cli.task import print_task
     from oocbe.errors import UsageError
@@ -259,7 +259,7 @@ def _run_task(
         reading = time.perf_counter() - begin
         load_engine()
         defer_signals()
-        with working(options):
+        with use_workers_of(options):
             result = with_reading(answered(task, problem, options, observer=observer, **of_task), reading)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
@@ -293,7 +293,7 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         ("width", result.width),
         ("largest message", f"{result.largest_message_rows:,} rows"),
         ("all messages", f"{result.total_rows:,} rows"),
-        ("workers", None if result.read_by_workers is None else result.read_by_workers.sentence),
+        ("workers", None if result.read_by_workers is None else result.read_by_workers.summary),
         ("time", times(result.seconds)),
         ("peak memory", format_bytes(result.peak_memory_bytes)),
         ("linear constraints", linear),

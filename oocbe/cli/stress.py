@@ -88,7 +88,7 @@ def stress(
     """Make synthetic tables, apply an operator out of core, and check every row of the result."""
     from oocbe.cli.synth import whole_number
     from oocbe.errors import UsageError
-    from oocbe.execution.cluster.choice import working_with
+    from oocbe.execution.cluster.choice import use_cluster
     from oocbe.model.settings.option_values import parse_bytes, parse_cluster, parse_workers
     from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
@@ -113,7 +113,7 @@ def stress(
         run = _Run(operator, specs, settings, group_rows, scratch.path)
         if plan:
             return run.tell_forecast(asked[0], json)
-        with working_with(*asked):
+        with use_cluster(*asked):
             report, verdict = run.generated(trace, about) if generated else run.stored(trace, about)
         report["fault"] = verdict.fault
         if digest:
@@ -166,8 +166,8 @@ class _Run:
             result = _apply(operator, tables, specs, folder / "result", self.settings)
         ended = time.perf_counter()
         note(f"made {result!r} in {ended - written:.1f} s")
-        if (read := read_since(read_before)) and read.sentence:
-            note(read.sentence)
+        if (read := read_since(read_before)) and read.summary:
+            note(read.summary)
         verdict = _check(operator, result, specs)
         report: dict[str, object] = {
             "operator": operator,

@@ -52,7 +52,7 @@ def _rows(result: TaskResult) -> list[tuple[str, object]]:
         ("width", result.width),
         ("largest message", f"{result.largest_message_rows:,} rows"),
         ("all messages", f"{result.total_rows:,} rows"),
-        ("workers", None if result.read_by_workers is None else result.read_by_workers.sentence),
+        ("workers", None if result.read_by_workers is None else result.read_by_workers.summary),
         ("passes", result.passes),
         ("time", times(result.seconds)),
         ("peak memory", format_bytes(result.peak_memory_bytes)),

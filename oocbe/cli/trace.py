@@ -91,7 +91,7 @@ def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:
         ),
         ("overlapped", f"{summary.overlapped:.0%} of the time in which anything worked"),
         ("lanes at once", at_once),
-        ("workers", RowsRead(summary.rows_read, summary.rows_changed_owner).sentence),
+        ("workers", RowsRead(summary.rows_read, summary.rows_changed_owner).summary),
     ]
 
 

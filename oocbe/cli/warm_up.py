@@ -59,7 +59,7 @@ def _steps() -> list[Step]:
     import numpy as np
 
     import oocbe
-    from oocbe.junction_trees.relevant.answer import CaseAnswer
+    from oocbe.junction_trees.query_elimination.answer import QueryAnswer
     from oocbe.stress.networks import grid_network, random_network
 
     random = np.random.default_rng(1)
@@ -135,7 +135,7 @@ def _steps() -> list[Step]:
         oocbe.log_partition(network)
         oocbe.most_probable_explanation(network)
         oocbe.JunctionTree(network).batch([{"x0": 1}, {"x1": 2}])
-        CaseAnswer.of(wide).posteriors(range(6), "cpu")  # as a network whose tree is large is answered
+        QueryAnswer.of(wide).posteriors(range(6), "cpu")  # as a network whose tree is large is answered
 
     return [
         ("plans", lambda: oocbe.plan(whole)),

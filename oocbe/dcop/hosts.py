@@ -290,7 +290,7 @@ def _hand_over(utility: Utility, store: MessageStore) -> None:
         message = table.content
         if isinstance(message, Message):
             content = message.cells() if message.is_complete else message.rows_on_hand()
-            store.hand_over(message)
+            store.route_message(message)
             table.content = (
                 content.folder if isinstance(content, StoredTable | StoredCompleteTable) else to_host(content)
             )

@@ -16,16 +16,16 @@ from oocbe.dcop.pseudo_trees import PseudoTree, pseudo_tree
 from oocbe.elimination.buckets.forms import checked_tables
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
-from oocbe.elimination.claims import check_claim
-from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.linear import is_tabulated
 from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, TimeLimitError, UnsupportedError, UsageError
-from oocbe.formats import Model, naming, read_model
+from oocbe.formats import Model, error_context, read_model
 from oocbe.model.dcop import Dcop
 from oocbe.model.problem import Problem
 from oocbe.model.results.dcop_result import DcopResult, UtilMessage
-from oocbe.model.results.interrupted import carried, interruptible
+from oocbe.model.results.interrupted import attach_interruption, interruptible
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.option_types import OwnValues
 from oocbe.model.settings.options import SolveOptions
@@ -50,7 +50,7 @@ def as_dcop(model: Model, path: str | Path) -> Dcop:
     """What was read from a path, with an agent for each variable where it has none."""
     if isinstance(model, Dcop):
         return model
-    with naming(path):
+    with error_context(path):
         return Dcop.of(finite(model))
 
 
@@ -126,7 +126,7 @@ def _verb(
         reading = time.perf_counter() - begin
         result = run(dcop if isinstance(dcop, Dcop) else Dcop.of(dcop), settings, z, tree, workers, observer)
         result = with_reading(result, reading)
-    return carried(result, interruption)
+    return attach_interruption(result, interruption)
 
 
 def with_reading(result: DcopResult, seconds: float) -> DcopResult:
@@ -151,7 +151,7 @@ def run(
     """
     begin = time.perf_counter()
     _check(dcop, options, tree, workers)
-    dcop = replace(dcop, problem=narrowed(dcop.problem))
+    dcop = replace(dcop, problem=reduce_arity(dcop.problem))
     progress = Progress(dcop, z)
     with listening() as interruption, Deadline(options.time_limit) as deadline:
         try:
@@ -293,7 +293,7 @@ class _Protocol:
         progress.seconds["value"] += time.perf_counter() - middle
         found = None if values is None else progress.dcop.problem.below(None).evaluate(values)
         if values is not None and not is_divided:
-            check_claim(problem.below(None), total, values, "agents")
+            check_solution(problem.below(None), total, values, "agents")
         if found is not None and values is not None and progress.dcop.problem.evaluate(values) is None:
             found = None
             if not is_divided:

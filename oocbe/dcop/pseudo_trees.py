@@ -28,7 +28,7 @@ from oocbe.kernels.cpu.orders.depth_first import list_separators, search_depth_f
 from oocbe.model.dcop import Dcop
 from oocbe.model.names import unknown_variable
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import current_flag, look, looked
+from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 AUTO = "auto"
 """The heuristic and root whose messages have the fewest cells, of those that are tried."""
@@ -212,7 +212,7 @@ class _Graph:
         neighbours = place[self.neighbours[moved]]
         ends = np.cumsum(np.bincount(label)).tolist()
         for first, last in itertools.pairwise([0, *ends]):
-            look()
+            check_deadline()
             begin, end = start[first], start[last]
             edges = (start[first : last + 1] - begin, neighbours[begin:end] - first)
             yield _Graph(self.variables[order[first:last]], *edges, self.sizes[order[first:last]])
@@ -250,10 +250,10 @@ class _Search:
         self._parent, self._depth = np.empty((2, len(graph.sizes)), dtype=np.int64)
         edges, flag = (graph.start, graph.neighbours), current_flag()
         self._order = search_depth_first(*edges, root, SEARCHES.index(heuristic), self._parent, self._depth, flag)
-        look()
+        check_deadline()
         tree = (self._order, self._parent, self._depth, graph.sizes)
         self._below, self._above, self.cells = list_separators(*edges, *tree, flag)
-        look()
+        check_deadline()
         self.steps = len(self._below) + len(graph.neighbours) + len(self._order)
 
     def placed(self) -> Iterator[tuple[int, int | None, int, tuple[int, ...]]]:

@@ -59,7 +59,7 @@ class Observer(Protocol):
         return
 
 
-class PassingOn(Observer):
+class ForwardingObserver(Observer):
     """Tells another observer what it is told, but for the result; subclasses change what they translate.
 
     Parameters
@@ -73,16 +73,20 @@ class PassingOn(Observer):
     @property
     def wants_plans(self) -> bool:
         """Whether anybody at the end of the chain is told about plans: they take time to make."""
-        return not isinstance(self._told, PassingOn) or self._told.wants_plans
+        return not isinstance(self._told, ForwardingObserver) or self._told.wants_plans
 
     def order_chosen(self, choice: OrderChoice, begins: bool) -> None:
         """An order is likely to be used, or an elimination ``begins`` with it; passed on to our own observers."""
-        if isinstance(self._told, PassingOn):
+        if isinstance(self._told, ForwardingObserver):
             self._told.order_chosen(choice, begins)
 
     def width_of(self, result: Result, problem: Problem, options: SolveOptions) -> int:
         """The width that a result of a problem reports, also where no elimination ended."""
-        return self._told.width_of(result, problem, options) if isinstance(self._told, PassingOn) else result.width
+        return (
+            self._told.width_of(result, problem, options)
+            if isinstance(self._told, ForwardingObserver)
+            else result.width
+        )
 
     def started(self, plan: Plan) -> None:
         """Passed on: the plan is about what is solved."""
@@ -94,7 +98,7 @@ class PassingOn(Observer):
 
 
 def begin_telling(
-    told: PassingOn, problem: Problem, choice: OrderChoice, plan: Callable[[], Plan]
+    told: ForwardingObserver, problem: Problem, choice: OrderChoice, plan: Callable[[], Plan]
 ) -> Callable[[int, int, int], None]:
     """Tell that an order's elimination begins; returns what tells about its buckets, by number, rows and bytes.
 

@@ -25,7 +25,8 @@ from oocbe.model.settings.options import SolveOptions
 def with_room(problem: Problem) -> Problem:
     """The problem with an upper bound so much higher that no sum which counts is rounded to reach it.
 
-    A lower bound of sums to maximise is left out: either the greatest sum is above it, or none is (:func:`judged`).
+    A lower bound of sums to maximise is left out: either the greatest sum is above it, or none is
+    (:func:`validate_rounding`).
     """
     if problem.lower_bound is not None:
         problem = replace(problem, lower_bound=None)
@@ -36,7 +37,7 @@ def with_room(problem: Problem) -> Problem:
     return problem.below(bound) if margin and math.isfinite(bound) else problem
 
 
-def judged(result: Result, problem: Problem, options: SolveOptions) -> Result:
+def validate_rounding(result: Result, problem: Problem, options: SolveOptions) -> Result:
     """The result with the value that the problem evaluates its assignment to, and without one that does not count.
 
     problem : as it was given, with its own upper bound or that of the options.

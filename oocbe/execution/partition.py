@@ -25,12 +25,12 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.execution.concatenation import LaidEndToEnd, runs_in_order
 from oocbe.execution.key_cuts import KeyIndex, cut_alike
-from oocbe.execution.laid_end_to_end import LaidEndToEnd, runs_in_order
+from oocbe.execution.memory_plan import MemoryPlan
 from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.scratch import ScratchFile
 from oocbe.execution.sources import Buffers, SliceSource, Source, row_bytes, sliced
-from oocbe.execution.space import Space
 from oocbe.kernels.interface import Backend
 from oocbe.tables.moves import move_plan
 
@@ -51,7 +51,7 @@ LEAST_STRETCHES = 2
 
 
 @dataclass(frozen=True)
-class Ordered:
+class JoinInput:
     """A source, and how an operation wants it.
 
     Attributes
@@ -72,7 +72,7 @@ class Ordered:
         """Rows of the source."""
         return self.source.rows
 
-    def blocks(self, rows: int) -> Iterator[Ordered]:
+    def blocks(self, rows: int) -> Iterator[JoinInput]:
         """The source's rows in their order, at most so many at a time."""
         for low, high in self.source.ranges(rows):
             yield replace(self, source=sliced(self.source, low, high))
@@ -90,13 +90,13 @@ class Ordered:
         return [(f.word, f.shift + bit) for f in fields for bit in reversed(range(f.bits))]
 
 
-class Window(NamedTuple):
-    """Bits of the common variables: ``first`` to ``last`` of :attr:`Ordered.places`, 64 at most."""
+class BitWindow(NamedTuple):
+    """Bits of the common variables: ``first`` to ``last`` of :attr:`JoinInput.places`, 64 at most."""
 
     first: int
     last: int
 
-    def ranges(self, ordered: Ordered) -> list[tuple[int, int, int]]:
+    def ranges(self, ordered: JoinInput) -> list[tuple[int, int, int]]:
         """The bits in a source's layout as (word, shift, bits), the least significant first."""
         found: list[tuple[int, int, int]] = []
         for word, bit in reversed(ordered.places[self.first : self.last]):
@@ -106,7 +106,7 @@ class Window(NamedTuple):
                 found.append((word, bit, 1))
         return found
 
-    def plan(self, ordered: Ordered) -> NDArray[np.int64]:
+    def plan(self, ordered: JoinInput) -> NDArray[np.int64]:
         """Moves that bring the bits into one word."""
         moves, place = [], 0
         for word, shift, bits in self.ranges(ordered):
@@ -114,7 +114,7 @@ class Window(NamedTuple):
             place += bits
         return np.array(moves, dtype=np.int64).reshape(-1, 5)
 
-    def masks(self, ordered: Ordered) -> NDArray[np.uint64]:
+    def masks(self, ordered: JoinInput) -> NDArray[np.uint64]:
         """Ones at the bits, uint64 (words,)."""
         masks = [0] * ordered.source.layout.words
         for word, shift, bits in self.ranges(ordered):
@@ -132,7 +132,7 @@ class Part:
     fits : whether they fit in a piece; where not, all of them have one common key.
     """
 
-    inputs: tuple[Ordered, ...]
+    inputs: tuple[JoinInput, ...]
     fits: bool
 
 
@@ -146,7 +146,7 @@ class _Segments:
     """
 
     def __init__(
-        self, ordered: Ordered, digits: NDArray[np.uint64], starts: NDArray[np.int64], counts: NDArray[np.int64]
+        self, ordered: JoinInput, digits: NDArray[np.uint64], starts: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> None:
         self._ordered, self._starts, self._counts = ordered, starts, counts
         self._by_digit = np.argsort(digits, kind="stable")
@@ -157,7 +157,7 @@ class _Segments:
         digits, firsts = np.unique(self._sorted, return_index=True)
         return digits, np.add.reduceat(self._counts[self._by_digit], firsts)
 
-    def of(self, digits: NDArray[np.uint64]) -> Ordered:
+    def of(self, digits: NDArray[np.uint64]) -> JoinInput:
         """The rows that have some of the digits, which ascend."""
         firsts = np.searchsorted(self._sorted, digits)
         many = np.searchsorted(self._sorted, digits, side="right") - firsts
@@ -170,7 +170,7 @@ class _Segments:
 
 
 def parts(
-    inputs: Sequence[Ordered], space: Space, kernels: Backend, first: int = 0, outermost: bool = True
+    inputs: Sequence[JoinInput], space: MemoryPlan, kernels: Backend, first: int = 0, outermost: bool = True
 ) -> Iterator[Part]:
     """Cut sources into parts alike, in ascending order of the common variables.
 
@@ -224,7 +224,7 @@ def parts(
             yield from parts(cut, space, kernels, window.last - given_up, outermost=False)
 
 
-def _indices(inputs: Sequence[Ordered], space: Space) -> list[list[KeyIndex]]:
+def _indices(inputs: Sequence[JoinInput], space: MemoryPlan) -> list[list[KeyIndex]]:
     """Indices of each source's runs, which can be cut by them into pieces of several chunks; none where one cannot."""
     found = [runs_in_order(ordered.source, ordered.common) for ordered in inputs]
     sizes = [sum(min(run.rows, LEAST_STRETCHES * run.stretch_rows) for run in runs) for runs in found]
@@ -247,7 +247,7 @@ def _cut_runs(runs: Sequence[Source], ranges: Sequence[tuple[int, int]]) -> Sour
     return LaidEndToEnd(slices) if slices else sliced(runs[0], 0, 0)
 
 
-def _fitting(sizes: Sequence[NDArray[np.int64]], costs: Sequence[int], space: Space) -> Iterator[tuple[int, int]]:
+def _fitting(sizes: Sequence[NDArray[np.int64]], costs: Sequence[int], space: MemoryPlan) -> Iterator[tuple[int, int]]:
     """Ranges of digits with rows that fit together in a piece; one digit alone where even that does not."""
     low = 0
     taken = [0] * len(sizes)
@@ -261,7 +261,7 @@ def _fitting(sizes: Sequence[NDArray[np.int64]], costs: Sequence[int], space: Sp
         yield low, len(sizes[0])
 
 
-def _bits_wanted(inputs: Sequence[Ordered], space: Space) -> int:
+def _bits_wanted(inputs: Sequence[JoinInput], space: MemoryPlan) -> int:
     """Bits with which digits of even sizes fill no more than half a piece."""
     pieces = sum(ordered.rows * ordered.cost for ordered in inputs) / max(1, space.piece_bytes)
     if space.piece_rows is not None:
@@ -269,19 +269,19 @@ def _bits_wanted(inputs: Sequence[Ordered], space: Space) -> int:
     return min(MOST_WINDOW_BITS, max(WINDOW_BITS, math.ceil(math.log2(2 * max(1.0, pieces)))))
 
 
-def _next_window(inputs: Sequence[Ordered], first: int, wanted: int, kernels: Backend) -> Window:
+def _next_window(inputs: Sequence[JoinInput], first: int, wanted: int, kernels: Backend) -> BitWindow:
     """The number of bits that it takes for so many wanted ones of them to vary in a sample of the sources."""
     bits = min(64, len(inputs[0].places) - first)
     ones = 0
     for ordered in inputs:
         sample = kernels.upload(_sample(ordered.source))
-        keys = kernels.download(kernels.permute(sample, Window(first, first + bits).plan(ordered), 1))[0]
+        keys = kernels.download(kernels.permute(sample, BitWindow(first, first + bits).plan(ordered), 1))[0]
         ones |= int(np.bitwise_or.reduce(keys ^ keys[0]))
     taken, varying = 0, 0
     while taken < bits and varying < wanted:
         taken += 1
         varying += ones >> (bits - taken) & 1
-    return Window(first, first + taken)
+    return BitWindow(first, first + taken)
 
 
 def _sample(source: Source) -> NDArray[np.uint64]:
@@ -311,7 +311,9 @@ class _Partition:
     given_up : lowest bits of the window that are not told apart.
     """
 
-    def __init__(self, ordered: Ordered, window: Window, space: Space, kernels: Backend, outermost: bool) -> None:
+    def __init__(
+        self, ordered: JoinInput, window: BitWindow, space: MemoryPlan, kernels: Backend, outermost: bool
+    ) -> None:
         source = ordered.source
         self.ordered, self.window, self.kernels = ordered, window, kernels
         self.layout = source.layout if ordered.in_order else source.layout.select(ordered.scope)

@@ -1,9 +1,9 @@
 """Rows of tables as they are read: one protocol, whether they are in memory, on disk, packed, or a slice of others.
 
 A :class:`Source` is read by row numbers. What is sorted can be read by keys as well, without a pass over it: rows in
-memory (:class:`HeldRows`) by bisection, those on disk (:class:`StoredRows`) by bisection of the index of chunks first,
-then of the keys of one chunk, and packed ones by :class:`oocbe.tables.packed.PackedKeys`. A key is one number, word 0
-least significant.
+memory (:class:`InMemorySource`) by bisection, those on disk (:class:`StoredRows`) by bisection of the index of chunks
+first, then of the keys of one chunk, and packed ones by :class:`oocbe.tables.packed.PackedKeys`. A key is one number,
+word 0 least significant.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def row_bytes(layout: Layout, dtype: np.dtype[Any]) -> int:
     return 8 * layout.words + dtype.itemsize
 
 
-class HeldRows:
+class InMemorySource:
     """A table in memory; rows of a device's are brought to main memory.
 
     Parameters
@@ -296,7 +296,7 @@ class StoredRows:
         return places, values[places >= 0]
 
 
-SortedRows = HeldRows | StoredRows
+SortedRows = InMemorySource | StoredRows
 """Rows that can be cut and looked up by their keys, and read by ranges of them."""
 
 
@@ -353,7 +353,7 @@ def source_of(table: Table | StoredTable | PackedTable) -> Source:
     """A table as a source."""
     if isinstance(table, PackedTable):
         return table
-    return HeldRows(table) if isinstance(table, Table) else StoredRows(table)
+    return InMemorySource(table) if isinstance(table, Table) else StoredRows(table)
 
 
 class Buffers:

@@ -30,7 +30,7 @@ from oocbe.formats.text import Text
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 LARGEST_TABLE = 2**27
 """Probabilities of one variable; a larger table would be a text of gigabytes."""
@@ -287,7 +287,7 @@ def _add_by_default(network: _Network, name: str, entries: int) -> None:
 
 def _numbers(lexer: Lexer, count: int, what: str) -> list[float]:
     numbers: list[float] = []
-    look()
+    check_deadline()
     while not lexer.accept(";"):
         if numbers:
             lexer.accept(",")

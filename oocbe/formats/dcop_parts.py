@@ -14,7 +14,7 @@ from oocbe.formats.bounds import refuse_bounds
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 MOST_VALUES = 1 << 20
 """Values that the domains of a file may have together: a range of a few characters can ask for gigabytes of labels."""
@@ -57,7 +57,7 @@ def cost_tables(problem: Problem, format_name: str) -> list[CostTable]:
 def _tables(problem: Problem, format_name: str) -> Iterator[CostTable]:
     constant = problem.constant
     for number, f in enumerate(problem.functions):
-        look()
+        check_deadline()
         if f.scope:
             yield CostTable(f"f{number}", f.scope, f.tuples, f.values, f.default)
             continue
@@ -71,7 +71,7 @@ def _tables(problem: Problem, format_name: str) -> Iterator[CostTable]:
         yield CostTable("constant", (0,), every, values, None)
     hard: tuple[Constraint | LinearConstraint, ...] = (*problem.constraints, *problem.linear_constraints)
     for number, c in enumerate(hard):
-        look()
+        check_deadline()
         if isinstance(c, LinearConstraint):
             if np.prod([float(problem.sizes[v]) for v in c.scope]) > MOST_CELLS:
                 raise UnsupportedError(

@@ -24,7 +24,7 @@ from typing import BinaryIO, cast
 from oocbe.errors import FormatError, ResourceError, UsageError
 from oocbe.formats.no_problem import folder_description
 from oocbe.model.settings.machine import default_memory_limit
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.file_hook import before
 from oocbe.runtime.memory import REMEDY
 from oocbe.runtime.memory import current as current_limit
@@ -117,7 +117,7 @@ def read_bytes(path: str | Path, limit: int | None = None, may_wait: bool = Fals
     try:
         with _opened(path, may_wait) as file:
             for block in _decompressed(path, file, int(INPUT_SHARE * most)):
-                look()
+                check_deadline()
                 total = content.tell() + len(block)
                 if total > limit:
                     raise FormatError(

@@ -27,7 +27,7 @@ from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, Marginalisation
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 FORMAT = "XCSP 2.1_FRODO"
 """What the presentation of such a file says."""
@@ -156,7 +156,7 @@ class _Reader:
         labels: list[str] = []
         room = MOST_VALUES - sum(map(len, self._domains.values()))
         for word in element.text.decode("utf-8", errors="replace").split():
-            look()
+            check_deadline()
             ranged = _RANGE.fullmatch(word)
             if ranged is None:
                 labels.append(word)
@@ -212,7 +212,7 @@ class _Reader:
         cost: int | float | None = None if semantics == "soft" else 0
         content = element.text.decode("utf-8", errors="replace")
         for part in content.split("|") if content.strip() else []:
-            look()
+            check_deadline()
             before, colon, row = part.rpartition(":")
             if colon and semantics != "soft":
                 raise element.error(f"found the cost {before.strip()!r}, expected tuples without costs")

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import LinearConstraint
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 Cost = int | float
 """What something costs, infinity where it is forbidden."""
@@ -167,7 +167,7 @@ class Decomposed:
         states: dict[State, int] = {start: 0}
         counts, steps = [1], 0
         for place, v in enumerate(scope):
-            look()
+            check_deadline()
             reached: dict[State, int] = {}
             layer = []
             is_last = place == len(scope) - 1

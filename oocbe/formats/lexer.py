@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from oocbe.errors import FormatError
 from oocbe.formats.text import SHOWN_CHARACTERS, Text
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 LOOK_STEP = (1 << 12) - 1
 """Tokens, less one, after which reading looks whether the time limit has come; ones in the low bits."""
@@ -56,7 +56,7 @@ class Lexer:
                 break
             end = match.end()
             if len(self._kinds) & LOOK_STEP == 0:
-                look()
+                check_deadline()
             if match.lastgroup is not None:
                 start, past = match.span(match.lastgroup)
                 self._starts.append(start)

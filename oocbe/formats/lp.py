@@ -23,7 +23,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.formats.lexer import Lexer
 from oocbe.formats.text import Text
 from oocbe.model.linear_system import INFINITE, LinearSystem, as_numbers, needs_integers
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 MOST_DIGITS = 80
 """Characters of an integer at most: one of megabytes would take hours to convert."""
@@ -171,7 +171,7 @@ class _Reader:
     def _row(self) -> None:
         lexer = self._lexer
         if len(self._rows) & LOOK_STEP == 0:
-            look()
+            check_deadline()
         name = self._name(f"row {len(self._rows)}")
         low, high = -math.inf, math.inf
         place = lexer.place

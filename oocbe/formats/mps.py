@@ -27,7 +27,7 @@ import numpy as np
 from oocbe.errors import FormatError, UnsupportedError, amount
 from oocbe.formats.text import SHOWN_CHARACTERS, Text
 from oocbe.model.linear_system import LinearSystem
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 LOOK_STEP = (1 << 12) - 1
 """Lines, less one, after which reading looks whether the time limit has come; ones in the low bits."""
@@ -98,7 +98,7 @@ def _lines(text: Text) -> Iterator[tuple[int, bytes]]:
     """Number and content of each line that says something, up to the one after which nothing counts."""
     for number, line in enumerate(text.data.split(b"\n"), 1):
         if number & LOOK_STEP == 0:
-            look()
+            check_deadline()
         if not line.startswith(b"*") and line.strip():
             yield number, line
             if line.startswith(b"ENDATA"):

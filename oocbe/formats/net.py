@@ -29,7 +29,7 @@ from oocbe.formats.text import Text
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 TOKENS = re.compile(
     r"\s+|(?:%|//)[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"
@@ -61,7 +61,7 @@ def parse(text: Text) -> Problem:
     network = _Network(lexer, [], {}, {})
     name = ""
     while not lexer.ended:
-        look()
+        check_deadline()
         start = lexer.place
         word = lexer.word("net, node or potential")
         if word in REFUSED:

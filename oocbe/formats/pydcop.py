@@ -28,7 +28,7 @@ from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 MOST_CELLS = 1 << 24
 """Assignments that a constraint is written out for at most."""
@@ -100,7 +100,7 @@ class _Reader:
         semiring = MAX_SUM if objective.text == "max" else MIN_SUM
         self._sign = -1 if objective.text == "max" else 1
         for key, node in self._section("domains").mapping("domains").items():
-            look()
+            check_deadline()
             room = MOST_VALUES - sum(len(domain.values) for domain in self._domains.values())
             given = node.mapping(f"domain {key}", ("values", "type", "initial_value"))
             self._domains[key] = _domain(given, node, key, room)
@@ -234,7 +234,7 @@ class _Reader:
         trial: dict[str, Scalar] = dict(self._external)
         for number, assigned in enumerate(itertools.product(*(d.values for d in domains))):
             if not number & LOOK_STEP:
-                look()
+                check_deadline()
             trial.update(zip(names, assigned, strict=True))
             try:
                 found.append(expression.value(trial))
@@ -264,7 +264,7 @@ class _Reader:
         for key, tuples in pairs:
             cost = key.number(f"a cost of constraint {name}")
             for words in _tuples(tuples):
-                look()
+                check_deadline()
                 row = self._row(tuples, name, words, domains)
                 if row in rows:
                     raise tuples.error(f"constraint {name}: found {' '.join(words)} twice, expected each tuple once")

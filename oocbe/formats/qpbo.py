@@ -20,7 +20,7 @@ from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 LARGEST_VARIABLE = 2**24
 """Number of a variable at most; more are damage."""
@@ -42,7 +42,7 @@ def parse(text: Text) -> Problem:
     terms: Terms = {}
     for token in range(2, 2 + 3 * abs(entries), 3):
         if token & LOOK_STEP == 2:
-            look()
+            check_deadline()
         i, j = (text.integer(token + k, "a variable", 1, abs(count)) - 1 for k in (0, 1))
         place = token + 2
         value = (

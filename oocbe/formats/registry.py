@@ -162,7 +162,7 @@ def read(
     UnsupportedError : well-formed input with a part that oocbe cannot treat.
     UsageError : unknown format, or a file that cannot be opened.
     """
-    with naming(path), memory_limit(memory):
+    with error_context(path), memory_limit(memory):
         problem = as_problem(read_model(path, format, max_bytes))
         if evidence is None:
             return problem
@@ -170,7 +170,7 @@ def read(
 
 
 @contextmanager
-def naming(path: str | Path, work: str = "reading") -> Iterator[None]:
+def error_context(path: str | Path, work: str = "reading") -> Iterator[None]:
     """Within the block, what is not supported, and want of memory for some work, are reported with the file's name."""
     try:
         yield
@@ -203,7 +203,7 @@ def read_model(
 
     Parameters and what is raised are those of :func:`read`.
     """
-    with memory_limit(memory), naming(path):
+    with memory_limit(memory), error_context(path):
         return _read_model(path, format, max_bytes)
 
 
@@ -257,7 +257,7 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
     """
     chosen = _format_of(path, format)
     (model.problem if isinstance(model, Dcop | CompactProblem) else model).refuse_question(f"the file {path}")
-    with naming(path, "writing"):
+    with error_context(path, "writing"):
         if chosen.render_system is not None and isinstance(model, LinearSystem):
             content = chosen.render_system(model)
         elif chosen.render_dcop is not None:

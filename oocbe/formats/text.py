@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import FormatError
 from oocbe.formats.files import without_compression
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 SHORT_DIGITS = 18
 """Every number of so many decimal digits fits an int64."""
@@ -116,7 +116,7 @@ class Text:
         self._tokens, self._lines = [0], [0]  # before each window, and in all
         after_space = True
         for begin in range(0, len(data), WINDOW_BYTES):
-            look()
+            check_deadline()
             codes = self._codes(begin)
             control = _CONTROL[codes]
             if control.any():
@@ -145,7 +145,7 @@ class Text:
     def _at(self, token: int) -> _Window:
         """The window of a token that exists."""
         if not self._window.first <= token < self._window.past:
-            look()
+            check_deadline()
             self._window = self._window_at(bisect_right(self._tokens, token) - 1)
         return self._window
 
@@ -308,7 +308,7 @@ class Text:
         """First token and token past the last of every line that is not blank."""
         first, last = 0, -1  # of the line at hand
         for number in range(len(self._tokens) - 1):
-            look()
+            check_deadline()
             window = self._window_at(number)
             begin = number * WINDOW_BYTES
             newlines = begin + np.flatnonzero(self._codes(begin) == ord("\n"))

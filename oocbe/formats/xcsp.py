@@ -32,7 +32,7 @@ from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable, distinc
 from oocbe.model.parts import Constraint
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 _PARAMETERS = re.compile(rb"%([0-9]{1,6})")
 
@@ -98,7 +98,7 @@ class _Reader:
 
     def _constraint(self, element: Element, arguments: Arguments) -> None:
         """Add a constraint, a group's instances, or what is in a block."""
-        look()
+        check_deadline()
         if element.tag == "block" and arguments is None:
             for child in element.children:
                 self._constraint(child, None)

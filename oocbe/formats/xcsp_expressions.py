@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 LARGEST = 2**62
 """Integers within an expression stay below this size."""
@@ -273,7 +273,7 @@ def evaluate(expression: Expression, columns: Sequence[Integers]) -> Integers:
         return np.array(expression.value, dtype=np.int64)
     if expression.operator == VARIABLE:
         return columns[expression.value]
-    look()
+    check_deadline()
     parts = [evaluate(part, columns) for part in expression.arguments]
     if expression.operator in ("div", "mod") and not parts[1].all():
         raise Unread("a division that may be by zero")

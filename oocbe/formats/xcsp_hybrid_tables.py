@@ -17,7 +17,7 @@ from oocbe.formats.xcsp_expressions import Expression, Integers, bounds_of, call
 from oocbe.formats.xcsp_tables import MOST_ROWS, STAR
 from oocbe.formats.xcsp_variables import read_integer, read_range
 from oocbe.formats.xml import Element
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 _OPERATORS = {"=": "eq", "≠": "ne", "﹤": "lt", "≤": "le", "≥": "ge", "﹥": "gt"}
 _COMPLEMENT = "∁"
@@ -47,7 +47,7 @@ def read_hybrid_tuples(element: Element, domains: Sequence[Integers]) -> Integer
             raise element.error(
                 f"found {text[place : place + 40]!r}, expected a tuple of {amount(len(domains), 'cell')}"
             )
-        look()
+        check_deadline()
         rows = _rows_of_tuple(element, cells, domains, MOST_ROWS - count)
         found.append(rows)
         count += len(rows)

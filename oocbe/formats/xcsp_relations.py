@@ -34,7 +34,7 @@ from oocbe.formats.xcsp_relation_tables import RelationTables
 from oocbe.formats.xcsp_sums import Columns, Sums, add_column, length
 from oocbe.formats.xcsp_variables import MOST_VARIABLES, Domain, Variables
 from oocbe.model.parts import Constraint, Function
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 SMALL_TABLE = 2**12
 """Assignments up to which a relation is a table, even if it were linear."""
@@ -120,7 +120,7 @@ class Relations:
 
     def post(self, expression: Expression, name: str) -> None:
         """Add a constraint: an expression is true. Unread where it has no form; ``name`` is its linear constraints'."""
-        look()
+        check_deadline()
         expression = _without_negation(expression)
         operator, parts = expression.operator, expression.arguments
         if operator == "and":
@@ -161,7 +161,7 @@ class Relations:
 
     def value_of(self, expression: Expression) -> int:
         """The variable that has an expression's value, made where there is none yet."""
-        look()
+        check_deadline()
         if expression.operator == VARIABLE:
             return expression.value
         if expression in self._values:
@@ -185,7 +185,7 @@ class Relations:
 
     def add_sum(self, terms: Sequence[tuple[int, Expression]], condition: Condition, name: str) -> None:
         """Add a constraint: what terms add up to meets a condition."""
-        look()
+        check_deadline()
         total = call("add", constant(0), *(call("mul", constant(c), part) for c, part in terms))
         if any(len(part.scope) > 1 for _, part in terms):
             whole = condition.of(total)

@@ -17,7 +17,7 @@ from oocbe.formats.text import Text
 from oocbe.formats.xcsp_variables import LARGEST_DOMAIN, Domain, read_range
 from oocbe.formats.xml import Element
 from oocbe.model.compact_problem import ANY
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 STAR = np.iinfo(np.int64).min
 """What a star is read as: an integer that no domain has."""
@@ -115,7 +115,7 @@ def as_indices(rows: NDArray[np.int64], domains: list[Domain]) -> NDArray[np.int
     columns = []
     fits = np.ones(len(rows), dtype=bool)
     for column, domain in zip(rows.T, domains, strict=True):
-        look()
+        check_deadline()
         values = domain.values
         place = np.minimum(np.searchsorted(values, column), len(values) - 1)
         is_star = column == STAR

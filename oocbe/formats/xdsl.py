@@ -32,7 +32,7 @@ from oocbe.formats.xml import Element, parse_xml
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 ROOT = "smile"
 """The root element of such files."""
@@ -95,7 +95,7 @@ def _function(
     node: Element, child: int, variables: Sequence[Variable], index: Mapping[str, int], backwards: bool
 ) -> Function:
     """What is probable for a node given its parents."""
-    look()
+    check_deadline()
     name = variables[child].name
     wanted = "probabilities" if node.tag == "cpt" else "resultingstates"
     for part in node.children:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from oocbe.errors import FormatError
 from oocbe.formats.text import SHOWN_CHARACTERS, Text
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 DEEPEST = 64
 """Elements within one another at most."""
@@ -95,7 +95,7 @@ def parse_xml(file: Text) -> Element:
     before = 0 if document_type is None else document_type.end()
     for count, (start, end) in enumerate(_tags(file, before)):
         if count & LOOK_STEP == 0:
-            look()
+            check_deadline()
         is_end = file.data.startswith(b"</", start)
         if not (is_end and inside and not inside[-1].children):
             _expect_blank(file, before, start)

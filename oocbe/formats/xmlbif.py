@@ -21,7 +21,7 @@ from oocbe.formats.xml import Element
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 ROOT = "BIF"
 """The root element of such files."""
@@ -78,7 +78,7 @@ def _variable(element: Element) -> Variable:
 
 def _definition(element: Element, variables: list[Variable], index: dict[str, int]) -> tuple[int, Function]:
     """A variable, and what is probable for it given its parents."""
-    look()
+    check_deadline()
     scopes: dict[str, list[int]] = {"FOR": [], "GIVEN": []}
     for part in element.children:
         if part.tag in scopes:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from oocbe.errors import FormatError
 from oocbe.formats.text import SHOWN_CHARACTERS, Text
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 DEEPEST = 64
 """Nodes within one another at most."""
@@ -143,7 +143,7 @@ def _root(file: Text, events: Iterator[Any]) -> Node:
     root: Node | None = None
     for number, event in enumerate(events):
         if not number & LOOK_STEP:
-            look()
+            check_deadline()
         kind = type(event).__name__
         line = event.start_mark.line + 1
         if kind in ("MappingEndEvent", "SequenceEndEvent"):

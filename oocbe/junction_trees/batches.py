@@ -13,12 +13,12 @@ from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import Conditioned, condition
 from oocbe.junction_trees.device_sweeps import sweep_of, takes_device
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
-from oocbe.junction_trees.relevant.case_by_case import answer_cases
-from oocbe.junction_trees.relevant.factors import written_out
+from oocbe.junction_trees.query_elimination.case_by_case import answer_cases
+from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.model.settings.machine import available_memory
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.pictures.html import first_words
 from oocbe.runtime.pictures.shown import Shown
 
@@ -31,10 +31,10 @@ SECONDS_OF_WORK, DEVICE_SECONDS_OF_WORK = 0.5e-9, 5e-12
 CONDITIONING_SECONDS, VARIABLE_SECONDS = 0.002, 0.0003
 """What making a tree for a group of cases takes at least, and for each variable, about."""
 
-WORTHWHILE = 0.8
+MAX_RELATIVE_SWEEP_COST = 0.8
 """Share of the whole tree's work from which on a tree of its own is no gain for a group."""
 
-LEAST_ALONE, ALONE_TIMES = 0.02, 4.0
+MIN_SOLO_SECONDS, ALONE_TIMES = 0.02, 4.0
 """Seconds of a case with the whole tree from which cases are tried each by itself; and how many times what making a
 tree for a group takes at least they may take together."""
 
@@ -129,7 +129,7 @@ def _groups_alone(
     tree: CompiledTree, cases: Cases, targets: Sequence[int], case_seconds: float
 ) -> Iterator[tuple[NDArray[np.int64], tuple[NDArray[np.float64], NDArray[np.float64]]]]:
     """Groups too small for a tree of their own whose cases take less each by itself than with the whole tree."""
-    factors = written_out(tree.problem) if case_seconds >= LEAST_ALONE and not tree.is_log else None
+    factors = written_out(tree.problem) if case_seconds >= MIN_SOLO_SECONDS and not tree.is_log else None
     if factors is None:
         return
     for group in _groups(cases):
@@ -151,7 +151,7 @@ def _conditioned_groups(
     if len(cases) * case_seconds < CONDITIONING_SECONDS:
         return
     for group in _groups(cases):
-        look()
+        check_deadline()
         pattern = cases.observed[group[0]] != UNOBSERVED
         observed = np.flatnonzero(pattern).tolist()
         saved = len(group) * case_seconds
@@ -165,7 +165,7 @@ def _conditioned_groups(
             if len(known) == CONDITIONED_TREES:
                 known.pop(next(iter(known)))
             room = min(CONDITIONED_BYTES, tree.memory // 4) if isinstance(tree, StoredTree) else CONDITIONED_BYTES
-            known[key] = condition(tree, observed, needed, WORTHWHILE * tree.work, room)
+            known[key] = condition(tree, observed, needed, MAX_RELATIVE_SWEEP_COST * tree.work, room)
         made = known[key]
         if made is not None:
             yield group, made

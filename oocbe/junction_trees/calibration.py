@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.evidence import Known
+from oocbe.junction_trees.evidence import CaseEvidence
 from oocbe.junction_trees.explanations import best_assignment
 from oocbe.junction_trees.kernels.cpu.single_sweeps import Picked
 from oocbe.junction_trees.picked_rows import RowLists
@@ -30,7 +30,7 @@ class Calibration:
 
     def __init__(self, tree: CompiledTree) -> None:
         self._tree = tree
-        self._inputs: dict[int, Known] = {}
+        self._inputs: dict[int, CaseEvidence] = {}
         self._values: dict[int, int] = {}  # of those inputs that leave one value
         self._lists = RowLists(tree)
         self._chosen: dict[int, tuple[int, int]] = {}  # by clique, of which rows its message is
@@ -40,7 +40,7 @@ class Calibration:
         self._changed: set[int] = set()  # variables
         self._logarithm: float | None = None
 
-    def change(self, v: int, known: Known | None) -> None:
+    def change(self, v: int, known: CaseEvidence | None) -> None:
         """Set what is known of a variable; None: nothing."""
         self._values.pop(v, None)
         if known is None:

@@ -16,7 +16,7 @@ from oocbe.junction_trees.shares import shares_of
 from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.settings.machine import available_memory
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 BLOCK_CASES = 64
 """Cases swept together at most: a row's cost besides arithmetic is small then; with more, its numbers and those of
@@ -89,7 +89,7 @@ class CaseSweep:
         if not is_log:
             doubtful = self._run(doubtful, self._block_cases, self._tree.is_log)
         if len(doubtful):
-            look()
+            check_deadline()
             self._run(doubtful, LEAST_CASES, True)
         self._spare.clear()
 
@@ -119,7 +119,7 @@ class CaseSweep:
         messages.losses[:] = before.losses
         messages.logs[:] = before.logs
         observed = self._cases.observed[np.ix_(block, self._columns)]
-        constants = (messages.nothing, messages.everything)
+        constants = (messages.zero, messages.everything)
         enter_evidence(messages.values, before.values[:, 0], observed, self._starts, *constants)
         for (entered, columns), first in zip(self._inputs, tree.input_start.tolist(), strict=False):
             picked = entered.weights[:, columns[block]]

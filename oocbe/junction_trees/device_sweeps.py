@@ -19,7 +19,7 @@ from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.settings.option_values import parse_backend
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 if TYPE_CHECKING:
     from oocbe.junction_trees.kernels.cuda.sweeps import Block, DeviceTree, Plan
@@ -145,7 +145,7 @@ class DeviceSweep:
                     raise
                 most = max(LEAST_CASES, most // 2)
         if len(left):
-            look()
+            check_deadline()
             inputs = [(entered, columns[left]) for entered, columns in self._inputs]
             sweep = CaseSweep(self._tree, self._cases.some(left), self._targets, inputs=inputs)
             sweep.run(is_log=True)
@@ -169,7 +169,7 @@ class DeviceSweep:
         block = Block(device, plan.belief_rows, width)
         doubtful = [np.empty(0, dtype=np.int64)]
         for first in range(0, count, width):
-            look()
+            check_deadline()
             own = np.arange(first, min(first + width, count))
             doubtful.append(own[~self._sweep(device, plan, block, own)])
         return np.concatenate(doubtful)

@@ -54,7 +54,7 @@ def case_of(number: int) -> str:
     return f"case {number} (the first is 0)"
 
 
-class Known(NamedTuple):
+class CaseEvidence(NamedTuple):
     """What is known of a variable.
 
     Attributes
@@ -69,7 +69,7 @@ class Known(NamedTuple):
     value: int | None
 
     @classmethod
-    def of(cls, given: NDArray[np.float64]) -> Known:
+    def of(cls, given: NDArray[np.float64]) -> CaseEvidence:
         """A likelihood with what follows from it."""
         greatest = float(given.max())
         left = np.flatnonzero(given)

@@ -22,8 +22,8 @@ from oocbe.junction_trees.kernels.cpu.log_sweeps import collect_logs
 from oocbe.junction_trees.sweeping import blank
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
-from oocbe.propagation.restrict import restrict
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.propagation.value_removal import remove_values
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def best_assignment(
     arrays = tree.log_arrays
     steps = (program.collected, program.collect_start, program.collect_reads)
     collect_logs(arrays, *steps, maximises, messages.values, current_flag())
-    look()
+    check_deadline()
     values = messages.values[:, 0]
     logarithm = tree.logarithm + float(values[arrays.message_start[tree.roots]].sum())
     if logarithm == -math.inf:
@@ -120,7 +120,7 @@ def marginal_map(
     for v, likelihood in likelihoods.items():
         possible = np.flatnonzero(likelihood)
         seen.append(Function((v,), possible[:, None], np.log(likelihood[possible])))
-    left = restrict(replace(given, functions=(*given.functions, *seen)), ())
+    left = remove_values(replace(given, functions=(*given.functions, *seen)), ())
     if left.problem is None:
         return None
     place = {v: i for i, v in enumerate(left.variables)}
@@ -160,7 +160,7 @@ def constrained_order(problem: Problem, last: Collection[int]) -> list[int]:
 def _greedily(group: set[int], neighbours: list[set[int]], cost: Callable[[int], float]) -> Iterator[int]:
     costs = {v: cost(v) for v in sorted(group)}
     while costs:
-        look()
+        check_deadline()
         v = min(costs, key=costs.__getitem__)
         del costs[v]
         yield v

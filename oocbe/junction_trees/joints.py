@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oocbe.errors import LimitError
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 MOST_NUMBERS = 1 << 27
 """Numbers of a joint posterior, all cases together: one GiB; making it takes as much again."""
@@ -24,7 +24,7 @@ PIECE_NUMBERS = 1 << 22
 """Numbers of the evidence that is swept over at a time: 32 MiB, a number for each variable of the problem a case."""
 
 Sweep = Callable[[Cases, Sequence[int]], tuple[NDArray[np.float64], NDArray[np.float64]]]
-"""What answers cases, as :meth:`oocbe.junction_trees.single_case.SingleCase.sweep` does."""
+"""What answers cases, as :meth:`oocbe.junction_trees.query_engine.QueryEngine.sweep` does."""
 
 
 def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequence[int]) -> NDArray[np.float64]:
@@ -49,7 +49,7 @@ def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequ
     logarithms = np.full(len(found), -np.inf)
     length = max(1, PIECE_NUMBERS // len(sizes))
     for first in range(0, len(found), length):
-        look()
+        check_deadline()
         rows = np.arange(first, min(first + length, len(found)))
         own, combinations = np.divmod(rows, many)
         part = cases.some(own)

@@ -9,7 +9,7 @@ from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.kernels.cpu.sampling import draw_rows
 from oocbe.junction_trees.programs import Program
 from oocbe.junction_trees.sweeping import Messages
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 
 def draw(tree: CompiledTree, program: Program, messages: Messages, count: int, seed: int) -> NDArray[np.int64]:
@@ -26,7 +26,7 @@ def draw(tree: CompiledTree, program: Program, messages: Messages, count: int, s
     above = {int(root): np.zeros(count, dtype=np.int64) for root in tree.roots}
     rows = np.empty(count, dtype=np.int64)
     for place, c in enumerate(program.distributed.tolist()):
-        look()
+        check_deadline()
         edges = program.reads[program.read_start[place] : program.read_start[place + 1]]
         uniform = random.random(count)
         draw_rows(arrays, c, edges, messages.values[:, 0], messages.is_log, above.pop(c), uniform, rows)

@@ -19,7 +19,7 @@ from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.kernels.cpu.clique_rows import COMPLETE, FIRST_ROWS, keep_groups, trie_children, walk
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
-from oocbe.runtime.deadline import current_flag, look, looked
+from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 
 @dataclass(eq=False)
@@ -98,7 +98,7 @@ def clique_rows(
     if ROW_BYTES * _certain_rows(sizes, cliques, weights.tables, assigned, covered) > memory:
         raise ResourceError(too_large)
     for number, clique in enumerate(cliques):
-        look()
+        check_deadline()
         own = [weights.tables[t] for t in assigned[number]]
         wide = [weights.tables[t] for t in {*assigned[number], *covered[number]} - tries.keys()]
         left -= sum(trie_bytes(t.scope, t.values.shape[1], sizes) for t in wide if t.values is not None)
@@ -123,7 +123,7 @@ def clique_rows(
         # While a walk makes room, rows are held in the arrays before and in those of twice the length.
         most_rows = left // max(ROW_BYTES, 3 * row_bytes)
         values, numbers, groups, finished = _walk(clique, [*joined, *below], wanted, sizes, kind, most_rows)
-        look()
+        check_deadline()
         if not finished:
             raise ResourceError(too_large)
         left -= values.shape[1] * max(ROW_BYTES, row_bytes)
@@ -138,7 +138,7 @@ def clique_rows(
         found.append(CliqueRows(values, groups, maps, inputs, product))
         if clique_done is not None:
             clique_done(number + 1, len(cliques), clique, values.shape[1])
-    look()
+    check_deadline()
     _semi_join(cliques, found)
     return found
 
@@ -276,7 +276,7 @@ def _semi_join(cliques: Sequence[Clique], found: list[CliqueRows]) -> None:
         parent = cliques[number].parent
         if parent is None:
             continue
-        look()
+        check_deadline()
         rows, above = found[number], found[parent]
         alive = np.zeros(rows.separator_rows, dtype=bool)
         alive[above.numbers[number]] = True
@@ -297,4 +297,4 @@ def _semi_join(cliques: Sequence[Clique], found: list[CliqueRows]) -> None:
             {child: kept(own[None])[0] for child, own in rows.inputs.items()},
             kept(rows.weights[None])[0],
         )
-        look()
+        check_deadline()

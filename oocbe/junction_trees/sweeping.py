@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.kernels.cpu import log_sweeps, single_sweeps, sweeps
 from oocbe.junction_trees.programs import Program
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 NEGLIGIBLE = 1e-14
 """Bound of the relative error by underflow up to which a sweep in probabilities holds."""
@@ -36,7 +36,7 @@ class Messages:
     is_log: bool
 
     @property
-    def nothing(self) -> float:
+    def zero(self) -> float:
         """What stands for 0."""
         return -np.inf if self.is_log else 0.0
 
@@ -106,7 +106,7 @@ def collect(
             single_sweeps.collect_one(tree.arrays, *steps, given, values, peaks, losses, logs, flag)
         else:
             sweeps.collect(tree.arrays, *steps, *carried, flag)
-    look()
+    check_deadline()
 
 
 def evidence(tree: CompiledTree, messages: Messages) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -150,7 +150,7 @@ def distribute(
     if not messages.is_log and expected is None and posteriors.shape[1] == 1 and trusted[0]:
         carried = messages.values.reshape(-1), posteriors.reshape(-1)
         single_sweeps.distribute_one(tree.arrays, tree.roots, *steps, picked or _all_rows(tree), *carried, flag)
-        look()
+        check_deadline()
         return
     rows = tree.arrays.message_start[tree.roots]
     at_roots = messages.values[rows]
@@ -164,7 +164,7 @@ def distribute(
         log_sweeps.distribute_logs(tree.log_arrays, *steps, messages.values, posteriors, wanted, flag)
     else:
         sweeps.distribute(tree.arrays, *steps, messages.values, messages.logs, posteriors, wanted, flag)
-    look()
+    check_deadline()
 
 
 def _all_rows(tree: CompiledTree) -> single_sweeps.Picked:

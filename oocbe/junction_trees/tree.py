@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.temperature import weighted
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.registry import read
@@ -24,7 +24,7 @@ from oocbe.junction_trees.evidence import likelihood as checked_likelihood
 from oocbe.junction_trees.explanations import Explanation, marginal_map
 from oocbe.junction_trees.joints import joint_of_cases
 from oocbe.junction_trees.making import make_or_store, room_of
-from oocbe.junction_trees.single_case import SingleCase, large_cost
+from oocbe.junction_trees.query_engine import QueryEngine, large_cost
 from oocbe.junction_trees.storage import open_tree, save_tree
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import tabulated
@@ -86,7 +86,7 @@ class JunctionTree:
         self._memory = default_memory_limit() if most is None else most
         loaded = read(problem, memory=self._memory) if isinstance(problem, str | Path) else problem
         loaded.refuse_question("a junction tree")
-        self._problem = tabulated(weighted(narrowed(loaded), temperature))
+        self._problem = tabulated(weighted(reduce_arity(loaded), temperature))
         limit, start = parse_seconds("order_seconds", order_seconds), parse_integer("seed", seed)
 
         def make() -> CompiledTree | StoredTree:
@@ -105,7 +105,7 @@ class JunctionTree:
     def _set(self, make: Callable[[], CompiledTree | StoredTree] | None, tree: Any, cost: float) -> None:
         self._evidence: dict[int, int] = {}
         self._likelihoods: dict[int, NDArray[np.float64]] = {}
-        self._case = SingleCase(self._problem, self._memory, make, self._backend, tree, cost)
+        self._case = QueryEngine(self._problem, self._memory, make, self._backend, tree, cost)
 
     @property
     def _tree(self) -> CompiledTree | StoredTree:

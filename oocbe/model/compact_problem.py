@@ -17,7 +17,7 @@ from oocbe.model.model_checks import as_scope, as_tuples, check_scope
 from oocbe.model.parts import Constraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 ANY = -1
 """A cell that stands for every value of its variable."""
@@ -60,7 +60,7 @@ class ShortTable:
         parts = [np.zeros((0, len(shape)), dtype=np.int64)]
         free = self.tuples == ANY
         for pattern in np.unique(free, axis=0):
-            look()
+            check_deadline()
             rows_here = self.tuples[(free == pattern).all(axis=1)]
             axes = np.flatnonzero(pattern)
             grid = np.argwhere(np.ones([shape[axis] for axis in axes], dtype=bool))

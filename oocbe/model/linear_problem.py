@@ -20,7 +20,7 @@ from oocbe.model.linear_system import LinearSystem
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 LARGEST_DOMAIN = 2**24
 """Values of a variable at most."""
@@ -50,7 +50,7 @@ def problem_of(system: LinearSystem) -> Problem:
     origins: list[int] = []
     variables = []
     for name, size, lower in zip(system.names, values, system.lower, strict=True):
-        look()
+        check_deadline()
         low = math.ceil(lower) if size else 0
         labels = None if low == 0 else tuple(str(low + k) for k in range(size))
         origins.append(low)
@@ -84,7 +84,7 @@ def _always_integral(system: LinearSystem) -> NDArray[np.bool_]:
     rows = np.flatnonzero(is_equation & (reals == 1)).tolist()
     starts, rows_of = system.rows_of_variables
     while rows:
-        look()
+        check_deadline()
         row = rows.pop()
         entries = slice(system.starts[row], system.starts[row + 1])
         columns, terms = system.columns[entries].tolist(), [_exact(a) for a in system.coefficients[entries].tolist()]
@@ -128,7 +128,7 @@ def _exact(number: int | float) -> Fraction:
 
 def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[int]) -> list[LinearConstraint]:
     """The inequalities of a row; those that every assignment keeps are left out."""
-    look()
+    check_deadline()
     entries = slice(system.starts[row], system.starts[row + 1])
     columns = system.columns[entries].tolist()
     terms = [_exact(a) for a in system.coefficients[entries].tolist()]

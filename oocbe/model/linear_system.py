@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.file_notes import FileNotes
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 INFINITE = 1e20
 """Bounds and sides of this size and beyond mean that there is none, as in SCIP and HiGHS; 1e30 says the same."""
@@ -98,7 +98,7 @@ class LinearSystem(FileNotes):
             raise ModelError(f"{self.name}: the rows' starts do not ascend")
         if entries and (self.columns.min() < 0 or self.columns.max() >= variables):
             raise ModelError(f"{self.name}: an entry's variable does not exist")
-        look()
+        check_deadline()
         owners = np.repeat(np.arange(rows), np.diff(self.starts))
         if ((np.diff(self.columns) > 0) | (np.diff(owners) > 0)).all():
             return  # ascending in each row, as files have them: none can be there twice

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError, ValueRangeError
 from oocbe.model.row_numbers import MOST_AXES
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 Values = NDArray[np.int64] | NDArray[np.float64]
 
@@ -125,7 +125,7 @@ def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
 def as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:
     """Rows of value indices, one column a variable of the scope."""
-    look()  # whoever makes many functions, comes here for each
+    check_deadline()  # whoever makes many functions, comes here for each
     array = as_integers(f"tuples over {scope}", tuples)
     if array.size == 0 and array.ndim != 2:
         array = array.reshape(0, len(scope))
@@ -148,7 +148,7 @@ def check_all_tuples(name: str, parts: Sequence[tuple[str, Listed]], sizes: tupl
     small: dict[int, list[tuple[str, Listed]]] = {}
     checked: set[tuple[int, tuple[int, ...]]] = set()  # parts that share their rows are checked once
     for what, part in parts:
-        look()
+        check_deadline()
         arity = len(part.scope)
         if arity and len(part.tuples) < FEW_ROWS:
             small.setdefault(arity, []).append((what, part))

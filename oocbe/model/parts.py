@@ -23,7 +23,7 @@ from oocbe.model.model_checks import (
     as_tuples,
     as_values,
 )
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Function:
 
     def to_array(self, sizes: Sequence[int]) -> tuple[Values, NDArray[np.bool_]]:
         """Dense form: values and feasibility, each with one axis a scope variable (sizes: of all variables)."""
-        look()
+        check_deadline()
         shape = tuple(sizes[v] for v in self.scope)
         fill = self.default or 0
         dense: Values
@@ -168,7 +168,7 @@ class Constraint:
 
     def to_array(self, sizes: Sequence[int]) -> NDArray[np.bool_]:
         """Dense form: True where permitted, one axis a scope variable (sizes: of all variables)."""
-        look()
+        check_deadline()
         permitted = np.full(tuple(sizes[v] for v in self.scope), not self.allowed, dtype=bool)
         permitted[tuple(self.tuples.T)] = self.allowed if len(self.scope) else bool(len(self.tuples)) == self.allowed
         return permitted

@@ -31,7 +31,7 @@ from oocbe.propagation.kernels.cpu.linear_rows import (
     propagate_round,
     room_for_changes,
 )
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 ROUNDS = 1000
 """Rounds at most where no other limit is given: convergence may take for ever, and few instances need a hundred."""
@@ -177,7 +177,7 @@ def _exactly(
 def how_time_ended() -> tuple[str, str] | None:
     """Status and reason where the deadline of the block that this runs in has come; None otherwise."""
     try:
-        look()
+        check_deadline()
     except TimeLimitError as error:
         return INTERRUPTED if isinstance(error, RequestedEndError) else LIMIT, str(error)
     return None

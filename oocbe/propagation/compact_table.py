@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.kernels.cpu.bit_sets import BitTable, Trail, build_supports, filter_values, undo, update_rows
 from oocbe.propagation.tables import reduce_counts
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 
 def bytes_of(codes: NDArray[Any], sizes: list[int]) -> int:
@@ -39,7 +39,7 @@ class CompactTable:
         supports = np.zeros((int(starts[-1]), words), dtype=np.uint64)
         has_stars = any((codes[:, c] == size).any() for c, size in enumerate(sizes))
         owned = np.zeros_like(supports) if has_stars else supports
-        look()
+        check_deadline()
         build_supports(codes, starts, supports, owned)
         current = np.full(words, np.iinfo(np.uint64).max, dtype=np.uint64)
         if len(codes) % 64:
@@ -86,7 +86,7 @@ class CompactTable:
             self._trail = Trail(*more, self._trail.count)
         update_rows(table, domains.alive, self._level, self._trail, self._gone, self._left, stop)
         if stop[0] != 0:
-            look()
+            check_deadline()
         if not table.limit[0]:
             return None
         filter_values(table, domains.alive, self._removed)

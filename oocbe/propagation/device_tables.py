@@ -20,7 +20,7 @@ from oocbe.propagation.kernels.cuda.compact_tables import (
     upload_codes,
 )
 from oocbe.propagation.large_tables import SharedRows
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 MOST_ROWS = 1 << 22
 """Rows of a table at most: a variable of a table is filtered by one block, and larger tables are scanned by all."""
@@ -120,6 +120,6 @@ class DeviceTables:
                 return [found.failed_variable]  # always the same one of those that have none
             if found.is_over:
                 return lost
-            look()
+            check_deadline()
             found = self._tables.filter(target, target, self._rounds, False)
             lost = list({*lost, *found.lost})

@@ -30,7 +30,7 @@ from oocbe.propagation.tables import (
     Propagator,
     codes_of,
 )
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 if TYPE_CHECKING:
     from oocbe.propagation.device_tables import DeviceTable
@@ -245,7 +245,7 @@ class Network:
         domains = found.domains
         again: set[int] = set()
         for number in sorted(waiting, key=lambda n: (self.propagators[n].cost, n)):
-            look()
+            check_deadline()
             propagator = self.propagators[number]
             if self._asked is not None and number not in self._asked:
                 propagator.push()

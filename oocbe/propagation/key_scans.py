@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.propagation.kernels.cpu.table_rows import scan_keys
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables.layout import Layout
 
 Keys = NDArray[np.uint64]
@@ -65,7 +65,7 @@ class KeyScan:
         """
         found = run_all(part, calls)
         if self._stop[0] != 0:
-            look()
+            check_deadline()
         return found
 
     def seen(self) -> NDArray[np.bool_]:

@@ -36,7 +36,7 @@ from oocbe.propagation.kernels.cpu.linear_probes import (
     state_of,
 )
 from oocbe.propagation.kernels.cpu.linear_rows import LinearRows, Rounding
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 if TYPE_CHECKING:
     from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
@@ -207,7 +207,7 @@ def outcomes_of(
     if prober is None or not len(variables) or isinstance(prober, HostProbes):
         host = prober if isinstance(prober, HostProbes) else HostProbes(rows)
         return host.propagate(lower, upper, variables, values, rounding, has_implied)
-    look()
+    check_deadline()
     there = prober.propagate(lower, upper, variables, values, rounding, DEVICE_ROUNDS, has_implied=has_implied)
     return Outcomes(variables, values, there.failed, there.starts, there.implied, there.entries)
 
@@ -260,7 +260,7 @@ class HostProbes:
 
         found = run_all(work, [(first, min(first + part, count)) for first in range(0, count, part)])
         if stop[0] != 0:
-            look()
+            check_deadline()
         starts = np.zeros(count + 1, dtype=np.int64)
         starts[1 : len(counts) + 1] = np.cumsum(counts)
         implied = np.concatenate([np.zeros(0, dtype=np.uint32), *(own for _, own in found)])

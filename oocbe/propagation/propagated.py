@@ -1,7 +1,7 @@
 """What propagation leaves of a problem before orders are searched for: the first step of a solve, a plan and a task.
 
 It removes nothing feasible, so all semirings may use it, and every question has the same answer. It is tried on every
-problem, as a look at the rows of all tables (see :func:`~oocbe.propagation.restrict.restrict`) tells most
+problem, as a look at the rows of all tables (see :func:`~oocbe.propagation.value_removal.remove_values`) tells most
 of those apart in which nothing goes.
 """
 
@@ -18,24 +18,24 @@ from oocbe.model.parts import Constraint
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.propagation.restrict import Restriction, may_lose_values, restrict
+from oocbe.propagation.value_removal import ReducedProblem, may_lose_values, remove_values
 from oocbe.runtime.deadline import unlimited
 from oocbe.runtime.tracing.recorder import ELIMINATION, span
 
 
-def propagated(problem: Problem, options: SolveOptions) -> tuple[Problem, Restriction]:
+def propagated(problem: Problem, options: SolveOptions) -> tuple[Problem, ReducedProblem]:
     """The problem without values and variables that propagation removes or fixes, and the way back.
 
     It is as it was where no value goes, where an order file names all its variables, and where a limit comes first:
     what follows says so. A run directory is for what is left, so that propagation has no limit there.
     """
-    untouched = Restriction.of_all(problem)
+    untouched = ReducedProblem.of_all(problem)
     if not tuning().propagates or is_order_file(options.order):
         return problem, untouched
     limit: AbstractContextManager[None] = nullcontext() if options.workdir is None else unlimited()
     with span(ELIMINATION, "propagation") as timed, limit:
         try:
-            left = restrict(problem, ()) if may_lose_values(problem) else untouched
+            left = remove_values(problem, ()) if may_lose_values(problem) else untouched
         except RequestedEndError:
             raise
         except TimeLimitError:
@@ -62,7 +62,7 @@ def _infeasible(problem: Problem) -> Problem:
     return replace(problem, functions=(), constraints=(nothing,), linear_constraints=())
 
 
-def what_went(left: Restriction) -> str:
+def what_went(left: ReducedProblem) -> str:
     """A sentence about what propagation has removed; empty where nothing is worth a word."""
     if left.problem is left.original:
         return ""

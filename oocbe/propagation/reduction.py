@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.propagation.domains import Domains
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 Table = TypeVar("Table", Constraint, ShortTable)
 
@@ -67,7 +67,7 @@ class Places:
         self, scope: tuple[int, ...], tuples: NDArray[np.int64], is_short: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Rows in the smaller domains, and which of the rows they were."""
-        look()
+        check_deadline()
         if self.is_whole(scope):
             return tuples, np.ones(len(tuples), dtype=bool)
         offsets = self._domains.offsets[list(scope)]

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
-from oocbe.execution.sources import HeldRows, Source, source_of
+from oocbe.execution.sources import InMemorySource, Source, source_of
 from oocbe.kernels import backend_for
 from oocbe.propagation.key_scans import KeyScan
 from oocbe.propagation.large_tables import SCANNED_ROWS
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
@@ -96,7 +96,7 @@ def _by_threads(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> S
     nothing = np.empty((layout.words, 0), dtype=np.uint64)
 
     def piece(low: int, high: int) -> int:
-        if isinstance(source, HeldRows):
+        if isinstance(source, InMemorySource):
             return scanned.part(table.keys, low, high, nothing)
         keys = np.empty((layout.words, high - low), dtype=np.uint64)
         source.read_into(low, keys, None)
@@ -125,7 +125,7 @@ def _on_device(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> Sc
     for start, own in zip(starts, flags, strict=False):
         alive[start : start + len(own)] = own
     pieces: list[list[Any]]
-    if isinstance(source, HeldRows):
+    if isinstance(source, InMemorySource):
         held_rows = HELD_PIECE_BYTES // (8 * layout.words)
         pieces = [[*table.keys[:, low:high]] for low, high in source.ranges(held_rows)]
     else:
@@ -134,7 +134,7 @@ def _on_device(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> Sc
         scanner = Scanner([(f.word, f.shift, f.bits) for f in layout.fields], alive)
 
         def queue(number: int, columns: list[Any]) -> None:
-            look()
+            check_deadline()
             scanner.scan(columns if len(columns) == layout.words else list(columns[0].reshape(layout.words, -1)))
 
         conveyor.pieces(queue)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.propagation.domains import Domains
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 Table = tuple[tuple[int, ...], NDArray[np.int64], bool]
 """Scope, rows int64 (rows, arity) without repetition, and whether these are the allowed ones."""
@@ -120,7 +120,7 @@ class TableBatch:
         if self._seen is not None:
             asked = self._waiting(np.flatnonzero(domains.counts != self._seen))
         while any(map(len, asked)):
-            look()
+            check_deadline()
             last = domains.counts.copy()
             for group, tables in zip(self._groups, asked, strict=True):
                 if len(tables) and not group.remove(domains, tables):

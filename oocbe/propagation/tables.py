@@ -17,7 +17,7 @@ from oocbe.model.compact_problem import ANY
 from oocbe.model.parts import LinearConstraint
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.kernels.cpu.table_rows import count_forbidden, filter_linear, scan_table
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 EXACT_SUMS = 2**62
 """Sums of coefficients below it are computed with integers of 64 bits."""
@@ -98,7 +98,7 @@ class AllowedRows(_RowTable):
         stop = current_flag()
         self.rows_left = scan_table(*self._taken(), domains.alive, domains.scratch, self._removed, stop)
         if stop[0] != 0:
-            look()
+            check_deadline()
         return reduce_counts(self.scope, self._removed, domains) if self.rows_left else None
 
 
@@ -116,7 +116,7 @@ class ForbiddenRows(_RowTable):
         stop = current_flag()
         self.rows_left = count_forbidden(*self._taken(), domains.alive, domains.counters, stop)
         if stop[0] != 0:
-            look()
+            check_deadline()
         if math.prod(sizes) == self.rows_left:
             return None
         for v, size in zip(self.scope, sizes, strict=True):
@@ -175,7 +175,7 @@ class LinearFilter(_WithoutMemory):
     is_idempotent = True
 
     def __init__(self, linear: LinearConstraint, domains: Domains) -> None:
-        look()  # a system has thousands
+        check_deadline()  # a system has thousands
         self.scope, self.name = linear.scope, linear.name
         self._capacity = linear.capacity
         self._columns = linear.coefficients

@@ -3,8 +3,9 @@
 Loops run without the interpreter lock and know nothing of clocks. They look at the flag now and then and return early;
 whoever called them asks :meth:`Deadline.check`.
 
-Deadlines nest: within a block of one, another ends no later, and :func:`look` asks the innermost. So whatever takes
-long far below a command (a reader, a relaxation, pieces of work that threads take in turn) need not be handed one.
+Deadlines nest: within a block of one, another ends no later, and :func:`check_deadline` asks the innermost. So whatever
+takes long far below a command (a reader, a relaxation, pieces of work that threads take in turn) need not be handed
+one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def current() -> Deadline | None:
     return _innermost.get()
 
 
-def look() -> None:
+def check_deadline() -> None:
     """Raise :class:`TimeLimitError` where the deadline of the innermost block has come.
 
     Raise :class:`ResourceError` where the process has taken more memory than that block's limit.
@@ -50,16 +51,17 @@ def look() -> None:
 
 
 def looked(items: Iterable[Item]) -> Iterator[Item]:
-    """The items; before each one :func:`look`. For loops over all functions of a problem, which may be a million."""
+    """The items; before each one :func:`check_deadline`. For loops over all functions of a problem, which may be a
+    million."""
     for item in items:
-        look()
+        check_deadline()
         yield item
 
 
 def current_flag() -> NDArray[np.int64]:
     """The flag of the deadline of the innermost block, for compiled loops; outside of all, one that is never set.
 
-    A loop that saw it set leaves its result unfinished: its caller must :func:`look` before using that.
+    A loop that saw it set leaves its result unfinished: its caller must :func:`check_deadline` before using that.
     """
     deadline = _innermost.get()
     return np.zeros(1, dtype=np.int64) if deadline is None else deadline.flag

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.urls import refuse_url
 
 KINDS = (
@@ -120,7 +120,7 @@ class PipeReader(io.RawIOBase):
         ready = select.poll()
         ready.register(self._handle, select.POLLIN)
         while True:
-            look()
+            check_deadline()
             # A pipe with a name says nothing before its first writer: poll alone tells that from the end.
             if ready.poll(WAITING_MILLISECONDS):
                 with suppress(BlockingIOError):

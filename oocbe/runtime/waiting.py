@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from typing import TypeVar
 
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.interruption import END_SIGNALS
 
 Result = TypeVar("Result")
@@ -65,7 +65,7 @@ def interruptibly(work: Callable[[], object]) -> None:
         for number, handler in handlers.items():
             if handler is not None:
                 signal.signal(number, handler)
-        look()
+        check_deadline()
         try:
             done.result(HANDLERS_BACK_SECONDS)
             return

@@ -1,7 +1,7 @@
 """Solve with bounds: an incumbent from above, a relaxation from below, elimination for what lies between.
 
 Elimination searches below a *threshold*: rows that cannot be completed to less go, and before that the values that the
-bound rules out (:mod:`oocbe.propagation.restrict`). Where it finds an assignment, that is the optimum;
+bound rules out (:mod:`oocbe.propagation.value_removal`). Where it finds an assignment, that is the optimum;
 where it finds none, the threshold is a proven lower bound. The first threshold is the least that the bound leaves open
 and the next ones lie further up, to the incumbent at most: rows grow steeply with the distance between threshold and
 bound, so the narrow searches that find nothing cost little, and a poor incumbent costs nothing.
@@ -32,13 +32,13 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
-from oocbe.search.attempts_without_bounds import AttemptsWithoutBounds
+from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.incumbent_search import BESIDE_ROWS_SECONDS, IncumbentSearch
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.mini_bucket_rounds import MiniBucketRounds
-from oocbe.search.row_rounds import RowRounds
+from oocbe.search.plain_elimination import PlainElimination
 from oocbe.search.scope import RunningOrder, Scope
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.table_bounds import Round, TableBounds
 from oocbe.search.thresholds import first_width, next_width
 
@@ -77,12 +77,12 @@ class BoundedSolve:
         self,
         problem: Problem,
         options: SolveOptions,
-        knowledge: Knowledge,
+        knowledge: SharedBounds,
         engine: BucketEngine,
         run: Run,
         start: Start,
-        others: AttemptsWithoutBounds,
-        rows: RowRounds,
+        others: PlainElimination,
+        rows: BeamSearchScheduler,
     ) -> None:
         self._others, self.rows = others, rows
         self.mini_buckets = MiniBucketRounds(problem, options, engine.deadline)

@@ -7,12 +7,12 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.result import LinearHandling, Result, Status
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.shared_bounds import SharedBounds
 
 
 def result_of_bounds(
-    problem: Problem, options: SolveOptions, known: Knowledge, statistics: Statistics, dtype: str, backend: str
+    problem: Problem, options: SolveOptions, known: SharedBounds, statistics: Statistics, dtype: str, backend: str
 ) -> Result:
     """Everything but times and memory, after a search with bounds of a min-sum problem (perhaps a negated one).
 

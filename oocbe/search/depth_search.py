@@ -47,8 +47,8 @@ from oocbe.search.depth_tree import ascended, blank_node, first_bytes, laid_out,
 from oocbe.search.depth_worker import BESIDE_SECONDS, CALL_SECONDS, FIRST_NODES, Shared, Worker
 from oocbe.search.kernels.cpu.depth_first import WEIGHT_BITS
 from oocbe.search.kernels.cpu.node_state import Node
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.neighbourhoods import Neighbourhood, Neighbourhoods
+from oocbe.search.shared_bounds import SharedBounds
 
 LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
 """Of a search for an assignment where none is known: the more is ruled out at the root."""
@@ -85,7 +85,7 @@ class DepthSearch:
     lower : bound on the optimum that it has shown by itself, where it has.
     """
 
-    def __init__(self, reduction: Reduction, known: Knowledge, memory: int) -> None:
+    def __init__(self, reduction: Reduction, known: SharedBounds, memory: int) -> None:
         self._reduction, self._tables, self._known, self._memory = reduction, reduction.tables, known, memory
         self.seconds = 0.0
         self.is_over = False
@@ -136,14 +136,14 @@ class DepthSearch:
         return taken / behind if behind > 0.0 else math.inf
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What it did, for a result."""
         by = f" by {len(self._workers)} threads" if len(self._workers) > 1 else ""
         near = self._neighbourhoods
         beside = f", {near.tried:,} neighbourhoods in {near.seconds:.3g} s of a thread" if near and near.tried else ""
         return (
             f"depth-first search: {self.nodes:,} nodes in {self.seconds:.3g} s{by}{beside}, "
-            f"over {self._reduction.sentence}"
+            f"over {self._reduction.summary}"
         )
 
     def _step(self, seconds: float, deadline: Deadline) -> None:
@@ -300,7 +300,7 @@ class DepthSearch:
         if self._shared is None:
             self._shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, root)
         self._shared.root = root
-        self._raise(ascent.in_costs(ascent.bound), "dual ascent")
+        self._raise(ascent.unscale(ascent.bound), "dual ascent")
 
     def _weights(self) -> NDArray[np.int64]:
         """What speaks for deciding the variables of each function early: what it costs on average."""
@@ -323,7 +323,7 @@ def load_loops() -> None:
     problem = Problem(variables, tuple(differ))
     tables = Tables.of(problem)
     assert tables is not None
-    known = Knowledge(problem, Gap(), lambda *_: None)
+    known = SharedBounds(problem, Gap(), lambda *_: None)
     known.offer(3, (0, 0, 0), "any assignment")
     search = DepthSearch(Reduction(tables, (0, 1, 2), (), problem.sizes), known, 1 << 20)
     search.work(math.inf, Deadline())

@@ -98,7 +98,7 @@ class Tree:
         """Make the node that some decisions lead to from a root the first of the tree; returns whether anything below
         it may be worth less than ``upper``."""
         node, search, self.root = self.node, self.search, root
-        need = root.ascent.need_below(upper)
+        need = root.ascent.cutoff_for(upper)
         if root.ascent.bound >= need:
             return False
         node.state[:], node.stale[:] = root.ascent.state, root.stale
@@ -124,7 +124,7 @@ class Tree:
         ascent, counts = self.root.ascent, self.search.counts
         begin, before = working_time(), int(counts[NODES])
         most = max(1, int(seconds / self.pace))
-        beside = (ascent.need_below(upper), PASSES, RADIUS, most, most_ends, is_refuted)
+        beside = (ascent.cutoff_for(upper), PASSES, RADIUS, most, most_ends, is_refuted)
         status = int(search_depth_first(ascent.network, self._linear, self.node, self.search, *beside))
         made = int(counts[NODES]) - before
         if made:

@@ -161,7 +161,7 @@ class Worker(Tree):
             self.search.wanted[:] = shared.wanted
         # Below another root than the one that the node was found under: its decisions are all that counts of it.
         path = taken.path.decisions
-        if taken.low < upper and root.ascent.bound < root.ascent.need_below(upper):
+        if taken.low < upper and root.ascent.bound < root.ascent.cutoff_for(upper):
             with shared.changed:
                 shared.restored += 1 + len(path) // 4
         self.is_at_node, self.is_refuted = taken.low < upper and self.begin(root, path, upper), False
@@ -228,7 +228,7 @@ class Worker(Tree):
         parts = np.cumprod(np.append(1.0, trail[:, AFTER] / trail[:, BEFORE])).tolist()
         decided = np.cumsum(np.append(0, trail[:, DECISION] != IS_NOT)).tolist()
         for place, length in enumerate(marks):
-            low = self.root.ascent.in_costs(int(search.bounds[place]))
+            low = self.root.ascent.unscale(int(search.bounds[place]))
             if low >= self.shared.upper:
                 continue
             if place == depth:

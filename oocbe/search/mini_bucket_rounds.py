@@ -15,7 +15,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.knowledge import Knowledge
+from oocbe.search.shared_bounds import SharedBounds
 
 if TYPE_CHECKING:
     from oocbe.bounds.mini_buckets.mini_buckets_bound import Bounding
@@ -56,7 +56,7 @@ class MiniBucketRounds:
         self._bounding: Bounding | None = None
         self._is_open = options.bounds == "auto"
 
-    def improve(self, known: Knowledge) -> None:
+    def improve(self, known: SharedBounds) -> None:
         """Run the passes that there is time for, and tell what they find."""
         while self._is_open:
             begin = working_time()
@@ -84,7 +84,7 @@ class MiniBucketRounds:
                 self.seconds += taken
             self._next_cost = GROWTH * taken
 
-    def _pass(self, bounding: Bounding, known: Knowledge, deadline: Deadline) -> None:
+    def _pass(self, bounding: Bounding, known: SharedBounds, deadline: Deadline) -> None:
         found = bounding.with_z(self._z, deadline)
         self._is_open = found.split_buckets > 0
         why = f"mini-buckets with z = {self._z}"

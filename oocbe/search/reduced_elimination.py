@@ -17,7 +17,7 @@ from functools import cached_property
 from oocbe.bounds.row_reduction import Reduction
 from oocbe.bounds.row_tables import LISTED_SHARE
 from oocbe.elimination.buckets.assignment import backward_pass
-from oocbe.elimination.buckets.forms import expected_work, possible_tables
+from oocbe.elimination.buckets.forms import expected_work, supported_representations
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import search_orders
@@ -31,8 +31,8 @@ from oocbe.model.semiring import MIN_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.shared_bounds import SharedBounds
 
 AT_ONCE = 0.05
 """Seconds of elimination that are not waited for: rows would take as long to begin with."""
@@ -82,7 +82,7 @@ class ReducedElimination:
             del self._problem  # its tuples take several times what the tables do
         return self.is_open and self.expected <= max(AT_ONCE, spent / DUE)
 
-    def run(self, known: Knowledge, memory: int, deadline: Deadline) -> None:
+    def run(self, known: SharedBounds, memory: int, deadline: Deadline) -> None:
         """Eliminate, for as long as is allowed, where all messages fit in memory, and tell what that has found.
 
         memory : bytes that messages may take.
@@ -110,7 +110,7 @@ class ReducedElimination:
         if self._winner is None:
             return
         outcome = self._winner.outcome
-        sentence = f"what reduction left was eliminated, {self._reduction.sentence}"
+        sentence = f"what reduction left was eliminated, {self._reduction.summary}"
         statistics.bounds = "; ".join(filter(None, (statistics.bounds, sentence)))
         statistics.width = outcome.width
         statistics.total_rows += outcome.total_rows
@@ -150,12 +150,12 @@ class ReducedElimination:
 
     def _seconds(self, choice: OrderChoice) -> float:
         speed, dtype = speed_of(self._options.backend), value_dtype(self._problem, MIN_SUM)
-        tables = possible_tables(self._problem, MIN_SUM, dtype, self._options.tables)
+        tables = supported_representations(self._problem, MIN_SUM, dtype, self._options.tables)
         predicted = (choice.order, choice.separators, choice.predicted_rows, dtype, tables)
         limits = (self._options.memory_limit, speed.cells_a_row)
         return expected_work(self._problem.sizes, *predicted, *limits) / speed.rows
 
-    def _eliminate(self, known: Knowledge, memory: int, deadline: Deadline) -> None:
+    def _eliminate(self, known: SharedBounds, memory: int, deadline: Deadline) -> None:
         options = self._options
         run = Run(self._problem, options)
         run.set_memory(memory)

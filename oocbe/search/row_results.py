@@ -15,10 +15,10 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
+from oocbe.search.beam_search_scheduler import PAYS_SECONDS, BeamSearchScheduler
 from oocbe.search.bounds_result import result_of_bounds
-from oocbe.search.knowledge import Knowledge
-from oocbe.search.row_rounds import PAYS_SECONDS, RowRounds
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.shared_bounds import SharedBounds
 
 EASY_SECONDS = 0.8
 """Of a first attempt where elimination without bounds would not take long."""
@@ -42,8 +42,8 @@ def is_wide(constraint: LinearConstraint, sizes: Sequence[int]) -> bool:
 
 def rows_to_come(problem: Problem, options: SolveOptions) -> str:
     """What a solve of a min-sum problem would begin with, by a sample of rows; empty where it tries none."""
-    known = Knowledge(problem, options.gap, lambda *_: None)
-    rows = RowRounds(problem, options, Deadline())
+    known = SharedBounds(problem, options.gap, lambda *_: None)
+    rows = BeamSearchScheduler(problem, options, Deadline())
     rows.load()
     seconds = PREPARATION_SECONDS + options.order_seconds
     most = seconds if options.time_limit is None else min(seconds, options.time_limit)
@@ -59,10 +59,12 @@ def rows_to_come(problem: Problem, options: SolveOptions) -> str:
         return ""
     if known.is_closed:
         return f"rows with bounds of their own, which end it (a sample did, in {rows.seconds:.2g} s)"
-    return f"rows with bounds of their own ({rows.outlook or 'a sample did not come to any'})"
+    return f"rows with bounds of their own ({rows.forecast_summary or 'a sample did not come to any'})"
 
 
-def opening_result(problem: Problem, rows: RowRounds, options: SolveOptions, known: Knowledge) -> Result | None:
+def opening_result(
+    problem: Problem, rows: BeamSearchScheduler, options: SolveOptions, known: SharedBounds
+) -> Result | None:
     """The result by a search depth first before anything else is looked for; None where there is more to do.
 
     Parameters
@@ -80,10 +82,10 @@ def opening_result(problem: Problem, rows: RowRounds, options: SolveOptions, kno
 
 def result_by_rows(
     problem: Problem,
-    rows: RowRounds,
+    rows: BeamSearchScheduler,
     choice: OrderChoice,
     options: SolveOptions,
-    known: Knowledge,
+    known: SharedBounds,
     order_seconds: float,
 ) -> Result | None:
     """The result by rows with bounds of their own before elimination that needs none; None where it is to go ahead.
@@ -106,7 +108,7 @@ def result_by_rows(
 
 
 def _closed_result(
-    problem: Problem, rows: RowRounds, options: SolveOptions, known: Knowledge, order_seconds: float
+    problem: Problem, rows: BeamSearchScheduler, options: SolveOptions, known: SharedBounds, order_seconds: float
 ) -> Result | None:
     """The result where rows have closed a problem."""
     if not known.is_closed:

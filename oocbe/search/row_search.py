@@ -1,6 +1,6 @@
 """A search by rows that each have a bound of their own: bounded dynamic programming with a beam that widens.
 
-A few walks (:mod:`oocbe.search.row_walk`) below thresholds a little above the proven bound come first:
+A few walks (:mod:`oocbe.search.beam_pass`) below thresholds a little above the proven bound come first:
 where that is tight, nearly all values are ruled out at once and what is left is the optimum. Then walks below the
 incumbent follow, each wider than the one before: they find better and better assignments, which narrow the next walk,
 and the first one from which the beam takes nothing is the proof (*complete anytime beam search*: Zhang 1998).
@@ -18,8 +18,8 @@ from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import Reduction
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.knowledge import Knowledge
-from oocbe.search.row_walk import Ties, Walk, Walked
+from oocbe.search.beam_pass import BeamPass, BeamPassResult, WeightedPrimalGraph
+from oocbe.search.shared_bounds import SharedBounds
 
 NARROW_WIDTH = 16
 """Rows kept in walks below thresholds near the proven bound."""
@@ -86,7 +86,7 @@ class RowSearch:
     is_hopeless : whether walks have shown last that bounds rule out few of many rows, along all orders tried.
     """
 
-    def __init__(self, reduction: Reduction, known: Knowledge, memory: int, backend: str = "cpu") -> None:
+    def __init__(self, reduction: Reduction, known: SharedBounds, memory: int, backend: str = "cpu") -> None:
         self._reduction = reduction
         self._tables, self._known, self._memory = reduction.tables, known, memory
         self._backend = backend
@@ -95,8 +95,8 @@ class RowSearch:
         self.expected: float | None = None
         self.lower: int | float | None = None
         self.is_over = self.is_hopeless = False
-        self._walk_at_work: Walk | None = None
-        self._ties: Ties | None = None
+        self._walk_at_work: BeamPass | None = None
+        self._ties: WeightedPrimalGraph | None = None
         self._width: int | None = None
         self._orders = [True, False]
         self._steps = self._rounds()
@@ -143,12 +143,12 @@ class RowSearch:
         self._known.raise_lower(bound, why)
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What rows and bounds did, for a result."""
         part = self.ruled_out / self.rows if self.rows else 0.0
         return (
             f"rows with bounds of their own: {self.rows:,} tried, {part:.0%} of them ruled out by their bounds, "
-            f"{self.largest:,} kept at most, in {self.seconds:.3g} s, over {self._reduction.sentence}"
+            f"{self.largest:,} kept at most, in {self.seconds:.3g} s, over {self._reduction.summary}"
         )
 
     def _rounds(self) -> Generator[None, None, None]:
@@ -163,7 +163,7 @@ class RowSearch:
             distance = distance or (upper - lower) / PARTS
             threshold = min(lower + distance, upper)
             ascent = yield from self._root(threshold)
-            self._prove(ascent.in_costs(ascent.bound), "dual ascent")
+            self._prove(ascent.unscale(ascent.bound), "dual ascent")
             if ascent.bound >= ascent.need:
                 distance *= THRESHOLD_FACTOR
                 continue
@@ -171,9 +171,9 @@ class RowSearch:
                 distance, restarts = step, restarts - 1  # the root has risen: it may be tight there
                 continue
             if self._ties is None:
-                self._ties = Ties(self._tables, max(upper - lower, step) or 1.0)
+                self._ties = WeightedPrimalGraph(self._tables, max(upper - lower, step) or 1.0)
                 yield
-            walked = yield from self._walk(Walk(ascent, self._ties, width, _passes(width), is_narrow=True))
+            walked = yield from self._walk(BeamPass(ascent, self._ties, width, _passes(width), is_narrow=True))
             self.is_hopeless = self._is_vain(walked)
             if walked.cut is None:
                 distance, width = distance * THRESHOLD_FACTOR, NARROW_WIDTH
@@ -184,7 +184,7 @@ class RowSearch:
         if self._ties is not None:
             yield from self._widening(self._ties)
 
-    def _widening(self, ties: Ties) -> Generator[None, None, None]:
+    def _widening(self, ties: WeightedPrimalGraph) -> Generator[None, None, None]:
         """Wider and wider walks below the incumbent."""
         known = self._known
         width = self._width = self._width or FIRST_WIDTH
@@ -193,12 +193,12 @@ class RowSearch:
             are_vain = True
             for is_narrow in self._orders:
                 ascent = yield from self._root(known.upper_bound)
-                self._prove(ascent.in_costs(ascent.bound), "dual ascent")
+                self._prove(ascent.unscale(ascent.bound), "dual ascent")
                 if ascent.bound >= ascent.need:
                     return
                 room = self._memory // (STATE_COPIES * ascent.state.nbytes)
                 beam = min(width, max(1, room))
-                walked = yield from self._walk(Walk(ascent, ties, beam, _passes(beam), is_narrow))
+                walked = yield from self._walk(BeamPass(ascent, ties, beam, _passes(beam), is_narrow))
                 if known.is_closed or (walked.cut is not None and width > room):
                     return
                 are_vain = are_vain and self._is_vain(walked)
@@ -206,7 +206,7 @@ class RowSearch:
                     # What is left below the better assignment is much less: a narrow look says how much.
                     ascent = yield from self._root(known.upper_bound)
                     if ascent.bound < ascent.need:
-                        walked = yield from self._walk(Walk(ascent, ties, FIRST_WIDTH, FEW_PASSES, is_narrow))
+                        walked = yield from self._walk(BeamPass(ascent, ties, FIRST_WIDTH, FEW_PASSES, is_narrow))
                 expected[is_narrow] = walked.expected * self._pace
             self._orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
             self.expected = expected[self._orders[0]]
@@ -214,7 +214,7 @@ class RowSearch:
             width *= WIDER
             self._width = width
 
-    def _is_vain(self, walked: Walked) -> bool:
+    def _is_vain(self, walked: BeamPassResult) -> bool:
         """Whether the walk at an end has found nothing, and shown bounds that rule out few of many rows."""
         if walked.value is not None or walked.cut is None or walked.ruled_out >= FEW_RULED_OUT * walked.tried:
             return False
@@ -226,7 +226,7 @@ class RowSearch:
         yield from ascend_root(ascent)
         return ascent
 
-    def _walk(self, walk: Walk) -> Generator[None, None, Walked]:
+    def _walk(self, walk: BeamPass) -> Generator[None, None, BeamPassResult]:
         """Walk, and tell what that has found."""
         known, threshold = self._known, walk.threshold
         begin = working_time() - self._waited

@@ -8,7 +8,7 @@ from typing import Any
 
 from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.model.problem import Problem
-from oocbe.propagation.restrict import restrict
+from oocbe.propagation.value_removal import remove_values
 
 Values = tuple[tuple[int, int], ...]
 """Pairs of variable and value."""
@@ -45,7 +45,7 @@ class Scope:
 
     def _without(self, threshold: int | float, removed: Iterable[tuple[int, int]]) -> Scope | None:
         removed = tuple((int(v), int(value)) for v, value in removed)
-        made = restrict(self.problem, removed)
+        made = remove_values(self.problem, removed)
         if made.problem is None:
             return None
         return Scope(

@@ -18,7 +18,7 @@ from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import HEURISTICS
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 CELLS_A_SECOND = 6e7
 """Cells of functions that are added up; a large bucket of the engine does many times that."""
@@ -59,7 +59,7 @@ def eliminated_whole(reduction: Reduction, options: SolveOptions) -> Reduction:
     best, fewest = None, min(most, memory)  # the best values that are kept are a byte each
     for name in ("min-fill", "weighted-min-fill"):
         for seed in range(SEEDS):
-            look()
+            check_deadline()
             order = HEURISTICS[name](graph, seed, most)
             cells = graph.cells_along(order)
             if cells.max() <= min(LARGEST, memory // CELL_BYTES) and cells.sum() <= fewest:

@@ -37,7 +37,7 @@ from oocbe.search.kernels.cpu.stable_sets import (
     begin_stable_sets,
     search_stable_sets,
 )
-from oocbe.search.knowledge import Knowledge
+from oocbe.search.shared_bounds import SharedBounds
 
 WHY = "branch and bound over stable sets"
 """What bounds and assignments come from."""
@@ -162,7 +162,7 @@ class StableSetSearch:
     lower : bound on the optimum that it has shown by itself, None until its end.
     """
 
-    def __init__(self, graph: ValueGraph, known: Knowledge) -> None:
+    def __init__(self, graph: ValueGraph, known: SharedBounds) -> None:
         self._graph, self._known = graph, known
         self.nodes = 0
         self.seconds = 0.0
@@ -204,7 +204,7 @@ class StableSetSearch:
         return self.seconds / behind if behind > 0.0 else math.inf
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What it did, for a result."""
         return (
             f"{WHY}: {self.nodes:,} nodes in {self.seconds:.3g} s, over {len(self._graph.weight):,} values of variables"
@@ -284,4 +284,4 @@ def load_loops() -> None:
     tables = Tables.of(problem)
     graph = None if tables is None else ValueGraph.of(tables)
     assert graph is not None
-    StableSetSearch(graph, Knowledge(problem, Gap(), lambda *_: None)).work(math.inf, Deadline())
+    StableSetSearch(graph, SharedBounds(problem, Gap(), lambda *_: None)).work(math.inf, Deadline())

@@ -13,8 +13,8 @@ Which variables belong together is tried out: from many variables, those are add
 ones before cost most on average. Of the subproblems of one size the third with the greatest optima grows further, each
 from the one before it, until there is one; that one grows as long as there is time (the other way round than in Russian
 doll search: Verfaillie, Lemaître and Schiex 1996). Beside it the same begins with the functions that it lacks
-(:class:`Line`), as there may be another hard place, and beside both once more. So CELAR's scen06, of 100 variables, is
-proven: 22 of its variables cost 3,230, and 16 others 159.
+(:class:`NeighbourhoodGrowth`), as there may be another hard place, and beside both once more. So CELAR's scen06, of 100
+variables, is proven: 22 of its variables cost 3,230, and 16 others 159.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from oocbe.bounds.row_tables import Tables
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import Deadline, look
+from oocbe.runtime.deadline import Deadline, check_deadline
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.knowledge import Knowledge
+from oocbe.search.shared_bounds import SharedBounds
 
 FIRST_BITS, MORE_BITS = 33.0, 11.0
 """The assignments of a subproblem are two to the power of so many at first, and of so many more each time: 6 variables
@@ -85,7 +85,7 @@ class Subproblem:
     lower: int | float
     seconds: float = 0.0
     search: DepthSearch | None = None
-    known: Knowledge | None = None
+    known: SharedBounds | None = None
     upper: int | float = math.inf
 
     @property
@@ -94,7 +94,7 @@ class Subproblem:
         return max(self.lower - self.least, 0)
 
 
-class Line:
+class NeighbourhoodGrowth:
     """Subproblems that grow from one another.
 
     Parameters
@@ -134,13 +134,13 @@ class SubproblemSearch:
     lower : bound on the optimum that it has shown by itself, where it has.
     """
 
-    def __init__(self, tables: Tables, known: Knowledge, memory: int) -> None:
+    def __init__(self, tables: Tables, known: SharedBounds, memory: int) -> None:
         self._tables, self._known, self._memory = tables, known, memory
         self.seconds, self.nodes, self.is_over = 0.0, 0, False
         self.lower: int | float | None = None
         self._over: list[list[int]] = []
         self._weights: list[float] = []
-        self._lines: list[Line] = []
+        self._lines: list[NeighbourhoodGrowth] = []
         self._tried: set[frozenset[int]] = set()
         self._finished: frozenset[int] = frozenset()
         self._all: list[Subproblem] = []
@@ -166,7 +166,7 @@ class SubproblemSearch:
             self.seconds += working_time() - begin
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What it did, for a result."""
         return (
             f"subproblems: {len(self._all):,} of up to {self._widest:,} variables, "
@@ -189,7 +189,7 @@ class SubproblemSearch:
             self._search(line, min(seconds, SLICE_SECONDS), deadline)
             line.seconds += working_time() - begin
 
-    def _search(self, line: Line, seconds: float, deadline: Deadline) -> None:
+    def _search(self, line: NeighbourhoodGrowth, seconds: float, deadline: Deadline) -> None:
         """A slice of the search of the subproblem that is next in a line."""
         one, is_only = line.waiting[-1], line.only is not None
         if one.search is None and not self._begins_search(one):
@@ -240,9 +240,9 @@ class SubproblemSearch:
         if line.waiting:
             self._lines.append(line)
 
-    def _line(self, taken: frozenset[int]) -> Line:
+    def _line(self, taken: frozenset[int]) -> NeighbourhoodGrowth:
         """A line with its first subproblems."""
-        line, sizes = Line(taken), self._tables.problem.sizes
+        line, sizes = NeighbourhoodGrowth(taken), self._tables.problem.sizes
         totals = [0.0] * len(sizes)
         for number, part in enumerate(self._tables.parts):
             if number not in taken and 1 < len(part.scope) <= MOST_PAIRED:
@@ -252,9 +252,9 @@ class SubproblemSearch:
         line.waiting = self._grown(line, [(v,) for v in starts[:MOST_STARTS]])
         return line
 
-    def _ties(self, line: Line, v: int) -> dict[int, float]:
+    def _ties(self, line: NeighbourhoodGrowth, v: int) -> dict[int, float]:
         """What ties a variable to others in a line."""
-        look()
+        check_deadline()
         found = line.ties.get(v)
         if found is None:
             found = line.ties[v] = {}
@@ -266,7 +266,7 @@ class SubproblemSearch:
                             found[u] = found.get(u, 0.0) + self._weights[number]
         return found
 
-    def _grown(self, line: Line, cores: Iterable[Sequence[int]]) -> list[Subproblem]:
+    def _grown(self, line: NeighbourhoodGrowth, cores: Iterable[Sequence[int]]) -> list[Subproblem]:
         """Subproblems with bits for the size at hand, each once, the first one at the end."""
         made: dict[frozenset[int], Subproblem] = {}
         for core in cores:
@@ -280,7 +280,7 @@ class SubproblemSearch:
                 made[inside] = Subproblem(tuple(variables), functions, least, least)
         return [*made.values()][::-1]
 
-    def _with_nearest(self, line: Line, core: Sequence[int]) -> list[int]:
+    def _with_nearest(self, line: NeighbourhoodGrowth, core: Sequence[int]) -> list[int]:
         """Some variables, and those tied to them most, one by one; one of these at least, where there is any."""
         sizes = self._tables.problem.sizes
         chosen: dict[int, None] = {}
@@ -328,7 +328,7 @@ class SubproblemSearch:
             if lower is not None:
                 one.lower = max(one.lower, lower)
 
-        one.known = Knowledge(problem, Gap(), report)
+        one.known = SharedBounds(problem, Gap(), report)
         one.search = DepthSearch(reduced(written), one.known, self._memory // MOST_LINES)
         return True
 
@@ -359,7 +359,7 @@ class SubproblemSearch:
                 found.append(one)
         return found
 
-    def _next_size(self, line: Line) -> None:
+    def _next_size(self, line: NeighbourhoodGrowth) -> None:
         """Have the best subproblems of a line grow; later lines, from whose functions they take, begin anew."""
         count = len(self._tables.problem.sizes)
         best = sorted(line.done, key=lambda one: -one.excess)
@@ -382,6 +382,6 @@ class SubproblemSearch:
             self._lines = [other for other in self._lines if other not in overlap]
 
 
-def _functions(line: Line) -> frozenset[int]:
+def _functions(line: NeighbourhoodGrowth) -> frozenset[int]:
     """Those of all subproblems at hand."""
     return frozenset().union(*(one.functions for one in (*line.waiting, *line.done)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from oocbe.search.knowledge import Knowledge
+from oocbe.search.shared_bounds import SharedBounds
 
 WIDER = 8
 """How much further from the lower bound the next threshold lies."""
@@ -16,7 +16,7 @@ LEAST_WIDTH = 2.0**-30
 """Width of the first threshold relative to the upper bound, where values are no integers."""
 
 
-def first_width(known: Knowledge) -> int | float:
+def first_width(known: SharedBounds) -> int | float:
     """Between neighbouring values; where values are no integers, a part of what lies between the bounds."""
     if known.grid.step:
         return known.grid.step
@@ -24,7 +24,7 @@ def first_width(known: Knowledge) -> int | float:
     return max((known.upper_bound - known.lower) / GAP_PARTS, abs(known.upper_bound) * LEAST_WIDTH)
 
 
-def next_width(known: Knowledge, width: int | float) -> int | float:
+def next_width(known: SharedBounds, width: int | float) -> int | float:
     """Wider than before, and at least a part of what now lies between the bounds."""
     part = 0 if known.lower is None or known.value is None else (known.upper_bound - known.lower) / GAP_PARTS
     if known.grid.step == 0:

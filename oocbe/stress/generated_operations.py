@@ -30,9 +30,9 @@ from oocbe.algebra.ranges import joined_dtype, reduced_dtype
 from oocbe.execution.budget import Budget
 from oocbe.execution.cluster.collection import Runs, begin_here, circumstances, halved_run, trace_segment
 from oocbe.execution.cluster.dispatch import Dispatch
-from oocbe.execution.cluster.segment_files import NO_VALUES, Circumstances, MadePart, at_work
+from oocbe.execution.cluster.segment_files import NO_VALUES, PartResult, WorkerConfig, active
 from oocbe.execution.cluster.workers import Workers
-from oocbe.execution.partition import Ordered
+from oocbe.execution.partition import JoinInput
 from oocbe.execution.schedule.forecast import forecast, piece_rows, usual_conditions
 from oocbe.execution.schedule.simulation import Simulated
 from oocbe.execution.schedule.stages import predicted_stage
@@ -98,7 +98,7 @@ class GeneratedOperation:
         table = self.tables[0]
         return table.rank_from(run.start * STRETCH_ROWS), table.rank_from(run.stop * STRETCH_ROWS)
 
-    def on(self, low: int, high: int) -> tuple[PartitionedOperation, list[Ordered]]:
+    def on(self, low: int, high: int) -> tuple[PartitionedOperation, list[JoinInput]]:
         """The operation, and its inputs with the groups of some ranks."""
         sources = [GeneratedRows(table, low, high) for table in self.tables]
         values = [np.array([0, table.greatest], dtype=s.dtype) for table, s in zip(self.tables, sources, strict=True)]
@@ -128,7 +128,7 @@ class RankSegment:
     operation : what is done. low, high : the first rank, and the one behind the last.
     """
 
-    circumstances: Circumstances
+    circumstances: WorkerConfig
     folder: Path
     operation: GeneratedOperation
     low: int
@@ -141,13 +141,13 @@ class Digested:
 
     is_right: bool
     sums: list[int]
-    made: MadePart
+    made: PartResult
 
 
 def digest_segment(told: RankSegment) -> Digested:
     """Do a range of ranks; errors as for a segment of any operation (:mod:`oocbe.execution.cluster.segment_files`)."""
     how = told.circumstances
-    with at_work(how, told.folder / "digest") as deadline:
+    with active(how, told.folder / "digest") as deadline:
         kernels = backend_for(told.operation.rows_in, how.backend)
         budget = Budget(how.memory_limit)
         context = ExecutionContext.within(kernels, budget, told.folder, how.streams, how.piece_rows)
@@ -171,7 +171,7 @@ def _digested(
                 totals += np.array(sums, dtype=np.uint64)
                 lots += 1
     sums = [int(total) for total in totals]
-    return Digested(is_right, sums, MadePart.since(begin, None, sums[0], NO_VALUES, lots))
+    return Digested(is_right, sums, PartResult.since(begin, None, sums[0], NO_VALUES, lots))
 
 
 class Digest:

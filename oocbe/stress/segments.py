@@ -13,7 +13,7 @@ import numpy as np
 
 from oocbe.execution.cluster.collection import PartCollector, Runs, begin_here, circumstances, halved_run
 from oocbe.execution.cluster.dispatch import Dispatch
-from oocbe.execution.cluster.segment_files import Circumstances, MadePart, TableAt, at_work, opened, written_part
+from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.cluster.workers import Workers, current
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuning
@@ -37,7 +37,7 @@ class ChunkSegment:
     first, stop : numbers of the first chunk and of the one behind the last.
     """
 
-    circumstances: Circumstances
+    circumstances: WorkerConfig
     part: Path
     table: SyntheticTable
     dtype: np.dtype[Any]
@@ -55,7 +55,7 @@ class CheckSegment:
     circumstances : how. folder, result : of the table. checker : of its rows.
     """
 
-    circumstances: Circumstances
+    circumstances: WorkerConfig
     folder: Path
     result: TableAt
     checker: RowChecker
@@ -71,7 +71,7 @@ class Checked(NamedTuple):
     seconds: float
 
 
-def write_chunks(told: ChunkSegment) -> MadePart:
+def write_chunks(told: ChunkSegment) -> PartResult:
     """Write some chunks of a table; errors as for a segment of any operation
     (:mod:`oocbe.execution.cluster.segment_files`)."""
     begin = time.perf_counter()
@@ -82,14 +82,14 @@ def write_chunks(told: ChunkSegment) -> MadePart:
             deadline.check()
             yield Table(layout, keys, values.astype(told.dtype), MAX_SUM)
 
-    with at_work(told.circumstances, told.part) as deadline:
+    with active(told.circumstances, told.part) as deadline:
         return written_part(told.circumstances, told.part, layout, told.dtype, made(), begin)
 
 
 def check_chunks(told: CheckSegment) -> Checked:
     """Check some chunks of a result; errors as for :func:`write_chunks`."""
     begin = time.perf_counter()
-    with at_work(told.circumstances, told.folder / "checked") as deadline:
+    with active(told.circumstances, told.folder / "checked") as deadline:
         result = opened(told.result)
 
         def tables() -> Iterator[Table]:
@@ -123,10 +123,10 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
             how = _circumstances(workers, chunk_rows, path.parent, sharing)
             return ChunkSegment(how, writer.part_path().absolute(), table, dtype, chunk_rows, run.start, run.stop)
 
-        def submit(run: range, sharing: int) -> Future[MadePart]:
+        def submit(run: range, sharing: int) -> Future[PartResult]:
             return workers.submit(name, write_chunks, told(run, sharing))
 
-        def done(run: range, made: MadePart) -> None:
+        def done(run: range, made: PartResult) -> None:
             share = len(run) / table.chunk_count(chunk_rows)
             runs.pace.learn(share, made.seconds)
             parts.add(share, made, run.start)
@@ -164,7 +164,7 @@ def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tupl
     return min(wrong, default=-1), [int(total) for total in totals]
 
 
-def _circumstances(workers: Workers, chunk_rows: int, folder: Path, sharing: int) -> Circumstances:
+def _circumstances(workers: Workers, chunk_rows: int, folder: Path, sharing: int) -> WorkerConfig:
     return circumstances(
         workers,
         Deadline(),

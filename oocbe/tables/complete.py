@@ -22,7 +22,7 @@ from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room, default_memory_limit
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.feasible_values import check_feasible, dtype_of_rows, holds
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table, format_bytes
@@ -167,7 +167,7 @@ class CompleteTable:
         if not is_device_array(values):
             counted = 0
             for start in range(0, len(values), CELLS_BETWEEN_LOOKS):
-                look()
+                check_deadline()
                 counted += int(np.count_nonzero(self.is_feasible(values[start : start + CELLS_BETWEEN_LOOKS])))
             return counted
         from oocbe.kernels.cuda.complete.complete_rows import count_feasible

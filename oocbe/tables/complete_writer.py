@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import DiskError, ModelError
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.semiring import Semiring
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group import layout_attributes
 from oocbe.tables.group_writer import GroupWriter
@@ -78,7 +78,7 @@ class CompleteTableWriter(GroupWriter):
             )
         step = max(1, CELLS_AT_ONCE // self._chunk_rows) * self._chunk_rows
         for begin in range(0, len(values), step):
-            look()
+            check_deadline()
             self._append(values[begin : begin + step])
 
     def _append(self, values: NDArray[Any]) -> None:

@@ -24,7 +24,7 @@ from oocbe.runtime.plain_files import open_plain
 from oocbe.runtime.temporary_names import keep_mode, temporary_name
 from oocbe.runtime.tracing.recorder import READER, WRITER, span
 from oocbe.runtime.urls import refuse_url
-from oocbe.tables.faults import passing
+from oocbe.tables.faults import fault_point
 from oocbe.tables.object_path import ObjectPath, Place
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -292,20 +292,20 @@ def publish_file(path: Path, data: bytes, what: str) -> None:
 
     what : prefix of the fault points passed (:mod:`oocbe.tables.faults`).
     """
-    passing(f"{what}:begin")
+    fault_point(f"{what}:begin")
     partial = path.with_name(temporary_name(path.name))
     try:
         write_file(partial, data)
-        passing(f"{what}:written")
+        fault_point(f"{what}:written")
         synchronise(partial)
-        passing(f"{what}:synchronised")
+        fault_point(f"{what}:synchronised")
         rename(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    passing(f"{what}:renamed")
+    fault_point(f"{what}:renamed")
     synchronise(path.parent)
-    passing(f"{what}:done")
+    fault_point(f"{what}:done")
 
 
 def remove(path: Path) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import UsageError
 from oocbe.model.semiring import MAX_SUM, Semiring
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.chunk_files import PACKED
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ class OnDisk(Exchanged):
                 ) as writer,
             ):
                 for keys, numbers in found.pieces:
-                    look()
+                    check_deadline()
                     writer.append(keys, numbers)
         opened: Self = cls.open(path)
         return opened

@@ -67,7 +67,7 @@ def arm(text: str | None) -> None:
     _armed, _passings_left = name, int(number)
 
 
-def passing(name: str) -> None:
+def fault_point(name: str) -> None:
     """Pass a named point; the process dies here where that was asked for."""
     if _armed is None:
         return

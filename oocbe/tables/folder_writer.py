@@ -19,7 +19,7 @@ from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.runtime.urls import url_of
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.faults import passing
+from oocbe.tables.faults import fault_point
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 
 
@@ -58,7 +58,7 @@ class FolderWriter:
         self._temporary = ExitStack()
 
     def __enter__(self) -> Self:
-        passing("table:begin")
+        fault_point("table:begin")
         self._refuse_existing()
         try:
             if self._makes_parents:
@@ -98,27 +98,27 @@ class FolderWriter:
             run_all(disk.synchronise, [(path,) for path in files])
             for folder in folders:
                 disk.synchronise(folder)
-        passing("table:data-synchronised")
+        fault_point("table:data-synchronised")
         manifest = self._folder / MANIFEST_NAME
         content = self._manifest.render()
         self._budget.take(len(content), manifest)
         self._manifest_bytes = len(content)
         disk.write_file(manifest, content)
-        passing("table:manifest-written")
+        fault_point("table:manifest-written")
         if self._is_durable:
             disk.synchronise(manifest)
             disk.synchronise(self._folder)
-        passing("table:manifest-synchronised")
+        fault_point("table:manifest-synchronised")
         self._refuse_existing()
         if self._overwrite and self.path.exists():
             disk.replace_folder(self._folder, self.path)
         else:
             disk.rename(self._folder, self.path)
         self._published = True
-        passing("table:renamed")
+        fault_point("table:renamed")
         if self._is_durable:
             disk.synchronise(self.path.parent)
-        passing("table:done")
+        fault_point("table:done")
 
     def _refuse_existing(self) -> None:
         if not self.path.exists() and not self.path.is_symlink():

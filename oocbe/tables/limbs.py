@@ -52,7 +52,7 @@ def total(values: NDArray[Any]) -> int:
     return sum(int.from_bytes(row.astype("<i8").tobytes(), "little") for row in values)
 
 
-def narrowed(values: NDArray[Any]) -> NDArray[Any]:
+def trim_limbs(values: NDArray[Any]) -> NDArray[Any]:
     """Counts of limbs in as few limbs as the greatest of them needs; plain int64 where that holds them all."""
     limbs = limbs_for(greatest(values))
     if limbs == values.shape[1]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.errors import ModelError, UsageError
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.temporary_names import LOCK_NAME, replace, temporary_beside
 from oocbe.tables import disk
 from oocbe.tables.arrow import batches_of, column_of, numbers_of, pyarrow, schema_of, value_kind
@@ -133,7 +133,7 @@ def write_parquet(
             if rows_per_file is None:
                 with files.ParquetWriter(temporary.absolute(), schema, **options) as writer:
                     for batch in batches:
-                        look()
+                        check_deadline()
                         writer.write_batch(batch, row_group_size=rows)
             else:
                 _write_parts(temporary, schema, batches, rows, rows_per_file, options)
@@ -199,7 +199,7 @@ def _write_parts(
     number, written, part = 0, 0, None
     try:
         for batch in batches:
-            look()
+            check_deadline()
             if part is None:
                 part = files.ParquetWriter(folder.absolute() / PART_NAME.format(number), schema, **options)
             part.write_batch(batch, row_group_size=rows)

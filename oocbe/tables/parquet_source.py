@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from oocbe.errors import FormatError, ModelError, UsageError
 from oocbe.runtime.data_limit import data_limit
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.plain_files import kind_of, no_file
 from oocbe.tables.arrow import arrow_table, pyarrow, refuse_nulls
 from oocbe.tables.object_files import ObjectReader, filesystem_of
@@ -241,7 +241,7 @@ class ColumnSource:
         first = 0
         batches = self.data.batches([self.columns[name] for name in names], rows)
         while True:
-            look()
+            check_deadline()
             with _damaged(self.what):
                 batch = next(batches, None)
             if batch is None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oocbe.algebra import join_maximise, join_sum, maximise
 from oocbe.algebra.out_of_core import segmented_operation
 from oocbe.errors import ClusterError, CorruptDataError, ResourceError, UsageError
-from oocbe.execution.cluster.workers import LostWorkError, using
+from oocbe.execution.cluster.workers import LostWorkError, use_workers
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.model.settings.tuning import tuned
 from oocbe.tables.packed import PackedTable
@@ -79,14 +79,14 @@ def pair(rows=300, sizes=(12, 5, 40, 7), wide=False, **more):
 )  # fmt: skip
 def test_workers_give_the_rows_of_one_process(workers, name, rows, in_order, wide, skew, mode, dtype):
     t1, t2 = pair(rows, wide=wide, in_order=in_order, skew=skew, dtype=dtype)
-    with using(workers):
+    with use_workers(workers):
         also_out_of_core(OPERATORS[name], t1, t2, mode=mode)
 
 
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
 def test_all_semirings(workers, semiring):
     t1, t2 = pair(semiring=semiring, dtype=np.float64 if "log" in semiring.name else np.int64)
-    with using(workers):
+    with use_workers(workers):
         for name in ("join-sum", "join-maximise", "maximise"):
             also_out_of_core(OPERATORS[name], t1, t2, mode=(None, 2))
 
@@ -97,7 +97,7 @@ def test_segments_are_many_and_tables_of_any_kind_are_taken(workers, tmp_path):
     stored = StoredTable.save(tmp_path / "t1", t1, chunk_rows=64)
     workers.named = []
     # A part of what is left each, however long any takes, and whether or not a first one was done here.
-    with using(workers), cutting(least_segment_seconds=0):
+    with use_workers(workers), cutting(least_segment_seconds=0):
         found = join_maximise(stored, PackedTable.pack(t2, chunk_rows=100), "b", output=tmp_path / "found")
         again = join_maximise(stored, t2, "b", output=tmp_path / "again")
     same_rows(found, expected)
@@ -112,7 +112,7 @@ def test_a_table_in_order_is_not_sorted(workers, tmp_path):
     rows = table({"e": 4, "a": 9, "k": 1000}, 3000, 1, in_order=True)
     stored = StoredTable.save(tmp_path / "rows", rows, chunk_rows=100)
     workers.named = []
-    with using(workers):
+    with use_workers(workers):
         found = maximise(stored, "a", output=tmp_path / "found")
     same_rows(found, maximise(rows, "a"))
     assert workers.named and not [name for name in workers.named if "sorting" in name]
@@ -121,7 +121,7 @@ def test_a_table_in_order_is_not_sorted(workers, tmp_path):
 def test_what_nothing_can_be_cut_by_is_done_here(workers, tmp_path):
     t1, t2 = table({"a": 9}, 9, 1), table({"d": 9}, 9, 2)
     workers.named = []
-    with using(workers):
+    with use_workers(workers):
         same_rows(join_sum(t1, t2, output=tmp_path / "found"), join_sum(t1, t2))
     assert not workers.named
 
@@ -130,7 +130,7 @@ def test_what_nothing_can_be_cut_by_is_done_here(workers, tmp_path):
 @pytest.mark.parametrize("in_order", [True, False])
 def test_segments_that_fail_are_done_again_or_halved(error, in_order):
     t1, t2 = pair(in_order=in_order)
-    with Failing(2, lambda number: number in (0, 1, 4, 7), error) as workers, using(workers):
+    with Failing(2, lambda number: number in (0, 1, 4, 7), error) as workers, use_workers(workers):
         also_out_of_core(OPERATORS["join-sum"], t1, t2, mode=(None, 2))
         assert next(workers.numbers) > 5
 
@@ -138,7 +138,7 @@ def test_segments_that_fail_are_done_again_or_halved(error, in_order):
 def test_a_segment_that_has_no_half(tmp_path):
     t1, t2 = pair(in_order=False)
     failing = Failing(2, lambda number: number > 9, ResourceError("no memory"))
-    with failing as workers, using(workers), pytest.raises(ResourceError, match=r"(a row|rows).*: no memory"):
+    with failing as workers, use_workers(workers), pytest.raises(ResourceError, match=r"(a row|rows).*: no memory"):
         join_sum(t1, t2, output=tmp_path / "found")
     assert list(tmp_path.iterdir()) == []
 
@@ -149,7 +149,7 @@ def test_a_worker_killed_at_a_point(number, point, backend):
     if backend == "cuda":
         pytest.skip("a process that is forked cannot use the device that this one uses")
     t1, t2 = pair(60, in_order=False)
-    with Forking(f"{point}:1", number=8 * (number % 2)) as workers, using(workers):
+    with Forking(f"{point}:1", number=8 * (number % 2)) as workers, use_workers(workers):
         also_out_of_core(OPERATORS["join-maximise"], t1, t2, mode=(None, 2))
         assert workers.killed == 1, workers.given
 
@@ -157,7 +157,7 @@ def test_a_worker_killed_at_a_point(number, point, backend):
 def test_a_result_takes_the_place_of_what_was_there(workers, tmp_path):
     t1, t2 = pair(in_order=False)
     StoredTable.save(tmp_path / "found", t1)
-    with using(workers):
+    with use_workers(workers):
         with pytest.raises(UsageError, match="exists already"):
             join_sum(t1, t2, output=tmp_path / "found")
         found = join_sum(t1, t2, output=tmp_path / "found", overwrite=True)
@@ -170,7 +170,7 @@ def test_a_damaged_input_is_told_of(workers, tmp_path):
     stored = StoredTable.save(tmp_path / "t1", t1, chunk_rows=64)
     chunk = tmp_path / "t1" / "values" / "c" / "2"
     chunk.write_bytes(bytes(len(chunk.read_bytes())))
-    with using(workers), pytest.raises(CorruptDataError, match="chunk 2 of values"):
+    with use_workers(workers), pytest.raises(CorruptDataError, match="chunk 2 of values"):
         join_sum(stored, t2, output=tmp_path / "found")
     assert [path.name for path in tmp_path.iterdir()] == ["t1"]
 
@@ -191,7 +191,7 @@ def test_a_worker_that_does_not_see_the_output_says_so(tmp_path):
     t1, t2 = pair(in_order=True)
     with (
         Elsewhere(2) as workers,
-        using(workers),
+        use_workers(workers),
         pytest.raises(ClusterError, match=r"does not see /elsewhere.*scratch and output"),
     ):
         join_sum(t1, t2, output=tmp_path / "found")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.algebra import device_results, result_memory, through_device
+from oocbe.algebra import device_results, gpu_streaming, result_memory
 from oocbe.algebra.device_results import PackedResult, PlainResult
 from oocbe.algebra.packed_transfer import PackedChunk
 from oocbe.algebra.result_memory import kept_columns
@@ -162,16 +162,16 @@ def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch
         def over(self, pieces):
             tried.append(self.dtype)
             if len(tried) == 1:
-                raise through_device._WiderError(np.dtype(np.int64))
+                raise gpu_streaming._WiderError(np.dtype(np.int64))
             self.result.take(LateConveyor(), np.zeros((1, 3), np.uint64), np.zeros(3, np.int64))
             return self.dtype
 
-    monkeypatch.setattr(through_device, "PiecesThroughDevice", Pieces)
-    monkeypatch.setattr(through_device, "rows_a_piece", lambda tables: 10)
+    monkeypatch.setattr(gpu_streaming, "PiecesThroughDevice", Pieces)
+    monkeypatch.setattr(gpu_streaming, "rows_a_piece", lambda tables: 10)
     table = Table.from_rows({"a": 1 << 20}, [[1]], [1], MAX_SUM)
     cuts = SortedCuts((table,), ("a",), ("a",))
-    operation = through_device.StreamedOperation(LAYOUT, True, lambda *_: None, lambda extents: np.dtype(np.int32))
-    found = through_device.through_device([table], cuts, operation)
+    operation = gpu_streaming.StreamedOperation(LAYOUT, True, lambda *_: None, lambda extents: np.dtype(np.int32))
+    found = gpu_streaming.stream_through_gpu([table], cuts, operation)
     assert tried == [np.int32, np.int64]
     assert lies_in(found.values, region)
 

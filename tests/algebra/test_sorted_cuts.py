@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.algebra import join_maximise, join_sum, maximise, result_memory, sorted_cuts, through_device
+from oocbe.algebra import gpu_streaming, join_maximise, join_sum, maximise, result_memory, sorted_cuts
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.algebra.sorted_cuts import SortedCuts, leads_with
 from oocbe.errors import CorruptDataError
@@ -209,9 +209,9 @@ def test_streamed_through_the_device(shape, piece_rows, memory_of_results, monke
     """Pieces of sorted tables go through the device by themselves; the result is the operator's."""
     first, second = (random_table(scope, 4000, 7 + i) for i, scope in enumerate(SHAPES[shape]))
     streamed: list[int] = []
-    run = through_device.through_device
+    run = gpu_streaming.stream_through_gpu
     monkeypatch.setattr(
-        "oocbe.algebra.streamed.through_device", lambda *arguments: (streamed.append(1), run(*arguments))[1]
+        "oocbe.algebra.streamed.stream_through_gpu", lambda *arguments: (streamed.append(1), run(*arguments))[1]
     )
     gone = [name for name in first.scope if name in second.scope and name not in ("k", "l")] or ["k"]
     for operator, arguments in (
@@ -245,9 +245,9 @@ def test_from_disk_to_disk_through_the_device(shape, dtype, chunk_rows, piece_ro
     gone = [name for name in first.scope if name in second.scope and name not in ("k", "l")]
     monkeypatch.setattr(ExecutionContext, "chunk_rows", lambda *arguments: 70)
     passes: list[int] = []
-    over = through_device.PiecesThroughDevice.over
+    over = gpu_streaming.PiecesThroughDevice.over
     monkeypatch.setattr(
-        through_device.PiecesThroughDevice,
+        gpu_streaming.PiecesThroughDevice,
         "over",
         lambda self, pieces, host_bytes=None: (passes.append(len(pieces)), over(self, pieces, host_bytes))[1],
     )

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.algebra import join_maximise, join_sum, maximise, result_memory, through_device
+from oocbe.algebra import gpu_streaming, join_maximise, join_sum, maximise, result_memory
+from oocbe.algebra.gpu_streaming import PiecesThroughDevice
 from oocbe.algebra.streamed import stream_elimination, stream_join, stream_marginalise
-from oocbe.algebra.through_device import PiecesThroughDevice
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.transfer import pinned
@@ -44,10 +44,8 @@ def device(monkeypatch):
 
     monkeypatch.setattr(PiecesThroughDevice, "_piece", arrived)
     monkeypatch.setattr(PiecesThroughDevice, "_try", on_device)
-    monkeypatch.setattr(through_device, "_stacked", np.stack)
-    monkeypatch.setattr(
-        through_device, "_extent", lambda v: np.array([v.min(), v.max()][: 2 * min(1, len(v))], v.dtype)
-    )
+    monkeypatch.setattr(gpu_streaming, "_stacked", np.stack)
+    monkeypatch.setattr(gpu_streaming, "_extent", lambda v: np.array([v.min(), v.max()][: 2 * min(1, len(v))], v.dtype))
     return found
 
 

@@ -19,7 +19,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from oocbe.tables.layout import Layout
-from oocbe.tables.limbs import greatest, limbs_for, limbs_of, narrowed, total
+from oocbe.tables.limbs import greatest, limbs_for, limbs_of, total, trim_limbs
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
@@ -58,7 +58,7 @@ def test_greatest_total_and_narrowed(values):
     limbs = in_limbs(values, 6)
     assert greatest(limbs) == max(values)
     assert total(limbs) == sum(values)
-    kept = narrowed(limbs)
+    kept = trim_limbs(limbs)
     assert limbs_of(kept) == limbs_for(max(values))
     assert [total(kept[row : row + 1]) for row in range(len(values))] == values
 

@@ -22,7 +22,7 @@ from oocbe.model.results.interrupted import Interrupted
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuned
-from oocbe.propagation.restrict import restrict
+from oocbe.propagation.value_removal import remove_values
 from oocbe.runtime.deadline import Deadline, current
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, structures, without_bound
@@ -186,7 +186,7 @@ def test_the_whole_problem_confirms_what_is_lifted(monkeypatch):
         values = [int(k[0]) for k in self.kept]
         return (values[0] + 1, *values[1:])
 
-    monkeypatch.setattr("oocbe.propagation.restrict.Restriction.lift", wrong)
+    monkeypatch.setattr("oocbe.propagation.value_removal.ReducedProblem.lift", wrong)
     with pytest.raises(InternalError, match="what propagation left"):
         oocbe.solve(day(), OPTIONS)
 
@@ -213,7 +213,7 @@ def test_what_is_used_of_a_capacity_counts_variables_that_are_gone():
     capacity = LinearConstraint(tuple(range(6)), coefficients, 1000, "memory")
     gains = tuple(Function((v,), [[0]], [v], 0) for v in range(1, 6))
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(6)), gains, (fixed,), (capacity,))
-    left = restrict(problem, ())
+    left = remove_values(problem, ())
     assert left.problem is not None
     (linear,) = left.problem.linear_constraints
     assert (linear.capacity, linear.taken) == (997, 3)
@@ -222,7 +222,7 @@ def test_what_is_used_of_a_capacity_counts_variables_that_are_gone():
 
 def test_an_answer_that_propagation_has_found_survives_the_time_limit(monkeypatch):
     def slow(problem, removed):
-        left = restrict(problem, removed)
+        left = remove_values(problem, removed)
         limit = current()
         assert limit is not None
         while not limit.passed:
@@ -230,7 +230,7 @@ def test_an_answer_that_propagation_has_found_survives_the_time_limit(monkeypatc
             monkeypatch.setattr(limit, "_end", 0.0)
         return left
 
-    monkeypatch.setattr("oocbe.propagation.propagated.restrict", slow)
+    monkeypatch.setattr("oocbe.propagation.propagated.remove_values", slow)
     for bounds in ("auto", "none"):
         result = oocbe.solve(day(), OPTIONS, bounds=bounds, time_limit=1000.0)
         assert (result.status, result.value, result.assignment) == ("optimal", 0, (0, 1, 0))

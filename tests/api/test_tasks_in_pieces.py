@@ -13,7 +13,7 @@ from oocbe.api.tasks import row_weights, top_down
 from oocbe.api.tasks.row_weights import RowWeights
 from oocbe.api.tasks.verbs import run_task
 from oocbe.errors import CorruptDataError, DiskError
-from oocbe.execution.sources import ChunkCache, HeldRows, StoredRows
+from oocbe.execution.sources import ChunkCache, InMemorySource, StoredRows
 from oocbe.kernels.cpu.pairs.search import find_rows
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -113,7 +113,7 @@ def random_table(seed, words):
 def test_rows_on_disk_are_looked_up_like_those_in_memory(tmp_path_factory, seed, words, chunk_rows):
     table = random_table(seed, words)
     stored = StoredTable.save(tmp_path_factory.mktemp("rows") / "table", table, chunk_rows=chunk_rows)
-    held, read = HeldRows(table), StoredRows(stored, ChunkCache(200))
+    held, read = InMemorySource(table), StoredRows(stored, ChunkCache(200))
     random = np.random.default_rng(seed + 1)
     keys = table.layout.pack(random.integers(0, 4, (50, 4)))
     expected = np.empty(50, dtype=np.int64)

@@ -20,7 +20,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
-from oocbe.search.knowledge import Knowledge
+from oocbe.search.shared_bounds import SharedBounds
 
 OPTIONS = SolveOptions(order_seconds=0.0, incumbent_seconds=0.0, bound_seconds=0.3, backend="cpu")
 
@@ -156,7 +156,7 @@ def test_costs_near_the_largest_float(scale, bounds):
 @pytest.mark.parametrize("scale", [1.0, 1e-7, 1e-200, 0.0])
 def test_the_ceiling_of_values_is_near_them(scale):
     functions = (Function.from_array((0,), [3 * scale, scale]), Function.from_array((0,), [2 * scale, scale]))
-    ceiling = Knowledge(Problem((Variable("x", 2),), functions), Gap(), lambda *told: None).upper_bound
+    ceiling = SharedBounds(Problem((Variable("x", 2),), functions), Gap(), lambda *told: None).upper_bound
     assert 5 * scale < ceiling <= (5 * scale * (1 + 1e-6) if scale else 1.0)
 
 
@@ -176,7 +176,7 @@ def test_costs_whose_sums_leave_floating_point(semiring, sign, bounds):
 
 def test_the_ceiling_of_values_is_finite():
     functions = (Function.from_array((0,), [1e308, 0.5]), Function.from_array((0,), [1.5e308, 0.5]))
-    known = Knowledge(Problem((Variable("x", 2),), functions), Gap(), lambda *told: None)
+    known = SharedBounds(Problem((Variable("x", 2),), functions), Gap(), lambda *told: None)
     assert known.upper_bound == np.finfo(np.float64).max
     known.offer(-np.inf, (0,), "nothing that counts")
     assert known.value is None

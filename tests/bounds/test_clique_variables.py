@@ -20,8 +20,8 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search, depth_worker
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.kernels.cpu.node_state import MEMBER, TABLE, TIE, TIED_VALUE, near_uses
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.row_search import ascend_root
+from oocbe.search.shared_bounds import SharedBounds
 from tests.helpers.bound_problems import optimum
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import all_values
@@ -95,7 +95,7 @@ def test_the_search_finds_the_optimum(pause, monkeypatch):
     for seed in range(examples(200)):
         problem = differing(seed)
         best = optimum(problem)
-        known = Knowledge(problem, SolveOptions().gap, lambda *_: None)
+        known = SharedBounds(problem, SolveOptions().gap, lambda *_: None)
         found = with_clique_variables(whole(problem))
         wide += isinstance(found, CliqueReduction)
         DepthSearch(found, known, 1 << 30).work(math.inf, Deadline())
@@ -119,7 +119,7 @@ def root(reduction: Reduction, above: int) -> float:
     ascent = RowAscent(reduction.tables, above)
     for _ in ascend_root(ascent):
         pass
-    return ascent.in_costs(ascent.bound)
+    return ascent.unscale(ascent.bound)
 
 
 def test_the_bound_of_a_permutation_is_near_its_optimum():

@@ -146,7 +146,7 @@ def test_what_is_proven_stays_when_time_is_up(monkeypatch):
     optimum = brute_force(problem)
     options = SolveOptions(order_seconds=0.0, backend="cpu", incumbent_seconds=0.0)
     looks = []
-    monkeypatch.setattr(join_graph, "look", lambda: looks.append(len(looks)))
+    monkeypatch.setattr(join_graph, "check_deadline", lambda: looks.append(len(looks)))
     whole = oocbe.bound(problem, 3, options, cost_shifting=True).entries[0]
     count = len(looks)
 
@@ -157,7 +157,7 @@ def test_what_is_proven_stays_when_time_is_up(monkeypatch):
             if next(left, None) is None:
                 raise TimeLimitError("the time limit was reached")
 
-        monkeypatch.setattr(join_graph, "look", look)
+        monkeypatch.setattr(join_graph, "check_deadline", look)
         try:
             return oocbe.bound(problem, 3, options, cost_shifting=True)
         except TimeLimitError:

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from oocbe.bounds.kernels.cpu.balls import grow_ball, pack_ball
 from oocbe.bounds.kernels.cpu.local_cuts import lift
+from oocbe.bounds.kernels.cpu.neighbourhoods import grow_neighbourhood, pack_subproblem
 from oocbe.bounds.local_cuts import NODE_LIMIT, _flat
 
 LITERALS = 40
@@ -28,7 +28,7 @@ def restrictions(seed):
 def packed(ball, pairs, sets):
     start = np.empty(len(ball) + 1, dtype=np.int64)
     place = np.full(LITERALS, -1, dtype=np.int64)
-    adjacent, hyper = pack_ball(ball, pairs, *_flat(sets, LITERALS), place, start)
+    adjacent, hyper = pack_subproblem(ball, pairs, *_flat(sets, LITERALS), place, start)
     assert (place == -1).all()
     return adjacent, start, hyper
 
@@ -76,6 +76,6 @@ def test_a_ball_takes_what_is_tied_most_and_ends_where_nothing_is():
         links[one, other] = links[other, one] = strength
     ones = np.ones(6)
     ball = np.empty(6, dtype=np.int64)
-    assert ball[: grow_ball(0, links, ones, ones, ball)].tolist() == [0, 1, 2, 3]
-    assert ball[: grow_ball(0, links, np.array([1, 0.1, 1, 1, 1, 1]), ones, ball)].tolist() == [0, 2, 1, 3]
-    assert ball[: grow_ball(5, links, ones, ones, ball[:1])].tolist() == [5]
+    assert ball[: grow_neighbourhood(0, links, ones, ones, ball)].tolist() == [0, 1, 2, 3]
+    assert ball[: grow_neighbourhood(0, links, np.array([1, 0.1, 1, 1, 1, 1]), ones, ball)].tolist() == [0, 2, 1, 3]
+    assert ball[: grow_neighbourhood(5, links, ones, ones, ball[:1])].tolist() == [5]

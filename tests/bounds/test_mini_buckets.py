@@ -20,7 +20,7 @@ from oocbe.elimination.buckets import resources
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_sizes import BucketSizes, MainMemory
-from oocbe.elimination.engine.decision import Wishes, decide
+from oocbe.elimination.engine.decision import BucketConstraints, decide
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.prepare import is_tabulated, prepare, scopes_of
 from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
@@ -184,7 +184,7 @@ def test_auto_counts_as_many_copies_of_a_message_as_the_decision_about_a_bucket(
     room = int(bounding._predicted_bytes(shape))
     rows = 4 ** max(m.bit_count() for m in shape.separators)
     bucket = BucketSizes(rows, 4 * rows, 4, 12, rows, [])
-    most = decide(bucket, MainMemory(room, room), None, Wishes("incomplete")).most_rows
+    most = decide(bucket, MainMemory(room, room), None, BucketConstraints("incomplete")).most_rows
     assert rows <= most < 2 * rows
 
 

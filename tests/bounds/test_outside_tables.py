@@ -17,7 +17,7 @@ from oocbe.bounds.bounds import ascended_source, constant_source
 from oocbe.bounds.mini_buckets.outside_tables import OutsideTables
 from oocbe.bounds.row_tables import Tables
 from oocbe.elimination.buckets.resources import engine_for
-from oocbe.elimination.engine.row_pruning import JointTable, RowPruning, held
+from oocbe.elimination.engine.row_pruning import JointTable, RowPruning, surviving_rows
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.race import Race
 from oocbe.elimination.row_pruning.pruner import RowPruner
@@ -182,7 +182,7 @@ def test_rows_are_held_against_all_tables(dtype):
         if total < 60:
             expected[row] = value
     assert 0 < len(expected) < table.rows
-    assert held(table, separator, pruning).to_dict() == expected
+    assert surviving_rows(table, separator, pruning).to_dict() == expected
 
 
 @settings(max_examples=examples(30))

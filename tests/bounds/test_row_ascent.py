@@ -141,7 +141,7 @@ def check_walk(tables: Tables, values: np.ndarray, seed: int) -> tuple[int, int]
         is_out = bounds >= ascent.need
         assert (best[is_out] >= threshold - rounding).all(), (problem.name, rows[is_out], best[is_out], threshold)
         most = np.maximum(best, threshold) + rounding
-        holds = np.array([ascent.in_costs(b) <= m for b, m in zip(bounds.tolist(), most.tolist(), strict=True)], bool)
+        holds = np.array([ascent.unscale(b) <= m for b, m in zip(bounds.tolist(), most.tolist(), strict=True)], bool)
         assert holds[~is_out].all(), (problem.name, rows[~holds], bounds[~holds], best[~holds])
         rows, best = rows[~is_out], best[~is_out]
         removed, first = ~ascent.live(states[~is_out]), ascent.network.value_start
@@ -238,7 +238,7 @@ def test_the_bound_of_a_complete_row_is_what_it_costs():
         assignments = [(*assignments[p], int(a)) for p, a in zip(parent, value, strict=True)]
         kept = np.flatnonzero(bounds < ascent.need)
         states, bounds, assignments = states[kept], bounds[kept], [assignments[i] for i in kept]
-    assert {a: ascent.in_costs(int(b)) for a, b in zip(assignments, bounds, strict=True)} == {
+    assert {a: ascent.unscale(int(b)) for a, b in zip(assignments, bounds, strict=True)} == {
         tuple(map(int, a)): values[tuple(a)] for a in np.argwhere(np.isfinite(values))
     }
 

@@ -166,7 +166,7 @@ def test_huge_costs_are_not_split():
 def test_a_result_says_what_was_left():
     made = reduced(Tables.of(small(np.random.default_rng(1), (3, 4, 2, 5, 3), 5, 3)))
     left = made.tables.problem.sizes
-    assert made.sentence == f"{len(left)} of 5 variables and {sum(left)} of 17 values"
+    assert made.summary == f"{len(left)} of 5 variables and {sum(left)} of 17 values"
 
 
 def test_variables_with_one_value_leave_their_functions():

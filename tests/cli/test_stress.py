@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oocbe.cli.main import app
-from oocbe.execution.cluster.workers import InThreads, using
+from oocbe.execution.cluster.workers import InThreads, use_workers
 from oocbe.model.settings.tuning import tuned
 from oocbe.tables import scratch
 from oocbe.tables.stored import StoredTable
@@ -46,7 +46,7 @@ def test_stress_finds_right_answers(tmp_path, operator, flags):
 @pytest.mark.parametrize("operator", ["join-maximise", "join-sum", "maximise"])
 def test_stress_over_workers(tmp_path, operator):
     """Tables are made, and results checked, by workers as well."""
-    with InThreads(2) as workers, using(workers), tuned(segment_rows=25_000):
+    with InThreads(2) as workers, use_workers(workers), tuned(segment_rows=25_000):
         done = call(
             "stress", "--rows", "3e4", "--operator", operator, "--memory", "96MiB", "--workdir", tmp_path, "--json"
         )
@@ -65,7 +65,7 @@ def test_generated_rows_have_the_digest_of_stored_ones(tmp_path, operator):
         done = call(*common, *flags, "--digest", "--json")
         assert done.exit_code == 0, done.output
         found.append(json.loads(done.stdout[done.stdout.index("{") :]))
-    with InThreads(2) as workers, using(workers):
+    with InThreads(2) as workers, use_workers(workers):
         done = call(*common, "--generated", "--digest", "--json")
         found.append(json.loads(done.stdout[done.stdout.index("{") :]))
     assert ("generated", operator) in workers.readied

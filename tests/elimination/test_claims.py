@@ -17,7 +17,7 @@ import oocbe
 from oocbe.api.solving import solve as solving
 from oocbe.bounds.mini_buckets import mini_buckets_bound
 from oocbe.cli.main import app
-from oocbe.elimination.claims import check_claim, value_of_assignment
+from oocbe.elimination.solution_check import check_solution, value_of_assignment
 from oocbe.errors import InternalError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -25,7 +25,7 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.search import bounded
-from oocbe.search.knowledge import Knowledge
+from oocbe.search.shared_bounds import SharedBounds
 from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0, "backend": "cpu", "incumbent_seconds": 0}
@@ -107,7 +107,7 @@ def test_wrong_prefixes_of_the_best_assignments(monkeypatch):
 def test_a_wrong_value_is_not_taken_as_known():
     problem = chain()
     best = oocbe.solve(problem, **FAST)
-    known = Knowledge(problem, Gap(0, False), lambda *_: None)
+    known = SharedBounds(problem, Gap(0, False), lambda *_: None)
     with pytest.raises(InternalError, match="a search gave an assignment"):
         known.offer(best.value - 1, best.assignment, "a search")
     assert known.assignment is None
@@ -139,10 +139,10 @@ def test_products_are_evaluated_without_leaving_the_range_on_the_way(factors):
     except OverflowError:
         expected = math.inf
     assert value_of_assignment(problem, (0,)) == pytest.approx(expected, rel=1e-13, abs=1e-323)
-    check_claim(problem, expected, (0,), "brute force")
+    check_solution(problem, expected, (0,), "brute force")
     if 1e-290 < expected < 1e290:
         with pytest.raises(InternalError):
-            check_claim(problem, expected * (1 + 1e-9), (0,), "brute force")
+            check_solution(problem, expected * (1 + 1e-9), (0,), "brute force")
 
 
 def test_rounding_is_no_contradiction_and_a_digit_is():
@@ -150,13 +150,13 @@ def test_rounding_is_no_contradiction_and_a_digit_is():
     functions = tuple(Function.from_array((0,), [cost, 0.0]) for cost in costs)
     capacity = LinearConstraint((0,), (np.array([0, 5]),), 4)
     problem = Problem((Variable("x", 2),), functions, linear_constraints=(capacity,), name="rounded")
-    check_claim(problem, sum(reversed(costs)), (0,), "another order")
+    check_solution(problem, sum(reversed(costs)), (0,), "another order")
     for value in (1e9, 1e9 + 0.7, None):
         with pytest.raises(InternalError, match="another order"):
-            check_claim(problem, value, (0,), "another order")
+            check_solution(problem, value, (0,), "another order")
     with pytest.raises(InternalError, match="exceeds the capacity of 4"):
-        check_claim(problem, 0.0, (1,), "another order")
-    check_claim(problem, None, None, "nothing")
+        check_solution(problem, 0.0, (1,), "another order")
+    check_solution(problem, None, None, "nothing")
 
 
 def test_an_assignment_that_reaches_the_upper_bound_by_the_order_of_floats_does_not_count():
@@ -168,10 +168,10 @@ def test_an_assignment_that_reaches_the_upper_bound_by_the_order_of_floats_does_
     below = math.fsum(costs)
     assert below < own
     limited = problem.below(own)
-    known = Knowledge(limited, SolveOptions().gap, lambda *_: None)
+    known = SharedBounds(limited, SolveOptions().gap, lambda *_: None)
     known.offer(below, (0,), "a search")
     assert known.value is None
-    known = Knowledge(problem.below(own + 1), SolveOptions().gap, lambda *_: None)
+    known = SharedBounds(problem.below(own + 1), SolveOptions().gap, lambda *_: None)
     known.offer(below, (0,), "a search")
     assert known.value == below
     assert oocbe.solve(limited).status == "infeasible"

@@ -19,14 +19,14 @@ from oocbe.elimination.engine.bucket_sizes import BucketSizes, Device, Input, Ma
 from oocbe.elimination.engine.decision import (
     COMPLETE,
     INCOMPLETE,
-    Known,
+    AttemptHistory,
+    BucketConstraints,
     WhyForm,
     WhyPieces,
-    Wishes,
     decide,
     joins_on_device,
 )
-from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
+from oocbe.elimination.plan.bucket_forecast import MessageForecast, forecast_passages
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
 from oocbe.model.settings.tuning import Tuning, tuned, tuning
@@ -34,7 +34,7 @@ from oocbe.stress.networks import random_network
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, structures, without_bound
 
-AUTO = Wishes("auto")
+AUTO = BucketConstraints("auto")
 ROWS = Input(10_000, 100, 1200, 1200, False, Place.MAIN_MEMORY)
 DENSE = BucketSizes(1000, 10_000, 4, 12, 900, [ROWS])
 SPARSE = replace(DENSE, expected_rows=10)
@@ -52,9 +52,9 @@ def test_what_is_dense_is_complete_and_what_is_sparse_is_rows():
     strategy = decide(SPARSE, PLENTY, None, AUTO)
     assert (strategy.form, strategy.why_form) == (INCOMPLETE, WhyForm.ROWS_ARE_CHEAPER)
     assert strategy.is_whole
-    assert decide(SPARSE, PLENTY, None, Wishes("complete")).why_form is WhyForm.ASKED_FOR
-    assert decide(DENSE, PLENTY, None, Wishes("incomplete")).why_form is WhyForm.ONLY_ROWS
-    assert decide(DENSE, PLENTY, None, AUTO, Known(needs_rows=WhyForm.UNCERTAIN)).why_form is WhyForm.UNCERTAIN
+    assert decide(SPARSE, PLENTY, None, BucketConstraints("complete")).why_form is WhyForm.ASKED_FOR
+    assert decide(DENSE, PLENTY, None, BucketConstraints("incomplete")).why_form is WhyForm.ONLY_ROWS
+    assert decide(DENSE, PLENTY, None, AUTO, AttemptHistory(needs_rows=WhyForm.UNCERTAIN)).why_form is WhyForm.UNCERTAIN
 
 
 def test_complete_tables_that_take_much_of_the_memory_are_not_favoured():
@@ -93,7 +93,7 @@ def test_a_complete_table_without_room_goes_through_the_disk_where_it_is_smaller
     strategy = decide(DENSE, short, None, AUTO)
     assert (strategy.form, strategy.why_pieces) == (COMPLETE, WhyPieces.RESULT)
     assert strategy.wanted == 4 * (2 * 1000 + 2 * 10_000)
-    strategy = decide(DENSE, PLENTY, None, Wishes("auto", piece_rows=999))
+    strategy = decide(DENSE, PLENTY, None, BucketConstraints("auto", piece_rows=999))
     assert (strategy.form, strategy.why_pieces) == (COMPLETE, WhyPieces.PIECE_ROWS)
     assert decide(DENSE, PLENTY, device(0, insists=True), AUTO).why_pieces is WhyPieces.DEVICE
 
@@ -114,7 +114,7 @@ def test_large_complete_buckets_go_to_a_device_with_room():
     assert decide(DENSE, PLENTY, device(insists=True), AUTO).place is Place.DEVICE
     assert decide(large, PLENTY, device(48_399), AUTO).place is Place.MAIN_MEMORY
     assert decide(large, PLENTY, device(48_400), AUTO).place is Place.DEVICE
-    assert decide(large, PLENTY, device(), AUTO, Known(device_ran_out=True)).place is Place.MAIN_MEMORY
+    assert decide(large, PLENTY, device(), AUTO, AttemptHistory(device_ran_out=True)).place is Place.MAIN_MEMORY
     # What is on disk is made complete in main memory, on its way.
     away = replace(large, inputs=[replace(ROWS, place=Place.DISK)])
     strategy = decide(away, PLENTY, device(), AUTO)
@@ -123,25 +123,30 @@ def test_large_complete_buckets_go_to_a_device_with_room():
 
 
 def test_rows_are_joined_in_pieces_where_memory_is_short():
-    rows, narrow = Wishes("incomplete"), MainMemory(2399, 2399)
+    rows, narrow = BucketConstraints("incomplete"), MainMemory(2399, 2399)
     assert decide(SPARSE, narrow, None, rows).why_pieces is WhyPieces.TABLES
     assert decide(SPARSE, narrow, None, replace(rows, may_cut=False)).is_whole
     assert decide(SPARSE, PLENTY, None, replace(rows, piece_rows=99)).why_pieces is WhyPieces.PIECE_ROWS
     memory = MainMemory(12 * 3 * 70, 12 * 3 * 50, lambda: iter([12 * 3 * 20]))
     assert decide(SPARSE, memory, None, rows).most_rows == 70  # its inputs wanted more than were free
     assert decide(replace(SPARSE, inputs=[]), memory, None, rows).most_rows == 50
-    more = decide(replace(SPARSE, inputs=[]), memory, None, rows, Known(least_rows=51))
+    more = decide(replace(SPARSE, inputs=[]), memory, None, rows, AttemptHistory(least_rows=51))
     assert (more.most_rows, more.is_whole) == (70, True)
-    assert decide(SPARSE, memory, None, rows, Known(least_rows=71)).why_pieces is WhyPieces.RESULT
-    assert not decide(SPARSE, memory, None, replace(rows, may_cut=False), Known(least_rows=71)).is_whole
+    assert decide(SPARSE, memory, None, rows, AttemptHistory(least_rows=71)).why_pieces is WhyPieces.RESULT
+    assert not decide(SPARSE, memory, None, replace(rows, may_cut=False), AttemptHistory(least_rows=71)).is_whole
 
 
 def test_complete_tables_among_rows_are_charged_for_their_list_and_its_making():
     listed = Input(100, 100, 400, 1200, True, Place.MAIN_MEMORY)
     bucket = replace(SPARSE, inputs=[listed, replace(ROWS, place=Place.DISK)])
     # Both lists and the values in their order, both lists end to end, and room for what comes of them.
-    assert decide(bucket, PLENTY, None, Wishes("incomplete")).wanted == 2 * 1200 + 400 + 2 * 1200 + 2 * 3 * 1200
-    assert decide(replace(SPARSE, inputs=[listed]), PLENTY, None, Wishes("incomplete")).wanted == 1200 + 400 + 2400
+    assert (
+        decide(bucket, PLENTY, None, BucketConstraints("incomplete")).wanted == 2 * 1200 + 400 + 2 * 1200 + 2 * 3 * 1200
+    )
+    assert (
+        decide(replace(SPARSE, inputs=[listed]), PLENTY, None, BucketConstraints("incomplete")).wanted
+        == 1200 + 400 + 2400
+    )
 
 
 def test_rows_are_joined_on_a_device_where_that_pays():
@@ -227,7 +232,7 @@ def test_a_plan_that_knows_the_rows_decides_as_the_run(problem, seed, tables, me
                 return  # not even the smallest piece fits
             at_the_end = [m.is_in_memory for _, _, m, _ in notes]
         known = [forecast for forecast, *_ in notes]
-        wishes = Wishes(tables, piece_rows)
+        wishes = BucketConstraints(tables, piece_rows)
         passages = forecast_passages(known, memory, 1, wishes, keeps_all=False, sizes=problem.sizes)
     for passage, (_, strategy, message, nbytes), is_in_memory in zip(passages, notes, at_the_end, strict=True):
         if message.rows == 0:

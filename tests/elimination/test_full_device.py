@@ -14,7 +14,7 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine import bucket_engine
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
-from oocbe.elimination.engine.decision import Known, Wishes, decide
+from oocbe.elimination.engine.decision import AttemptHistory, BucketConstraints, decide
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
 from oocbe.kernels.choice import complete_kernels
@@ -88,9 +88,9 @@ def test_main_memory_that_is_short_on_the_way_to_a_device_is_named():
 def test_tables_that_leave_a_full_device_take_main_memory():
     table = Input(10_000, 100, 1200, 1200, False, Place.DEVICE)
     bucket = BucketSizes(1000, 10_000, 4, 12, 0, [table, table])
-    memory, wishes = MainMemory(1 << 20, 1 << 20), Wishes("incomplete", may_cut=False)
+    memory, wishes = MainMemory(1 << 20, 1 << 20), BucketConstraints("incomplete", may_cut=False)
     device = Device(False, 32, lambda: 1 << 30)
     there = decide(bucket, memory, device, wishes)
-    back = decide(bucket, memory, device, wishes, Known(rows_ran_out=True))
+    back = decide(bucket, memory, device, wishes, AttemptHistory(rows_ran_out=True))
     assert back == replace(decide(bucket, memory, None, wishes), wanted=back.wanted)
     assert 12 * 3 * (there.most_rows - back.most_rows) == pytest.approx(2400, abs=36)

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from oocbe.elimination.engine.bucket_engine import BucketEngine
-from oocbe.execution.cluster.workers import InThreads, LostWorkError, using
+from oocbe.execution.cluster.workers import InThreads, LostWorkError, use_workers
 from oocbe.model.settings.tuning import tuned
 from oocbe.tables import faults
 from tests.elimination.test_piecewise import complete_problem, run
@@ -84,13 +84,13 @@ def test_a_worker_killed_at_a_point(expected, scratch, point):
 
 def solved_by_workers(folder, fault: str | None = None):
     faults.arm(fault)
-    with InThreads(1) as workers, using(workers), cutting():
+    with InThreads(1) as workers, use_workers(workers), cutting():
         return solve_in(folder, bounds="none", embedded_bytes=0)
 
 
 def passings(folder):
     faults._armed = EveryPoint()
-    with InThreads(1) as workers, using(workers), cutting():
+    with InThreads(1) as workers, use_workers(workers), cutting():
         solve_in(folder, bounds="none", embedded_bytes=0)
     return faults._armed.passed
 

@@ -28,7 +28,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
-from oocbe.propagation.restrict import restrict
+from oocbe.propagation.value_removal import remove_values
 from oocbe.tables.layout import Layout
 from tests.helpers.bound_problems import anything, optimum, photographs
 from tests.helpers.bound_sources import ExactSource
@@ -334,7 +334,7 @@ def test_prices_hold_for_every_assignment(first):
         random = np.random.default_rng(seed)
         for problem in (knapsack(seed), photographs(seed), anything(seed)):
             values = [(v, int(random.integers(n))) for v, n in enumerate(problem.sizes) if n > 1 and random.integers(2)]
-            made = restrict(problem, values)
+            made = remove_values(problem, values)
             for source in bound_sources(problem, 1e-3, seed):  # no time for cuts, which would make do without
                 priced += check_prices(problem, source, random)
                 if made.problem is not None:

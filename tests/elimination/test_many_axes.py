@@ -54,9 +54,7 @@ def test_mini_buckets_take_wide_parts(cost_shifting):
 def test_wide_parts_of_many_values_are_refused_with_their_size():
     variables = tuple(Variable(f"x{v}", 2) for v in range(COUNT))
     function = Function(SCOPE, np.zeros((1, COUNT), dtype=np.int64), np.array([3]), default=1)
-    with pytest.raises(
-        oocbe.UnsupportedError, match=r"a function over 70 variables leaves 1180591620717411303424"
-    ):
+    with pytest.raises(oocbe.UnsupportedError, match=r"a function over 70 variables leaves 1180591620717411303424"):
         oocbe.solve(Problem(variables, (function,), name="wide"), bounds="none", **FAST)
 
 

@@ -24,7 +24,7 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ClusterError, DiskError, ResourceError, TimeLimitError
 from oocbe.execution.cluster.dispatch import MOST_TRIES, Dispatch, Pace
 from oocbe.execution.cluster.segment_files import DiskShare
-from oocbe.execution.cluster.workers import DiskShareError, InThreads, LostWorkError, using
+from oocbe.execution.cluster.workers import DiskShareError, InThreads, LostWorkError, use_workers
 from oocbe.formats import read
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -101,7 +101,7 @@ def test_all_semirings_come_to_the_same(workers, semiring):
     problem = clique_problem().in_semiring(semiring)
     workers.named = []
     expected = solve(problem, order_seconds=0, tables="incomplete", bounds="none")
-    with cutting(rows=10), using(workers):
+    with cutting(rows=10), use_workers(workers):
         found = solve(problem, order_seconds=0, tables="incomplete", bounds="none")
     assert workers.named
     assert (found.value, found.assignment, found.total_rows) == (
@@ -126,7 +126,7 @@ def test_tasks_come_to_the_same(workers, task):
     problem = clique_problem()
     expected = verbs.run_task(task, problem, order_seconds=0, tables="incomplete")
     workers.named = []
-    with cutting(rows=10), using(workers):
+    with cutting(rows=10), use_workers(workers):
         found = verbs.run_task(task, problem, order_seconds=0, tables="incomplete")
     assert workers.named
     assert (found.value, found.assignments) == (expected.value, expected.assignments)
@@ -137,7 +137,7 @@ def test_what_no_other_run_can_go_on_from_is_not_forced_to_disk(workers, has_wor
     seen = []
     with (
         cutting(rows=10, held_share=0.0),
-        using(workers if has_workers else None),
+        use_workers(workers if has_workers else None),
         disk.hooked(lambda operation, where: seen.append(operation)),
     ):
         verbs.run_task("count", clique_problem(), order_seconds=0, tables="incomplete", piece_rows=20)
@@ -192,7 +192,7 @@ def test_an_error_of_a_segment_ends_the_run_and_leaves_nothing(tmp_path):
             "resume": True,
         }
         failing = Failing(2, lambda number: number == 3, error)
-        with failing as workers, cutting(rows=10), using(workers), pytest.raises(raised, match=str(error)):
+        with failing as workers, cutting(rows=10), use_workers(workers), pytest.raises(raised, match=str(error)):
             solve(problem, **options)
         assert not [path for path in (tmp_path / "run").rglob("*") if ".partial" in path.name or "part-" in path.name]
 
@@ -364,7 +364,7 @@ def test_a_plan_simulates_the_workers_asked_for():
 
 
 def test_a_trace_has_a_row_for_each_worker(workers, tmp_path):
-    with oocbe.trace(tmp_path / "trace.json"), cutting(rows=10), using(workers):
+    with oocbe.trace(tmp_path / "trace.json"), cutting(rows=10), use_workers(workers):
         solve(clique_problem(), order_seconds=0, tables="incomplete", bounds="none")
     spans = [span for span in read_trace(tmp_path / "trace.json").spans if span.lane == "worker"]
     assert spans and {span.row for span in spans} <= set(range(len(workers.rows)))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.api.solving import sums_of_logarithms
-from oocbe.api.solving.sums_of_logarithms import UNBOUNDED, as_sums, prefers_logarithms, result_of_logarithms
+from oocbe.api.solving import log_domain
+from oocbe.api.solving.log_domain import UNBOUNDED, as_sums, prefers_logarithms, result_of_logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from tests.helpers.small_networks import random_product
@@ -19,7 +19,7 @@ from tests.helpers.small_networks import random_product
 @pytest.fixture
 def always(monkeypatch):
     """Whatever an order promises."""
-    monkeypatch.setattr(sums_of_logarithms, "FEW_ROWS", -1.0)
+    monkeypatch.setattr(log_domain, "FEW_ROWS", -1.0)
 
 
 def product(seed: int):

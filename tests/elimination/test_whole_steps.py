@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.api.solving.whole_steps import WholeSteps
+from oocbe.api.solving.integer_scaling import IntegerScaling
 from oocbe.elimination.observer import Observer
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -45,7 +45,7 @@ def test_the_optimum_is_that_of_the_integers_times_the_step(step):
         if not whole.is_integral:
             continue
         floats = stretched(whole, step)
-        steps = WholeSteps.of(floats, AUTO)
+        steps = IntegerScaling.of(floats, AUTO)
         if steps is None:  # sums too large to be exact
             assert sum(float(np.abs(f.values).max(initial=0)) for f in floats.functions) > 2.0**20
             continue
@@ -68,7 +68,7 @@ def test_greatest_sums_gaps_and_upper_bounds_mean_what_they_say():
     assert (nothing.status, nothing.bound) == ("nothing-better", 1.3)
     assert oocbe.solve(least, ub=-1e307).status == "nothing-better"
     assert oocbe.solve(least, ub=1e308).value == 1.5
-    steps = WholeSteps.of(least, replace(AUTO, ub=1.3, gap=replace(AUTO.gap, absolute=2.0)))
+    steps = IntegerScaling.of(least, replace(AUTO, ub=1.3, gap=replace(AUTO.gap, absolute=2.0)))
     assert (steps.step, steps.options.ub, steps.options.gap.absolute) == (0.5, 3, 4.0)
     assert [value.item() for value in steps.problem.functions[0].values] == [5, 8, 21, 2]
 
@@ -81,17 +81,17 @@ def test_who_watches_hears_of_floats():
             heard.append((lower, value))
 
     problem = stretched(anything(3), 0.25) if anything(3).is_integral else stretched(anything(4), 0.25)
-    steps = WholeSteps.of(problem, AUTO)
+    steps = IntegerScaling.of(problem, AUTO)
     steps.telling(Watching()).bounds_changed(3, None, "a bound", None)
     assert heard == [(3 * steps.step, None)]
 
 
 def test_products_integers_and_floats_without_a_step_stay():
     values = [[0, 0], [1, 1]]
-    assert WholeSteps.of(Problem(PAIR, (Function((0, 1), values, [1, 2]),)), AUTO) is None
-    assert WholeSteps.of(Problem(PAIR, (Function((0, 1), values, [0.1, 2.0]),)), AUTO) is None
-    assert WholeSteps.of(Problem(PAIR, (Function((0, 1), values, [1.0, 2.0**32]),)), AUTO) is None
+    assert IntegerScaling.of(Problem(PAIR, (Function((0, 1), values, [1, 2]),)), AUTO) is None
+    assert IntegerScaling.of(Problem(PAIR, (Function((0, 1), values, [0.1, 2.0]),)), AUTO) is None
+    assert IntegerScaling.of(Problem(PAIR, (Function((0, 1), values, [1.0, 2.0**32]),)), AUTO) is None
     product = Problem(PAIR, (Function((0, 1), values, [0.5, 2.0]),), semiring=MAX_PRODUCT)
-    assert WholeSteps.of(product, AUTO) is None
+    assert IntegerScaling.of(product, AUTO) is None
     zeros = Problem(PAIR, (Function((0, 1), values, [0.0, 0.0]),))
     assert oocbe.solve(zeros).value == 0.0

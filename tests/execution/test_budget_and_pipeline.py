@@ -13,7 +13,7 @@ from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
 from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.scratch import ScratchFile
-from oocbe.execution.sources import HeldRows, SliceSource
+from oocbe.execution.sources import InMemorySource, SliceSource
 from oocbe.kernels.cpu import threads
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
@@ -249,7 +249,7 @@ def test_scratch_of_several_stripes(tmp_path, monkeypatch):
 
 def test_slices_of_sources():
     keys = np.arange(50, dtype=np.uint64)[np.newaxis]
-    source = HeldRows(Table(Layout(("a",), (50,)), keys, np.arange(50), is_sorted=True))
+    source = InMemorySource(Table(Layout(("a",), (50,)), keys, np.arange(50), is_sorted=True))
     starts, counts = np.array([40, 3, 6, 20]), np.array([5, 3, 4, 0])
     slices = SliceSource(source, starts, counts)
     expected = [*range(40, 45), *range(3, 10)]

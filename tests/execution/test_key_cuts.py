@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from oocbe.algebra import join_maximise, join_sum
 from oocbe.execution import partition, sources
 from oocbe.execution.budget import Budget
+from oocbe.execution.concatenation import LaidEndToEnd, OrderedSlice
 from oocbe.execution.key_cuts import KeyIndex, cut_alike
-from oocbe.execution.laid_end_to_end import LaidEndToEnd, OrderedSlice
-from oocbe.execution.partition import Ordered, parts
-from oocbe.execution.sources import Buffers, HeldRows, StoredRows
-from oocbe.execution.space import Space
+from oocbe.execution.memory_plan import MemoryPlan
+from oocbe.execution.partition import JoinInput, parts
+from oocbe.execution.sources import Buffers, InMemorySource, StoredRows
 from oocbe.kernels import backend_for
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
@@ -55,7 +55,7 @@ def numbers_of(table: Table) -> list[int]:
 @given(st.integers(0, 99), st.integers(1, 400), st.integers(1, 60))
 def test_places_and_bounds(wide, seed, rows, stretch):
     table = sorted_table("a", seed, rows, wide)
-    index = KeyIndex(HeldRows(table, stretch), ("k", "l"), BUDGET)
+    index = KeyIndex(InMemorySource(table, stretch), ("k", "l"), BUDGET)
     numbers = numbers_of(table)
     assert numbers == sorted(numbers)
     wanted = sorted({0, *numbers, *(n + 1 for n in numbers), index.end})
@@ -70,7 +70,7 @@ def test_places_and_bounds(wide, seed, rows, stretch):
 @given(st.integers(0, 99), st.integers(1, 300), st.integers(1, 300), st.integers(2, 40), st.integers(1, 300))
 def test_sources_are_cut_alike(seed, rows1, rows2, stretch, most):
     tables = [sorted_table("a", seed, rows1), sorted_table("b", seed + 1, rows2)]
-    indices = [KeyIndex(HeldRows(table, stretch), ("k", "l"), BUDGET) for table in tables]
+    indices = [KeyIndex(InMemorySource(table, stretch), ("k", "l"), BUDGET) for table in tables]
     found = list(cut_alike(indices, lambda rows: max(rows) <= most))
     numbers = [numbers_of(table) for table in tables]
     for side, table in enumerate(tables):
@@ -148,8 +148,8 @@ def test_ranges_of_sorted_runs_need_no_pass(tmp_path_factory, seed, rows, chunk,
                 low = data.draw(st.integers(0, stored.rows - 1))
                 slices.append(OrderedSlice(StoredRows(stored), low, stored.rows, ("k", "l")))
                 expected.append((side, stored.read(low, stored.rows)))
-        inputs.append(Ordered(LaidEndToEnd(slices), slices[0].layout.scope, ("k", "l"), 8))
-    space = Space(BUDGET, DiskBudget(folder), 1, most)
+        inputs.append(JoinInput(LaidEndToEnd(slices), slices[0].layout.scope, ("k", "l"), 8))
+    space = MemoryPlan(BUDGET, DiskBudget(folder), 1, most)
     found, seen = [[], []], [set(), set()]
     with pytest.MonkeyPatch.context() as patch:
         alike = max(Counter(number for whole in wholes for number in numbers_of(whole)).values())

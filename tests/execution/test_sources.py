@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.execution.sources import ChunkCache, HeldRows, SliceSource, StoredRows, source_of
+from oocbe.execution.sources import ChunkCache, InMemorySource, SliceSource, StoredRows, source_of
 from oocbe.model.row_numbers import key_number
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedKeys, PackedTable
@@ -32,7 +32,7 @@ def test_every_source_has_the_same_rows_in_the_same_places(tmp_path_factory, wid
     stored = StoredTable.save(tmp_path_factory.mktemp("stored") / "table", table, chunk_rows=chunk)
     packed = PackedTable.pack(table, chunk_rows=chunk)
     starts = np.array(sorted({0, *rng.integers(0, table.rows, 3).tolist()}))
-    whole = SliceSource(HeldRows(table), starts, np.diff(np.append(starts, table.rows)))
+    whole = SliceSource(InMemorySource(table), starts, np.diff(np.append(starts, table.rows)))
     low, high = sorted(rng.integers(0, table.rows + 1, 2).tolist())
     for source in (*map(source_of, (table, stored, packed)), whole):
         assert (source.layout, source.dtype, source.rows, source.is_sorted) == (table.layout, "int64", table.rows, True)
@@ -45,12 +45,12 @@ def test_every_source_has_the_same_rows_in_the_same_places(tmp_path_factory, wid
     numbers = [key_number(table.keys, row) for row in range(table.rows)]
     wanted = [0, *(n + d for n in rng.choice(np.array(numbers, dtype=object), 9) for d in (0, 1)), 1 << 128]
     found = StoredRows(stored, ChunkCache(1 << 10))
-    for keyed in (HeldRows(table), found, StoredRows(stored), PackedKeys(packed)):
+    for keyed in (InMemorySource(table), found, StoredRows(stored), PackedKeys(packed)):
         assert [keyed.key(row) for row in range(table.rows)] == numbers
         for number in wanted:
             expected = next((row for row in range(low, high) if numbers[row] >= number), high)
             assert keyed.place(number, low, high) == expected
-    for source in (HeldRows(table), found):
+    for source in (InMemorySource(table), found):
         part = source.read(low, high)
         assert np.array_equal(part.keys, table.keys[:, low:high])
         assert np.array_equal(part.values, table.values[low:high])
@@ -59,7 +59,7 @@ def test_every_source_has_the_same_rows_in_the_same_places(tmp_path_factory, wid
 def test_rows_in_memory_are_seen_where_they_are():
     """No copy is made to look at keys, or to read a range of rows of one key word."""
     table = sorted_table(1, 300, False)
-    source = HeldRows(table, 50)
+    source = InMemorySource(table, 50)
     assert np.shares_memory(source.keys_of(2), table.keys)
     part = source.read(20, 90)
     assert np.shares_memory(part.keys, table.keys)

@@ -7,9 +7,9 @@ import pytest
 
 from oocbe.execution import partition
 from oocbe.execution.budget import Budget
-from oocbe.execution.partition import MOST_WINDOW_BITS, WINDOW_BITS, Ordered, parts
-from oocbe.execution.sources import HeldRows
-from oocbe.execution.space import Space
+from oocbe.execution.memory_plan import MemoryPlan
+from oocbe.execution.partition import MOST_WINDOW_BITS, WINDOW_BITS, JoinInput, parts
+from oocbe.execution.sources import InMemorySource
 from oocbe.kernels import backend_named
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
@@ -17,10 +17,10 @@ from oocbe.tables.scratch import default_parent
 from oocbe.tables.table import Table
 
 
-def shuffled(rows: int) -> Ordered:
+def shuffled(rows: int) -> JoinInput:
     keys = np.random.default_rng(1).permutation(rows).astype(np.uint64)[np.newaxis]
     table = Table(Layout(("k",), (rows,)), keys, np.arange(rows, dtype=np.int32))
-    return Ordered(HeldRows(table), ("k",), ("k",), cost=100)
+    return JoinInput(InMemorySource(table), ("k",), ("k",), cost=100)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_rows_are_partitioned_once_where_digits_can_fit(monkeypatch, piece_rows,
         made.append(ordered.rows)
         original(self, ordered, *more)
 
-    space = Space(Budget(1 << 24), DiskBudget(default_parent()), 1, piece_rows)
+    space = MemoryPlan(Budget(1 << 24), DiskBudget(default_parent()), 1, piece_rows)
     found = list(parts([shuffled(rows)], space, backend_named("cpu")))
     assert sum(part.inputs[0].rows for part in found) == rows
     assert all(part.inputs[0].rows <= piece_rows for part in found)
@@ -50,7 +50,7 @@ def test_rows_are_partitioned_once_where_digits_can_fit(monkeypatch, piece_rows,
 
 @pytest.mark.parametrize("pieces", [1, 10, 120, 200, 500, 900, 10_000])
 def test_bits_grow_with_the_pieces(pieces):
-    space = Space(Budget(1000 * 100), DiskBudget(default_parent()), 1)
+    space = MemoryPlan(Budget(1000 * 100), DiskBudget(default_parent()), 1)
     ordered = shuffled(pieces * 600)
     bits = partition._bits_wanted([ordered], space)
     assert WINDOW_BITS <= bits <= MOST_WINDOW_BITS

@@ -145,7 +145,7 @@ def test_bounds_that_are_too_high_are_caught(monkeypatch):
     from oocbe.bounds.estimators import AdditiveSource
     from oocbe.bounds.row_ascent import RowAscent
 
-    real, real_costs = AdditiveSource.for_message, RowAscent.in_costs
+    real, real_costs = AdditiveSource.for_message, RowAscent.unscale
 
     def wrong(self, *given):
         bound = real(self, *given)

@@ -12,7 +12,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.knowledge import Knowledge
+from oocbe.search.shared_bounds import SharedBounds
 from tests.helpers.bound_problems import optimum
 
 NO_GAP = SolveOptions().gap
@@ -25,7 +25,7 @@ def whole(problem: Problem) -> Reduction:
     return Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
 
 
-def begun(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[Knowledge, DepthSearch]:
+def begun(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[SharedBounds, DepthSearch]:
     """A search whose reports are checked; it has not begun yet."""
     best = optimum(problem)
     reduction = whole(problem)
@@ -38,18 +38,18 @@ def begun(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> 
         assert value is None or value >= best - tolerance, (problem.name, why, value, best)
         assert lower is None or lower <= min(best, ceiling) + tolerance or best == math.inf, (problem.name, why, lower)
 
-    known = Knowledge(problem, NO_GAP, check)
+    known = SharedBounds(problem, NO_GAP, check)
     return known, DepthSearch(reduction, known, memory)
 
 
-def search(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[Knowledge, DepthSearch]:
+def search(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[SharedBounds, DepthSearch]:
     """Run a search to its end."""
     known, made = begun(problem, memory, is_reduced)
     made.work(math.inf, Deadline())
     return known, made
 
 
-def check_solved(problem: Problem, known: Knowledge, made: DepthSearch) -> None:
+def check_solved(problem: Problem, known: SharedBounds, made: DepthSearch) -> None:
     """Assert that a search has come to its end, with the optimum."""
     best = optimum(problem)
     assert made.is_over

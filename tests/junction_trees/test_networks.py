@@ -86,7 +86,7 @@ def test_batches_single_cases_and_trees_of_groups_agree(name, network, data, mon
             np.testing.assert_allclose(batch.marginals[v][i], tree.marginal(v), atol=1e-12)
     monkeypatch.setattr(batches, "CONDITIONING_SECONDS", 0.0)
     monkeypatch.setattr(batches, "VARIABLE_SECONDS", 0.0)
-    monkeypatch.setattr(batches, "WORTHWHILE", math.inf)
+    monkeypatch.setattr(batches, "MAX_RELATIVE_SWEEP_COST", math.inf)
     grouped = tree.batch(cases[:5], targets=names[::3])
     np.testing.assert_allclose(grouped.log_evidence, batch.log_evidence[:5], rtol=1e-12)
     for v in names[::3]:

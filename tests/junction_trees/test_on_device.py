@@ -13,7 +13,7 @@ from oocbe.errors import ResourceError
 from oocbe.junction_trees import batches, device_sweeps
 from oocbe.junction_trees.conditioning import condition
 from oocbe.junction_trees.kernels.cuda import layout
-from oocbe.junction_trees.relevant.answer import CaseAnswer
+from oocbe.junction_trees.query_elimination.answer import QueryAnswer
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.kernels.cuda.device import cupy
 from tests.helpers.small_networks import enumerated, random_network, random_product, summed
@@ -213,7 +213,7 @@ def test_cliques_without_rows_are_joined_on_the_device(seed, tune):
     weights = enumerated(problem)
     if weights.sum() == 0:
         return
-    answer = CaseAnswer.of(problem)
+    answer = QueryAnswer.of(problem)
     found = answer.posteriors(range(len(problem.sizes)), "cuda")
     for v in range(len(problem.sizes)):
         np.testing.assert_allclose(found[v], summed(weights, [v]), **CLOSE)

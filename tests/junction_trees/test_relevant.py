@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.junction_trees import batches, single_case
+from oocbe.junction_trees import batches, query_engine
+from oocbe.junction_trees.query_elimination import answer, complete_tree, groups
+from oocbe.junction_trees.query_elimination.factors import factors_of_case, written_out
 from oocbe.junction_trees.relevance import components, relevant
-from oocbe.junction_trees.relevant import answer, complete_tree, groups
-from oocbe.junction_trees.relevant.factors import factors_of_case, written_out
 from oocbe.junction_trees.tree import JunctionTree
 from tests.helpers.effort import examples
 from tests.helpers.small_networks import enumerated, random_network, random_product, summed
@@ -23,8 +23,8 @@ def waiting(monkeypatch):
     def refuse(*arguments, **settings):
         raise AssertionError("a tree was made")
 
-    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
-    monkeypatch.setattr(single_case, "MAKING_SECONDS", math.inf)
+    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
+    monkeypatch.setattr(query_engine, "MAKING_SECONDS", math.inf)
     monkeypatch.setattr(groups, "GROUP_SECONDS", 0.0)
     monkeypatch.setattr("oocbe.junction_trees.tree.make_or_store", refuse)
 
@@ -74,13 +74,13 @@ def test_each_part_of_the_evidence_counts_once(seed, monkeypatch):
     weights = enumerated(problem, known)
     if weights.sum() == 0:
         return
-    own = answer.CaseAnswer(written_out(problem), known)
+    own = answer.QueryAnswer(written_out(problem), known)
     for count in range(len(problem.sizes)):
         asked = random.choice(len(problem.sizes), count, replace=False).tolist()
         found = own.posteriors(asked, "cpu")
         for v in asked:
             np.testing.assert_allclose(found[v], summed(weights, [v]), **CLOSE)
-        fresh = answer.CaseAnswer(written_out(problem), known)
+        fresh = answer.QueryAnswer(written_out(problem), known)
         fresh.posteriors(asked, "cpu")
         assert fresh.log_evidence("cpu") == pytest.approx(math.log(weights.sum()), rel=1e-12, abs=1e-13)
 
@@ -147,7 +147,7 @@ def test_a_large_network_answers_before_its_tree_is_made(waiting):
 
 
 def test_the_tree_is_made_once_it_is_asked_for(monkeypatch):
-    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
+    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
     problem = random_network(np.random.default_rng(4))
     tree = JunctionTree(problem)
     assert "made when it is needed" in repr(tree)
@@ -156,8 +156,8 @@ def test_the_tree_is_made_once_it_is_asked_for(monkeypatch):
 
 
 def test_many_questions_make_the_tree_after_all(monkeypatch):
-    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
-    monkeypatch.setattr(single_case, "MAKING_SECONDS", 1.0)  # for each cell
+    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
+    monkeypatch.setattr(query_engine, "MAKING_SECONDS", 1.0)  # for each cell
     problem = random_network(np.random.default_rng(6), zeros=0)
     tree = JunctionTree(problem)
     tree.observe({"v0": 0})
@@ -171,7 +171,7 @@ def test_many_questions_make_the_tree_after_all(monkeypatch):
 
 
 def test_what_no_tree_can_be_made_of_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
+    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
     problem = oocbe.Problem(
         (oocbe.Variable("a", 2),), (oocbe.Function.from_array((0,), [-1.0, 2.0]),), semiring=oocbe.SUM_PRODUCT
     )
@@ -198,7 +198,7 @@ def test_passes_shared_by_threads_and_kernels_for_many_cells_agree_with_sums(see
     functions.append(oocbe.Function.from_array(range(6), random.random(sizes)))
     whole = whole * functions[-1].values.reshape(sizes)
     problem = oocbe.Problem(variables, tuple(functions), semiring=oocbe.SUM_PRODUCT)
-    own = answer.CaseAnswer(written_out(problem), {})
+    own = answer.QueryAnswer(written_out(problem), {})
     found = own.posteriors(range(6), "cpu")
     for v in range(6):
         sums = whole.sum(axis=tuple(axis for axis in range(6) if axis != v))
@@ -212,8 +212,8 @@ def test_the_task_takes_the_same_way(seed, monkeypatch):
     problem = random_product(random) if seed % 2 else random_network(random, variables=9)
     total = enumerated(problem)
     known = oocbe.marginals(problem, backend="cpu")
-    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
-    monkeypatch.setattr(single_case, "MAKING_SECONDS", math.inf)
+    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
+    monkeypatch.setattr(query_engine, "MAKING_SECONDS", math.inf)
     found = oocbe.marginals(problem, backend="cpu")
     assert found.status == known.status
     assert found.value == pytest.approx(known.value, rel=1e-12, abs=1e-13)
@@ -250,7 +250,7 @@ def test_cases_of_small_groups_are_answered_beside_a_tree(seed, monkeypatch):
     ],
 )
 def test_weights_too_far_apart_for_floats_are_no_zeros(factor, semiring, log_evidence, monkeypatch):
-    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
+    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
     variables = tuple(oocbe.Variable(name, 2) for name in "ab")
     problem = oocbe.Problem(variables, (oocbe.Function.from_array((0, 1), factor),), semiring=semiring)
     tree = JunctionTree(problem)

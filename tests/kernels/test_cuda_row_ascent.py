@@ -14,8 +14,8 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.row_search import RowSearch
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import grid_network, random_network
 from tests.helpers.bound_problems import anything, costly_photographs, photographs
 from tests.helpers.small_problems import all_values
@@ -146,7 +146,7 @@ def test_searches_on_both_sides_do_the_same(make, tune):
             problem = make(seed)
             ends = []
             for backend in ("cpu", "auto", "cuda"):
-                known = Knowledge(problem, SolveOptions().gap, lambda *_: None)
+                known = SharedBounds(problem, SolveOptions().gap, lambda *_: None)
                 search = RowSearch(reduced(Tables.of(problem)), known, 1 << 26, backend)
                 search.work(math.inf, Deadline())
                 ends.append((known.lower, known.value, known.assignment, search.rows, search.ruled_out, search.largest))

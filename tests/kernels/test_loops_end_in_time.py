@@ -26,7 +26,7 @@ from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, tiled_ranges
-from oocbe.runtime.deadline import Deadline, current, current_flag, look, unlimited
+from oocbe.runtime.deadline import Deadline, check_deadline, current, current_flag, unlimited
 
 FLAG = "looks at the flag"
 
@@ -386,19 +386,19 @@ def test_no_call_begins_after_the_deadline(count, monkeypatch):
 
 def test_deadlines_nest():
     assert current() is None
-    look()
+    check_deadline()
     with Deadline(100.0) as outer:
         with Deadline(1000.0) as inner:
             assert current() is inner and inner.remaining <= 100
             assert current_flag() is inner.flag
             inner.interrupt()
             with pytest.raises(TimeLimitError):
-                look()
+                check_deadline()
             with unlimited():
-                look()
+                check_deadline()
                 assert current() is None and not current_flag().any()
         assert current() is outer
-        look()
+        check_deadline()
         with Deadline() as unbounded:
             assert unbounded.remaining <= 100
         with Deadline(1.0) as shorter:

@@ -12,7 +12,7 @@ from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
-from oocbe.propagation.restrict import restrict
+from oocbe.propagation.value_removal import remove_values
 from tests.helpers.bound_sources import ExactSource
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import (
@@ -33,7 +33,7 @@ def test_values_are_kept(structure, share):
     random = np.random.default_rng(structure["seed"])
     pairs = [(v, value) for v, size in enumerate(problem.sizes) for value in range(size)]
     removed = [pair for pair in pairs if random.random() < share]
-    made = restrict(problem, removed)
+    made = remove_values(problem, removed)
     total, feasible = all_values(problem)
     left = feasible.copy()
     for v, value in removed:
@@ -58,7 +58,7 @@ def test_bounds_and_fixed_values_carry_over(structure, above):
     expected = brute_force(problem)
     upper_bound = (0 if expected is None else expected) + above
     source = ExactSource(problem, structure["seed"], upper_bound)
-    made = restrict(problem, source.fixed_values(upper_bound))
+    made = remove_values(problem, source.fixed_values(upper_bound))
     if made.problem is None:
         assert expected is None
         return
@@ -77,7 +77,7 @@ def test_bounds_carry_over_where_only_variables_with_one_value_go():
         (Variable("a", 1), Variable("b", 2), Variable("c", 3)), (Function.from_array((1, 2), [[5, 6, 7]] * 2),)
     )
     source = ExactSource(problem, 1, 100)
-    made = restrict(problem, [])
+    made = remove_values(problem, [])
     assert made.problem is not None
     assert made.problem.sizes == (2, 3)
     bound = made.source(source).for_message(0b01, [1])

@@ -14,8 +14,8 @@ from oocbe.errors import DiskError, TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.search import attempts_without_bounds as attempts
 from oocbe.search import bounded, mini_bucket_rounds
+from oocbe.search import plain_elimination as attempts
 from oocbe.stress import grid_network, scale_free_network
 from tests.helpers.effort import examples
 from tests.helpers.fake_clock import Clock
@@ -95,7 +95,7 @@ def test_later_attempts_wait_as_long_as_the_last_one_took_and_may_take_longer(mo
     problem = hard()
     options = oocbe.SolveOptions(order_seconds=0)
     with solving.Deadline() as deadline:
-        made = attempts.AttemptsWithoutBounds(problem, MIN_SUM, options, deadline, eliminate)
+        made = attempts.PlainElimination(problem, MIN_SUM, options, deadline, eliminate)
         assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
         assert not made.try_where_due(kept.append), "it is too early"
         clock.now += 1.0
@@ -123,7 +123,7 @@ def test_later_attempts_wait_as_long_as_the_last_one_took_and_may_take_longer(mo
 def test_the_first_bound_is_given_little_where_rows_are_far_fewer_than_cells():
     with solving.Deadline() as deadline:
         problem = scale_free_network(10, 100, seed=0)
-        made = attempts.AttemptsWithoutBounds(problem, MIN_SUM, oocbe.SolveOptions(), deadline, None)
+        made = attempts.PlainElimination(problem, MIN_SUM, oocbe.SolveOptions(), deadline, None)
         assert attempts._patience(made._complete_seconds) > 4 * attempts.LEAST_PATIENCE
         assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
 
@@ -133,7 +133,7 @@ def test_expectations_beyond_reach_are_not_tried(monkeypatch):
     monkeypatch.setattr(attempts, "working_time", clock.perf_counter)
     with solving.Deadline() as deadline:
         problem = grid_network(16, 10, seed=1)
-        made = attempts.AttemptsWithoutBounds(problem, MIN_SUM, oocbe.SolveOptions(order_seconds=0), deadline, None)
+        made = attempts.PlainElimination(problem, MIN_SUM, oocbe.SolveOptions(order_seconds=0), deadline, None)
         assert made.root_seconds(20.0) == 20.0
         clock.now += 1000.0
         assert not made.try_where_due(kept.append)

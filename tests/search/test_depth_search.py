@@ -21,7 +21,8 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import depth_search, depth_tree, depth_worker, row_rounds
+from oocbe.search import beam_search_scheduler, depth_search, depth_tree, depth_worker
+from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_worker import Worker
 from oocbe.search.kernels.cpu.depth_first import (
@@ -36,10 +37,9 @@ from oocbe.search.kernels.cpu.depth_first import (
     MOST_TRIED,
     UP_TO,
 )
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.reduced_elimination import ReducedElimination
-from oocbe.search.row_rounds import RowRounds
 from oocbe.search.row_search import RowSearch
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, check_solved, search, whole
@@ -129,7 +129,7 @@ def test_what_is_needed_below_a_lower_threshold(make):
         tables = Tables.of(make(seed))
         least, step = tables.least, 1 if tables.is_integral else 0.37
         ascent = RowAscent(tables, least + 9 * step)
-        needs = [ascent.need_below(least + n * step) for n in range(10)]
+        needs = [ascent.cutoff_for(least + n * step) for n in range(10)]
         assert needs == sorted(needs)
         assert needs[9] == ascent.need
 
@@ -277,7 +277,7 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
         problem = network(seed, arity)
         forbidden = [Constraint((v,), [[1]]) for v, size in enumerate(problem.sizes) if size == 3]  # gone at the root
         problem = replace(problem, constraints=(*problem.constraints, *forbidden))
-        made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 20)
+        made = DepthSearch(whole(problem), SharedBounds(problem, NO_GAP, lambda *_: None), 1 << 20)
         while not made.is_over:
             made.work(0.0, Deadline())
             if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
@@ -299,7 +299,7 @@ def test_loading_runs_the_loop_of_the_search(monkeypatch):
 
 def test_the_deadline_ends_it():
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
-    made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 30)
+    made = DepthSearch(whole(problem), SharedBounds(problem, NO_GAP, lambda *_: None), 1 << 30)
     with pytest.raises(TimeLimitError):
         made.work(math.inf, Deadline(0.0))
 
@@ -307,18 +307,18 @@ def test_the_deadline_ends_it():
 @pytest.mark.parametrize(
     ("walks_expect", "depth_expects", "part"),
     [
-        (None, math.inf, row_rounds.EQUAL_SHARE),
-        (100.0, math.inf, row_rounds.PROMISING_SHARE),
-        (100.0, 1.0, row_rounds.MOST_SHARE),
-        (1e9, math.inf, row_rounds.EQUAL_SHARE),
-        (1e9, 1.0, row_rounds.MOST_SHARE),
+        (None, math.inf, beam_search_scheduler.EQUAL_SHARE),
+        (100.0, math.inf, beam_search_scheduler.PROMISING_SHARE),
+        (100.0, 1.0, beam_search_scheduler.MOST_SHARE),
+        (1e9, math.inf, beam_search_scheduler.EQUAL_SHARE),
+        (1e9, 1.0, beam_search_scheduler.MOST_SHARE),
     ],
 )
 def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expects, part, monkeypatch):
     """Each slice takes a second by the clocks of the two, whatever the machine's says."""
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
     taken = []
 
     def work(made, seconds, deadline):
@@ -336,7 +336,7 @@ def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expec
     monkeypatch.setattr(RowSearch, "__setattr__", keep)
     monkeypatch.setattr(DepthSearch, "expected", depth_expects)
     rounds.order_seconds = math.inf  # no elimination
-    monkeypatch.setattr(row_rounds, "SUBPROBLEM_SECONDS", math.inf)
+    monkeypatch.setattr(beam_search_scheduler, "SUBPROBLEM_SECONDS", math.inf)
     for _ in range(200):
         rounds._work(known)
     assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, rel=0.1)
@@ -345,7 +345,7 @@ def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expec
 def test_nothing_else_begins_while_it_expects_to_end_soon(monkeypatch):
     """Each slice takes half a second by the searches' clocks."""
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
     taken = []
 
     def work(made, seconds, deadline):
@@ -356,8 +356,8 @@ def test_nothing_else_begins_while_it_expects_to_end_soon(monkeypatch):
         monkeypatch.setattr(kind, "work", work)
     monkeypatch.setattr(DepthSearch, "expected", 1.0)
     monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: taken.append(ReducedElimination))
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
-    alone = int(row_rounds.NEAR_SECONDS / 0.5) + 1
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
+    alone = int(beam_search_scheduler.NEAR_SECONDS / 0.5) + 1
     for _ in range(alone + 1):
         rounds._work(known)
     assert taken[:alone] == [DepthSearch] * alone
@@ -371,8 +371,8 @@ def test_walks_that_find_nothing_leave_it_the_end(monkeypatch):
     monkeypatch.setattr(RowSearch, "work", walk)
     monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
     problem = parity_checks(12, 8, 1)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
-    RowRounds(problem, SolveOptions(), Deadline()).first(known, lambda: None, math.inf)
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
+    BeamSearchScheduler(problem, SolveOptions(), Deadline()).first(known, lambda: None, math.inf)
     assert known.is_closed
     assert known.value == pytest.approx(optimum(problem), abs=1e-9)
 
@@ -403,8 +403,8 @@ def warehouses(count: int, stores: int, seed: int) -> tuple[Problem, int]:
 @pytest.mark.parametrize("seed", range(3))
 def test_supply_is_for_linear_programs_first(seed):
     problem, best = warehouses(7, 12, seed)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
-    rounds.first(Knowledge(problem, NO_GAP, lambda *_: None), lambda: None)
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
+    rounds.first(SharedBounds(problem, NO_GAP, lambda *_: None), lambda: None)
     assert rounds.seconds == 0
     assert not is_supply(conflicts(24, 0.6, seed))
     assert not is_supply(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0))))
@@ -442,8 +442,8 @@ def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others(
         problem = conflicts(24, part, seed=2)
         real = tuple(replace(f, values=f.values * 0.37) for f in problem.functions)  # no stable sets of integers
         problem = replace(problem, functions=real)
-        known = Knowledge(problem, NO_GAP, lambda *_: None)
-        rounds = RowRounds(problem, SolveOptions(), Deadline())
+        known = SharedBounds(problem, NO_GAP, lambda *_: None)
+        rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
         rounds.first(known, lambda: None)
         assert (rounds.seconds > 0) == is_tried
         while is_tried and not known.is_closed:  # how far the first attempt comes depends on the machine
@@ -466,14 +466,14 @@ def cover(sets: int, elements: int, values: int, seed: int) -> Problem:
 
 
 def test_covers_are_searched_before_their_linear_program(monkeypatch):
-    monkeypatch.setattr(row_rounds, "HEAD_START", math.inf)
+    monkeypatch.setattr(beam_search_scheduler, "HEAD_START", math.inf)
     problem = cover(14, 20, 2, 1)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
     rounds.open(known)
     assert known.is_closed
     assert known.value == optimum(problem)
     wider = cover(40, 12, 3, 1)  # of more values, as photographs have
-    rounds = RowRounds(wider, SolveOptions(), Deadline())
-    rounds.open(Knowledge(wider, NO_GAP, lambda *_: None))
+    rounds = BeamSearchScheduler(wider, SolveOptions(), Deadline())
+    rounds.open(SharedBounds(wider, NO_GAP, lambda *_: None))
     assert rounds.seconds == 0

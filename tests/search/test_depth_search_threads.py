@@ -18,8 +18,8 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search, depth_tree, depth_worker
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_worker import Worker
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.open_nodes import ROOT, OpenNodes, Path
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, begun, check_solved, search, whole
@@ -92,7 +92,7 @@ def test_larger_problems_take_several_threads_and_have_the_value_of_one(pause, t
         for threads in (1, THREADS):
             monkeypatch.setenv("OOCBE_THREADS", str(threads))
             takers.clear()
-            known = Knowledge(problem, NO_GAP, lambda *_: None)
+            known = SharedBounds(problem, NO_GAP, lambda *_: None)
             made = DepthSearch(whole(problem), known, 1 << 30)
             made.work(math.inf, Deadline())
             assert known.is_closed
@@ -141,7 +141,7 @@ def test_no_thread_is_at_work_between_slices_and_bounds_hold_then(monkeypatch):
 def test_fewer_threads_than_before_put_back_what_the_others_have(monkeypatch):
     monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 10**6)
     problem = costs(11, 4, 1)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
     made = DepthSearch(whole(problem), known, 1 << 30)
     made.work(0.0, Deadline())
     assert made._threads() == THREADS
@@ -158,7 +158,7 @@ def test_fewer_threads_than_before_put_back_what_the_others_have(monkeypatch):
     assert made._shared.open.at_work.keys() <= {0}
     made.work(math.inf, Deadline())
     assert known.is_closed
-    alone = Knowledge(problem, NO_GAP, lambda *_: None)
+    alone = SharedBounds(problem, NO_GAP, lambda *_: None)
     DepthSearch(whole(problem), alone, 1 << 30).work(math.inf, Deadline())
     assert known.value == alone.value
 
@@ -176,7 +176,7 @@ def test_an_error_in_a_worker_ends_the_search_and_proves_nothing(error, monkeypa
     monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 1)
     before = set(threading.enumerate())
     problem = random_network(14, 6, 0.9, tightness=0.0, seed=3)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
     made = DepthSearch(whole(problem), known, 1 << 30)
     if error is MemoryError:
         made.work(math.inf, Deadline())
@@ -193,7 +193,7 @@ def test_the_deadline_ends_all_and_it_can_go_on_later(monkeypatch):
     monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 4)
     problem = costs(10, 4, 2)
     told = []
-    known = Knowledge(problem, NO_GAP, lambda lower, value, *_: told.append((lower, value)))
+    known = SharedBounds(problem, NO_GAP, lambda lower, value, *_: told.append((lower, value)))
     made = DepthSearch(whole(problem), known, 1 << 30)
     deadline = Deadline()
     own = Worker.take
@@ -213,7 +213,7 @@ def test_the_deadline_ends_all_and_it_can_go_on_later(monkeypatch):
     assert not known.is_closed
     made.work(math.inf, Deadline())
     assert known.is_closed
-    alone = Knowledge(problem, NO_GAP, lambda *_: None)
+    alone = SharedBounds(problem, NO_GAP, lambda *_: None)
     monkeypatch.setenv("OOCBE_THREADS", "1")
     DepthSearch(whole(problem), alone, 1 << 30).work(math.inf, Deadline())
     assert known.value == alone.value

@@ -21,12 +21,12 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search, depth_tree, depth_worker
+from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import laid_out
 from oocbe.search.kernels.cpu.depth_first import DEPTH
-from oocbe.search.knowledge import Knowledge
-from oocbe.search.row_rounds import RowRounds
-from oocbe.search.smaller import is_easy
+from oocbe.search.presolve import is_easy
+from oocbe.search.shared_bounds import SharedBounds
 from tests.helpers.bound_problems import optimum
 from tests.helpers.effort import examples
 
@@ -71,7 +71,7 @@ def limited(seed: int) -> Problem:
     return Problem(variables, tuple(functions), tuple(constraints), tuple(linear), name=f"limited {seed}")
 
 
-def searched(problem: Problem, is_reduced: bool) -> tuple[Knowledge, DepthSearch]:
+def searched(problem: Problem, is_reduced: bool) -> tuple[SharedBounds, DepthSearch]:
     """Run a search to its end; every bound on the way is checked."""
     best = optimum(problem)
     tables = Tables.of(problem, keeps_linear=True)
@@ -85,7 +85,7 @@ def searched(problem: Problem, is_reduced: bool) -> tuple[Knowledge, DepthSearch
         assert value is None or value >= best - tolerance, (problem.name, why, value, best)
         assert lower is None or lower <= best + tolerance, (problem.name, why, lower, best)
 
-    known = Knowledge(problem, NO_GAP, check)
+    known = SharedBounds(problem, NO_GAP, check)
     made = DepthSearch(reduction, known, 1 << 30)
     made.work(math.inf, Deadline())
     return known, made
@@ -157,7 +157,7 @@ def test_at_every_node_multipliers_make_nothing_dearer(monkeypatch):
         if tables is None or not tables.linear or tables.is_impossible:
             continue
         whole = Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
-        made = DepthSearch(whole, Knowledge(problem, NO_GAP, lambda *_: None), 1 << 20)
+        made = DepthSearch(whole, SharedBounds(problem, NO_GAP, lambda *_: None), 1 << 20)
         while not made.is_over:
             made.work(0.0, Deadline())
             if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
@@ -228,7 +228,7 @@ def test_a_multiplier_raises_the_bound_of_the_root():
     bounds = []
     for each in (tables, without):
         whole = Reduction(each, tuple(range(14)), (), problem.sizes)
-        known = Knowledge(problem, NO_GAP, lambda *_: None)
+        known = SharedBounds(problem, NO_GAP, lambda *_: None)
         known.offer(optimum(problem), best_assignment(problem), "brute force")
         made = DepthSearch(whole, known, 1 << 30)
         made._root()
@@ -259,8 +259,8 @@ def test_problems_with_wide_linear_constraints_are_searched_depth_first_and_not_
     assert not is_easy(problem)
     assert is_easy(replace(problem, linear_constraints=()))
     assert not is_packing(problem)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
     rounds.open(known)
     assert rounds._search is None
     while not known.is_closed:

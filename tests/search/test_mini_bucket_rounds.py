@@ -14,8 +14,8 @@ from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
 from oocbe.search import bounded, mini_bucket_rounds
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.mini_bucket_rounds import MiniBucketRounds
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import grid_network
 from tests.helpers.effort import examples
 from tests.helpers.fake_clock import Clock
@@ -26,7 +26,7 @@ def rounds(monkeypatch, problem, deadline=None, **options):
     clock = Clock()
     monkeypatch.setattr(mini_bucket_rounds, "working_time", clock.perf_counter)
     heard = []
-    known = Knowledge(problem, Gap(), lambda lower, value, why, _: heard.append((lower, value, why)))
+    known = SharedBounds(problem, Gap(), lambda lower, value, why, _: heard.append((lower, value, why)))
     return clock, heard, known, MiniBucketRounds(problem, oocbe.SolveOptions(**options), deadline or solving.Deadline())
 
 

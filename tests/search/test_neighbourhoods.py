@@ -19,8 +19,8 @@ from oocbe.search import depth_search, depth_worker
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import kept_bytes
 from oocbe.search.kernels.cpu.depth_first import VALUE, VARIABLE
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.neighbourhoods import LEAST_BITS, MORE_BITS, MOST_BITS, Neighbourhood, Neighbourhoods
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, check_solved, search, whole
@@ -42,7 +42,7 @@ def _beside_the_search_from_its_first_node(monkeypatch):
 
 def with_an_assignment(problem):
     """A search that has just found its first assignment."""
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
     made = DepthSearch(whole(problem), known, 1 << 30)
     while made._shared is None or (made._shared.wanted < 0).all():
         assert not made.is_over
@@ -76,12 +76,12 @@ def test_a_longer_search_has_them_beside():
     random = np.random.default_rng(1)
     costs = [Function.from_array(pair, random.integers(0, 20, (4, 4))) for pair in combinations(range(11), 2)]
     problem = Problem(tuple(Variable(f"x{v}", 4) for v in range(11)), tuple(costs))
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
     made = DepthSearch(whole(known.problem), known, 1 << 30)
     made.work(math.inf, Deadline())
     assert known.is_closed
     assert made._neighbourhoods.tried
-    assert "neighbourhoods" in made.sentence
+    assert "neighbourhoods" in made.summary
 
 
 def test_they_come_to_optima_by_themselves():

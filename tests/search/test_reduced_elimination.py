@@ -15,11 +15,11 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import reduced_elimination, row_rounds
-from oocbe.search.knowledge import Knowledge
+from oocbe.search import beam_search_scheduler, reduced_elimination
+from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.reduced_elimination import ReducedElimination
-from oocbe.search.row_rounds import RowRounds
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.shared_bounds import SharedBounds
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, photographs
 from tests.helpers.effort import examples
 
@@ -27,8 +27,8 @@ OPTIONS = SolveOptions()
 ROOM = 1 << 30
 
 
-def knowledge_of(problem: Problem) -> Knowledge:
-    return Knowledge(problem, OPTIONS.gap, lambda *_: None)
+def knowledge_of(problem: Problem) -> SharedBounds:
+    return SharedBounds(problem, OPTIONS.gap, lambda *_: None)
 
 
 def elimination_of(problem: Problem, options: SolveOptions = OPTIONS) -> ReducedElimination:
@@ -112,11 +112,11 @@ def pedigree_like(people: int, alleles: int) -> Problem:
 
 
 def test_rows_have_it_tried_first_where_it_is_quick(monkeypatch):
-    monkeypatch.setattr(row_rounds, "HEAD_START", 0.0)  # else a fast machine has searched it before
+    monkeypatch.setattr(beam_search_scheduler, "HEAD_START", 0.0)  # else a fast machine has searched it before
     problem = pedigree_like(60, 8)
-    known, rounds = knowledge_of(problem), RowRounds(problem, OPTIONS, Deadline())
+    known, rounds = knowledge_of(problem), BeamSearchScheduler(problem, OPTIONS, Deadline())
     rounds.first(known, lambda: None)
-    assert known.is_closed and not rounds.sentence
+    assert known.is_closed and not rounds.summary
     statistics = Statistics()
     rounds.tell(statistics)
     assert "what reduction left was eliminated" in statistics.bounds

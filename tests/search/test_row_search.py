@@ -21,13 +21,13 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import bounded, row_problem, row_results, row_rounds, row_search, row_walk
+from oocbe.search import beam_pass, beam_search_scheduler, bounded, row_problem, row_results, row_search
+from oocbe.search.beam_pass import BeamPass, WeightedPrimalGraph
+from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.reduced_elimination import ReducedElimination
-from oocbe.search.row_rounds import RowRounds
 from oocbe.search.row_search import RowSearch
-from oocbe.search.row_walk import Ties, Walk
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import grid_network, random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.effort import examples
@@ -44,7 +44,7 @@ def rows_alone(monkeypatch):
     monkeypatch.setattr(DepthSearch, "is_over", property(lambda _: True, lambda *_: None), raising=False)
 
 
-def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, RowSearch]:
+def search(problem: Problem, memory: int = 1 << 30) -> tuple[SharedBounds, RowSearch]:
     """Run a search to its end; every bound and value that it reports on the way is checked."""
     best = optimum(problem)
     tables = Tables.of(problem)
@@ -57,7 +57,7 @@ def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, RowSearc
         # Where nothing counts, all that is known is that nothing is below the upper bound.
         assert lower is None or lower <= min(best, ceiling) + tolerance or best == math.inf, (problem.name, why, lower)
 
-    known = Knowledge(problem, NO_GAP, check)
+    known = SharedBounds(problem, NO_GAP, check)
     made = RowSearch(reduced(tables), known, memory)
     made.work(math.inf, Deadline())
     return known, made
@@ -69,7 +69,7 @@ def test_the_optimum_whatever_the_beam_cuts_off(make, width, monkeypatch):
     monkeypatch.setattr(row_search, "NARROW_WIDTH", width)
     monkeypatch.setattr(row_search, "FIRST_WIDTH", width)
     monkeypatch.setattr(row_search, "WIDER", 3)
-    monkeypatch.setattr(row_walk, "CHOICE", 2)
+    monkeypatch.setattr(beam_pass, "CHOICE", 2)
     for seed in range(examples(150)):
         problem = make(seed)
         best = optimum(problem)
@@ -90,7 +90,7 @@ def test_rows_that_agree_on_their_separator_are_merged(is_narrow):
     tables = Tables.of(problem)
     best = oocbe.solve(problem).value
     ascent = RowAscent(tables, best + 10_000)  # rules nothing out
-    walk = Walk(ascent, Ties(tables, 100.0), 10**6, 0, is_narrow)
+    walk = BeamPass(ascent, WeightedPrimalGraph(tables, 100.0), 10**6, 0, is_narrow)
     with pytest.raises(StopIteration) as end:
         steps = walk.steps()
         while True:
@@ -107,7 +107,7 @@ def test_a_cut_bounds_the_optimum():
     problem = random_network(9, 5, 0.8, tightness=0.0, seed=3)
     tables, best = Tables.of(problem), oocbe.solve(problem).value
     ascent = RowAscent(tables, best + 500)
-    walk = Walk(ascent, Ties(tables, 100.0), 2, 2, is_narrow=False)
+    walk = BeamPass(ascent, WeightedPrimalGraph(tables, 100.0), 2, 2, is_narrow=False)
     with pytest.raises(StopIteration) as end:
         steps = walk.steps()
         while True:
@@ -125,8 +125,8 @@ def test_memory_ends_the_search():
     assert known.lower <= oocbe.solve(problem).value
 
 
-def search_without_check(problem: Problem, memory: int) -> tuple[Knowledge, RowSearch]:
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
+def search_without_check(problem: Problem, memory: int) -> tuple[SharedBounds, RowSearch]:
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
     made = RowSearch(reduced(Tables.of(problem)), known, memory)
     made.work(math.inf, Deadline())
     return known, made
@@ -146,9 +146,9 @@ def test_more_values_than_a_byte_holds():
 def test_a_search_that_is_behind_gets_less_time(monkeypatch):
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     clock = Clock()
-    monkeypatch.setattr(row_rounds, "working_time", clock.perf_counter)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    monkeypatch.setattr(beam_search_scheduler, "working_time", clock.perf_counter)
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
     taken = []
 
     def work(made, seconds, deadline):
@@ -169,18 +169,18 @@ def test_a_search_that_is_behind_gets_less_time(monkeypatch):
 
 def test_it_ends_where_bounds_are_as_near_as_is_asked_for(monkeypatch):
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
-    known = Knowledge(problem, Gap(absolute=10), lambda *_: None)
+    known = SharedBounds(problem, Gap(absolute=10), lambda *_: None)
     known.offer(problem.evaluate([0] * 12), (0,) * 12, "given")
     known.raise_lower(known.value - 10, "given")
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
     monkeypatch.setattr(RowSearch, "work", lambda *_: pytest.fail("rows were tried"))
     rounds.first(known, lambda: None)
     rounds.improve(known, lambda: None)
 
 
 def test_the_deadline_ends_it():
-    known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
-    rounds = RowRounds(known.problem, SolveOptions(), Deadline(0.0))
+    known = SharedBounds(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(known.problem, SolveOptions(), Deadline(0.0))
     with pytest.raises(TimeLimitError):
         rounds.first(known, lambda: None)
 
@@ -188,18 +188,18 @@ def test_the_deadline_ends_it():
 def test_a_hopeless_first_attempt_ends(monkeypatch):
     monkeypatch.setattr(row_search, "HOPELESS_SECONDS", 0.0)
     monkeypatch.setattr(row_search, "FEW_RULED_OUT", 2.0)
-    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
+    monkeypatch.setattr(beam_search_scheduler, "SLICE_SECONDS", 1e-9)  # a step
     monkeypatch.setattr(row_search, "NARROW_WIDTH", 1)
-    known = Knowledge(random_network(12, 6, 0.9, tightness=0.0, seed=3), NO_GAP, lambda *_: None)
-    rounds = RowRounds(known.problem, SolveOptions(), Deadline())
+    known = SharedBounds(random_network(12, 6, 0.9, tightness=0.0, seed=3), NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(known.problem, SolveOptions(), Deadline())
     rounds.first(known, lambda: None, math.inf)
     assert not known.is_closed
 
 
 @pytest.mark.parametrize("changed", [{"bounds": "lp"}, {"order": "min-fill"}])
 def test_only_where_nothing_else_is_asked_for(changed):
-    known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
-    rounds = RowRounds(known.problem, SolveOptions(**changed), Deadline())
+    known = SharedBounds(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(known.problem, SolveOptions(**changed), Deadline())
     rounds.first(known, lambda: None)
     assert rounds.seconds == 0
     assert known.lower is None
@@ -227,16 +227,16 @@ def latin_square(order: int, seed: int) -> Problem:
 def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
     monkeypatch.setattr(row_problem, "DENSE", 2.0)
     problem = latin_square(4, seed=1)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
     rounds.first(known, lambda: None, math.inf)
     assert known.is_closed
     assert known.value == oocbe.solve(problem, bounds="none").value
     free = replace(problem, constraints=tuple(Constraint(c.scope, c.tuples[1:]) for c in problem.constraints))
     capacity = LinearConstraint((0, 1), (np.arange(4), np.arange(4)), 3)
     for packing in (free, replace(free, linear_constraints=(capacity,))):
-        rounds = RowRounds(packing, SolveOptions(), Deadline())
-        rounds.first(Knowledge(packing, NO_GAP, lambda *_: None), lambda: None)
+        rounds = BeamSearchScheduler(packing, SolveOptions(), Deadline())
+        rounds.first(SharedBounds(packing, NO_GAP, lambda *_: None), lambda: None)
         assert rounds.seconds == 0
 
 
@@ -297,7 +297,7 @@ def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
         raise MemoryError("no more")
         yield
 
-    monkeypatch.setattr(row_walk.Walk, "steps", failing)
+    monkeypatch.setattr(beam_pass.BeamPass, "steps", failing)
     monkeypatch.setattr(row_results, "FEW_ROWS", 0)
     result = oocbe.solve(problem, backend="cpu", order_seconds=0)
     assert tried
@@ -306,10 +306,10 @@ def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
 
 def test_rows_that_wait_count_as_memory_for_messages(monkeypatch):
     """A walk that holds little stays, one that holds much is given up, and the search ends all the same."""
-    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
+    monkeypatch.setattr(beam_search_scheduler, "SLICE_SECONDS", 1e-9)  # a step
     problem = dense(9, 5, seed=1)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
     assert rounds.make_room(1000) == 1000
     given_up = 0
     while not known.is_closed:
@@ -330,7 +330,7 @@ def test_a_walk_keeps_within_its_memory(monkeypatch):
     tables = Tables.of(problem)
     assert tables is not None
     memory = 8 << 20
-    made = RowSearch(reduced(tables), Knowledge(problem, NO_GAP, lambda *_: None), memory)
+    made = RowSearch(reduced(tables), SharedBounds(problem, NO_GAP, lambda *_: None), memory)
     tracemalloc.start()
     try:
         with suppress(TimeLimitError):
@@ -350,28 +350,28 @@ def test_a_plan_says_what_a_sample_of_rows_shows(monkeypatch):
     assert "rows with" not in oocbe.plan(problem, order_seconds=0, bounds="lp").bounds
     assert not oocbe.plan(problem, order_seconds=0, bounds="none").bounds
     monkeypatch.setattr(row_results, "SAMPLE_SECONDS", 1e-9)
-    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
+    monkeypatch.setattr(beam_search_scheduler, "SLICE_SECONDS", 1e-9)  # a step
     hard = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     assert oocbe.plan(hard, order_seconds=0).bounds.startswith("first rows with bounds of their own (")
 
 
 @pytest.mark.parametrize(("is_hopeless", "said"), [(True, "comes at once"), (False, "4 s expected for all")])
 def test_what_rows_show_is_told(is_hopeless, said):
-    known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
-    rounds = RowRounds(known.problem, SolveOptions(), Deadline())
-    assert (rounds.sentence, rounds.outlook) == ("", "")
+    known = SharedBounds(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(known.problem, SolveOptions(), Deadline())
+    assert (rounds.summary, rounds.forecast_summary) == ("", "")
     rounds.first(known, lambda: None)
     search = rounds._search
     search.rows, search.ruled_out, search.walking = 1000, 250, 0.05
     search.is_hopeless, search.expected = is_hopeless, 4.0
-    assert rounds.outlook.startswith("of 1,000 tried 25% were ruled out by them, 50 µs a row, ")
-    assert said in rounds.outlook
+    assert rounds.forecast_summary.startswith("of 1,000 tried 25% were ruled out by them, 50 µs a row, ")
+    assert said in rounds.forecast_summary
 
 
 def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
     monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
     monkeypatch.setattr(row_results, "EASY_SECONDS", 1e-9)
-    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)
+    monkeypatch.setattr(beam_search_scheduler, "SLICE_SECONDS", 1e-9)
     monkeypatch.setattr(RowSearch, "sentence", "so and so many")
     monkeypatch.setattr(RowSearch, "_rounds", slow_steps)
     result = oocbe.solve(random_network(8, 4, 0.8, tightness=0.0, seed=2), order_seconds=0)

@@ -12,8 +12,8 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
+from oocbe.search import presolve as module
 from oocbe.search import small_tables
-from oocbe.search import smaller as module
 from oocbe.search.small_tables import eliminated_whole
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, hidden_solution, optimum

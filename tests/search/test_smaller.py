@@ -17,8 +17,8 @@ from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime import interruption
 from oocbe.search import bounded, small_tables
-from oocbe.search import smaller as module
-from oocbe.search.smaller import is_easy, smaller
+from oocbe.search import presolve as module
+from oocbe.search.presolve import is_easy, presolve
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.effort import examples
@@ -53,7 +53,7 @@ def test_what_is_left_has_the_optimum(make, monkeypatch):
     for seed in range(examples(120)):
         problem = make(seed)
         for whole, sign in ((problem, 1), (maximised(problem), -1)):
-            left = smaller(whole, AUTO)
+            left = presolve(whole, AUTO)
             if left is None:
                 continue
             made += 1
@@ -113,12 +113,12 @@ def chain(size: int = 4) -> Problem:
 
 def test_only_where_it_is_worth_it_and_nothing_else_is_asked_for(tmp_path):
     problem = chain()
-    assert smaller(problem, AUTO) is not None
+    assert presolve(problem, AUTO) is not None
     for changed in ({"order": "min-fill"}, {"dominance": False}, {"workdir": tmp_path}):
-        assert smaller(problem, SolveOptions(**changed)) is None
+        assert presolve(problem, SolveOptions(**changed)) is None
     capacity = LinearConstraint((0, 1), (np.arange(4), np.arange(4)), 3)
-    assert smaller(replace(problem, linear_constraints=(capacity,)), AUTO) is None
-    assert smaller(random_network(9, 9, 1.0, tightness=0.0, seed=1), AUTO) is None  # nothing goes
+    assert presolve(replace(problem, linear_constraints=(capacity,)), AUTO) is None
+    assert presolve(random_network(9, 9, 1.0, tightness=0.0, seed=1), AUTO) is None  # nothing goes
 
 
 def test_easy_is_what_makes_few_rows_with_complete_tables():
@@ -134,7 +134,7 @@ def test_easy_is_what_makes_few_rows_with_complete_tables():
 def test_a_plan_is_that_of_what_is_left(monkeypatch):
     problem = chain()
     assert len(oocbe.plan(problem, order_seconds=0).order) == 3
-    for name in ("oocbe.api.solving.outlook.FEW_ROWS", "oocbe.search.smaller.FEW_ROWS"):
+    for name in ("oocbe.api.solving.outlook.FEW_ROWS", "oocbe.search.presolve.FEW_ROWS"):
         monkeypatch.setattr(name, 0.0)
     made = oocbe.plan(problem, order_seconds=0)
     assert made.propagation == "reduced to 1 of 3 variables and 1 of 12 values before the search"
@@ -152,7 +152,7 @@ def test_packing_stays_as_it_is():
     assert is_packing(hard)
     assert not is_packing(soft)
     assert is_packing(soft, are_penalties_hard=True)
-    assert smaller(hard, AUTO) is smaller(soft, AUTO) is None
+    assert presolve(hard, AUTO) is presolve(soft, AUTO) is None
     everywhere = Function((0, 1), [[0, 0], [1, 1], [2, 2]], [100, 100, 100], 0)
     both = Function((1, 2), [[0, 0], [1, 1], [2, 2]], [100, 100, 100], 0)
     assert not is_packing(Problem(free, (*weights, everywhere, both)), are_penalties_hard=True)
@@ -190,5 +190,5 @@ def test_what_takes_too_much_memory_when_it_is_listed_stays_as_it_is():
     cells = np.random.default_rng(0).integers(0, 1000, (2,) * 15)
     functions = (Function.from_array(tuple(range(15)), cells), Function.from_array((14, 15), [[0, 3], [4, 1]]))
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(16)), functions)
-    assert smaller(problem, AUTO) is not None
-    assert smaller(problem, replace(AUTO, memory="4MiB")) is None
+    assert presolve(problem, AUTO) is not None
+    assert presolve(problem, replace(AUTO, memory="4MiB")) is None

@@ -14,9 +14,9 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import row_rounds, stable_set_search
-from oocbe.search.knowledge import Knowledge
-from oocbe.search.row_rounds import RowRounds
+from oocbe.search import beam_search_scheduler, stable_set_search
+from oocbe.search.beam_search_scheduler import BeamSearchScheduler
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.stable_set_search import StableSetSearch, ValueGraph
 from tests.helpers.bound_problems import optimum
 from tests.helpers.effort import examples
@@ -68,7 +68,7 @@ def test_the_optimum(first_nodes, monkeypatch):
         if graph is None:
             continue  # nothing that could be saved
         found += 1
-        known = Knowledge(problem, NO_GAP, lambda *_: None)
+        known = SharedBounds(problem, NO_GAP, lambda *_: None)
         made = StableSetSearch(graph, known)
         made.work(math.inf, Deadline())
         assert made.is_over
@@ -89,7 +89,7 @@ def test_upper_bounds_beyond_64_bits(bound):
     problem = choices(1)
     graph = value_graph(problem)
     assert graph is not None
-    known = Knowledge(replace(problem, upper_bound=bound), NO_GAP, lambda *_: None)
+    known = SharedBounds(replace(problem, upper_bound=bound), NO_GAP, lambda *_: None)
     StableSetSearch(graph, known).work(math.inf, Deadline())
     assert known.is_closed
     total, feasible = all_values(replace(problem, upper_bound=None))
@@ -110,7 +110,7 @@ def test_more_vertices_than_a_word_has_bits(monkeypatch):
     graph = value_graph(problem)
     assert graph is not None
     assert graph.adjacent.shape == (150, 3)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
     made = StableSetSearch(graph, known)
     expected = []
     while not made.is_over:
@@ -151,17 +151,17 @@ def test_it_ends_at_the_deadline():
     graph = value_graph(problem)
     assert graph is not None
     with pytest.raises(TimeLimitError):
-        StableSetSearch(graph, Knowledge(problem, NO_GAP, lambda *_: None)).work(math.inf, Deadline(0.0))
+        StableSetSearch(graph, SharedBounds(problem, NO_GAP, lambda *_: None)).work(math.inf, Deadline(0.0))
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5])
 def test_it_opens_a_solve(part, monkeypatch):
-    monkeypatch.setattr(row_rounds, "HEAD_START", math.inf)
+    monkeypatch.setattr(beam_search_scheduler, "HEAD_START", math.inf)
     problem = conflicts(14, part, 2)
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
     rounds.load(is_opening=True)
     rounds.open(known)
     assert known.is_closed
     assert known.value == optimum(problem)
-    assert "stable sets" in rounds.sentence
+    assert "stable sets" in rounds.summary

@@ -15,9 +15,9 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import row_rounds, subproblems
-from oocbe.search.knowledge import Knowledge
-from oocbe.search.row_rounds import RowRounds
+from oocbe.search import beam_search_scheduler, subproblems
+from oocbe.search.beam_search_scheduler import BeamSearchScheduler
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subproblems import SubproblemSearch
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
@@ -33,7 +33,7 @@ def searched(problem, is_reduced=False, memory=1 << 30):
     tables = Tables.of(problem)
     tables = reduced(tables).tables if is_reduced else tables
     tolerance = 4 * tables.rounding
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
     ceiling = known.upper_bound
     lows = []
 
@@ -111,7 +111,7 @@ def test_a_line_begins_with_what_those_before_it_lack(monkeypatch):
     """Where one subproblem is left, the functions of the other clique are a line of their own."""
     monkeypatch.setattr(subproblems, "FIRST_BITS", 7.0)
     monkeypatch.setattr(subproblems, "MOST_STARTS", 1)
-    known = Knowledge(two_hard_places(0), NO_GAP, lambda *_: None)
+    known = SharedBounds(two_hard_places(0), NO_GAP, lambda *_: None)
     made = SubproblemSearch(Tables.of(known.problem), known, 1 << 30)
     made._begin()
     made._open_line()
@@ -129,7 +129,7 @@ def test_the_whole_is_the_last_subproblem(small):
     problem = random_network(7, 3, 0.7, tightness=0.2, seed=3)
     known, made, _ = searched(problem)
     assert known.lower == optimum(problem)
-    assert "subproblems" in made.sentence
+    assert "subproblems" in made.summary
     assert made._widest == 7
 
 
@@ -148,11 +148,11 @@ def test_little_memory_ends_searches_and_not_the_truth(small):
 
 
 def test_they_have_their_turn_where_no_end_is_in_sight(monkeypatch):
-    monkeypatch.setattr(row_rounds, "SUBPROBLEM_SECONDS", 0.0)
+    monkeypatch.setattr(beam_search_scheduler, "SUBPROBLEM_SECONDS", 0.0)
     problem = two_hard_places(1)
-    rounds = RowRounds(problem, SolveOptions(), Deadline())
-    known = Knowledge(problem, NO_GAP, lambda *_: None)
-    monkeypatch.setattr(RowRounds, "_is_depth_promising", property(lambda _: False))
+    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
+    known = SharedBounds(problem, NO_GAP, lambda *_: None)
+    monkeypatch.setattr(BeamSearchScheduler, "_is_depth_promising", property(lambda _: False))
     rounds._begin(known)
     monkeypatch.setattr(type(rounds._depth), "expected", property(lambda _: math.inf))
     assert rounds._is_turn_of_subproblems(known)
@@ -166,7 +166,7 @@ def test_they_have_their_turn_where_no_end_is_in_sight(monkeypatch):
     known.lower = 6
     assert not rounds._is_turn_of_subproblems(known)
     assert rounds.seconds == pytest.approx(13.0)
-    monkeypatch.setattr(RowRounds, "_is_depth_promising", property(lambda _: True))
+    monkeypatch.setattr(BeamSearchScheduler, "_is_depth_promising", property(lambda _: True))
     rounds._subproblems.seconds = 0.0
     assert not rounds._is_turn_of_subproblems(known)
 

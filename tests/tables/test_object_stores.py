@@ -21,7 +21,7 @@ import oocbe
 from oocbe.algebra import join_sum, maximise
 from oocbe.cli.main import app
 from oocbe.errors import CorruptDataError, DiskError, UnsupportedError, UsageError
-from oocbe.execution.cluster.workers import InThreads, using
+from oocbe.execution.cluster.workers import InThreads, use_workers
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuned
 from oocbe.tables import object_path
@@ -215,7 +215,7 @@ def test_complete_tables_and_tables_of_parts(url, tmp_path):
     assert np.array_equal(there.to_table().values, cells.to_table().values)
     assert isinstance(open_table(f"{url}/cells"), StoredCompleteTable)
     sizes = {"segment_rows": 1, "first_segments": 3, "least_segment_seconds": 1e3, "most_segment_seconds": 1e3}
-    with InThreads(2) as workers, using(workers), tuned(**sizes):
+    with InThreads(2) as workers, use_workers(workers), tuned(**sizes):
         there = StoredTable.save(tmp_path / "t", table, chunk_rows=50).upload(f"{url}/rows")
         parts = maximise(there, "c", output=f"{url}/parts")
     assert len({key.split("/")[1] for key in keys_of(f"{url}/parts") if "part-" in key}) > 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from oocbe.algebra import join_sum, maximise
 from oocbe.errors import CorruptDataError, DiskError, ModelError
-from oocbe.execution.sources import ChunkCache, HeldRows, StoredRows
+from oocbe.execution.sources import ChunkCache, InMemorySource, StoredRows
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.disk_budget import DiskBudget
@@ -91,7 +91,7 @@ def test_is_cut_and_looked_up_by_keys_like_rows_in_memory(scope, rows, cuts, see
     random = np.random.default_rng(seed)
     with memory_folder() as folder:
         stored = in_parts(folder / "parts", table, sorted(min(cut, table.rows) for cut in cuts), [3, 5])
-        found, held = StoredRows(stored, ChunkCache(1000)), HeldRows(table)
+        found, held = StoredRows(stored, ChunkCache(1000)), InMemorySource(table)
         for row in range(table.rows):
             assert found.key(row) == held.key(row)
         for _ in range(20):

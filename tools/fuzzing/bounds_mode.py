@@ -110,10 +110,10 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
 
 def _check(case: Description, tally: Tally) -> None:
     from oocbe.bounds.bounds import bound_sources
-    from oocbe.elimination.preparation.arity import narrowed
+    from oocbe.elimination.preparation.arity import reduce_arity
     from oocbe.errors import ValueRangeError
 
-    problem, seed = narrowed(problem_of(case["problem"])), case["chance"]  # as a solve begins
+    problem, seed = reduce_arity(problem_of(case["problem"])), case["chance"]  # as a solve begins
     every = Assignments.of(case["problem"])
     threshold = every.threshold_at(case["threshold"], case["part"])  # None: all count
     limited, counted = problem.below(threshold), every.below(threshold)

@@ -96,7 +96,7 @@ def check_walk(
             if value is None or value >= limit:
                 continue
             tally.holds("a row ruled out", bound < ascent.need, value / unit, f"{row} of {assigned}")
-            claimed = ascent.in_costs(bound)
+            claimed = ascent.unscale(bound)
             tally.holds("a row's own bound", counted(claimed, unit) <= value, value / unit, f"{claimed} of {row}")
             kept = all(own[first[v] + place] for v, place in zip(assigned, row, strict=True))
             tally.holds("a row's own values", kept, row, assigned)

@@ -29,7 +29,7 @@ def check_searches(problem: Problem, every: Assignments, own: Assignments, case:
     from oocbe.runtime.deadline import Deadline
     from oocbe.search import depth_search, subproblems
     from oocbe.search.depth_search import DepthSearch
-    from oocbe.search.knowledge import Knowledge
+    from oocbe.search.shared_bounds import SharedBounds
     from oocbe.search.subproblems import SubproblemSearch
 
     tables = Tables.of(problem)
@@ -52,14 +52,14 @@ def check_searches(problem: Problem, every: Assignments, own: Assignments, case:
     bits = {"FIRST_BITS": random.uniform(1.0, 6.0), "MORE_BITS": random.uniform(0.5, 4.0)}
     with mock.patch.multiple(subproblems, **bits, MOST_LINES=random.choice((1, 3))):
         chosen = tables if given is None else given.tables
-        parts = SubproblemSearch(chosen, Knowledge(problem, Gap(), told), 1 << 24)
+        parts = SubproblemSearch(chosen, SharedBounds(problem, Gap(), told), 1 << 24)
         for _ in range(MOST_SLICES):
             if parts.is_over:
                 break
             parts.work(0.0, Deadline())
     forced = {"ALONE_SECONDS": 0.0, "FAR_SECONDS": -math.inf, "LOOK_SECONDS": 0.0, "CALL_SECONDS": 1e-4}
     with mock.patch.multiple(depth_search, **forced):
-        known = Knowledge(problem, Gap(), told)
+        known = SharedBounds(problem, Gap(), told)
         made = DepthSearch(reduction, known, 1 << 24)
         made.work(math.inf, Deadline())
     if known.assignment is not None:

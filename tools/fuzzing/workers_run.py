@@ -11,7 +11,7 @@ from pathlib import Path
 
 from oocbe.errors import OocbeError
 from oocbe.execution.cluster.local import LocalWorkers
-from oocbe.execution.cluster.workers import using
+from oocbe.execution.cluster.workers import use_workers
 from oocbe.model.settings.tuning import tuned
 
 from .descriptions import problem_of
@@ -26,7 +26,7 @@ def main() -> None:
     case, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     problem = problem_of(case["problem"])
     try:
-        with LocalWorkers(2) as workers, using(workers), tuned(**CUTTING):
+        with LocalWorkers(2) as workers, use_workers(workers), tuned(**CUTTING):
             found = {**solved_in(folder / "run", problem, case["options"]), "started": len(workers.started)}
     except OocbeError as error:
         found = {"error": type(error).__name__, "message": str(error)}

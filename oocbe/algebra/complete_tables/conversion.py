@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.algebra.complete_tables.complete_transpose import Scratch, transposed
-from oocbe.execution.partition import Ordered, parts
+from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.sources import Buffers, Source, row_bytes
 from oocbe.kernels.cpu.complete.complete_rows import cells_of_rows
 from oocbe.model.infeasible import infeasible_value
@@ -32,7 +32,7 @@ from oocbe.tables.stored_complete import AnyComplete
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
-    from oocbe.execution.space import Space
+    from oocbe.execution.memory_plan import MemoryPlan
     from oocbe.kernels.interface import Backend
     from oocbe.tables.layout import Layout
 
@@ -115,7 +115,7 @@ def row_pieces(table: AnyComplete, scope: Sequence[str], nbytes: int, scratch: S
 
 
 def cell_pieces(
-    source: Source, layout: Layout, dtype: np.dtype[Any], semiring: Semiring, space: Space, kernels: Backend
+    source: Source, layout: Layout, dtype: np.dtype[Any], semiring: Semiring, space: MemoryPlan, kernels: Backend
 ) -> Generator[NDArray[Any], None, None]:
     """Values of the complete table that rows of any number stand for, a window of neighbouring cells after the other.
 
@@ -137,7 +137,7 @@ def cell_pieces(
     most = max(1, int(space.budget.limit * WINDOW_SHARE) // dtype.itemsize)
     buffers, low = Buffers(), 0
     window = np.full(min(most, layout.complete_rows), infeasible, dtype=dtype)
-    for part in parts([Ordered(source, layout.scope, layout.scope, cost)], space, kernels):
+    for part in parts([JoinInput(source, layout.scope, layout.scope, cost)], space, kernels):
         table = buffers.load("rows", part.inputs[0].source)
         check_feasible(what, table.values, semiring, dtype)
         cells = cells_of_rows(table.keys, key_fields(table.layout, layout))  # partitioned rows have another layout

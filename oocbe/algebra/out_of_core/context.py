@@ -15,10 +15,10 @@ from oocbe.algebra.inputs import OutOfCore
 from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.budget import Budget
 from oocbe.execution.cluster.workers import current
-from oocbe.execution.partition import Ordered
+from oocbe.execution.memory_plan import MemoryPlan
+from oocbe.execution.partition import JoinInput
 from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.sources import Buffers, Source, row_bytes
-from oocbe.execution.space import Space
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.semiring import Combination, Semiring
@@ -76,7 +76,7 @@ class ExecutionContext:
     """Where an operator out of core works: kernels, space, and each stream's buffers; whether results overwrite."""
 
     kernels: Backend
-    space: Space
+    space: MemoryPlan
     buffers: list[Buffers] = field(default_factory=list)
     overwrite: bool = False
 
@@ -105,14 +105,14 @@ class ExecutionContext:
     ) -> ExecutionContext:
         """A context of some memory, with a folder for scratch files; the others as for the operators."""
         many = max(2, min(MOST_STREAMS, thread_count())) if streams is None else streams
-        return cls(kernels, Space(budget, DiskBudget(folder), many, piece_rows)).fresh()
+        return cls(kernels, MemoryPlan(budget, DiskBudget(folder), many, piece_rows)).fresh()
 
-    def fresh(self, space: Space | None = None) -> ExecutionContext:
+    def fresh(self, space: MemoryPlan | None = None) -> ExecutionContext:
         """A context with the same kernels, buffers of its own, and possibly another space."""
         space = self.space if space is None else space
         return replace(self, space=space, buffers=[Buffers() for _ in range(space.streams)])
 
-    def load(self, inputs: Sequence[Ordered], semiring: Semiring, stream: int) -> list[Table]:
+    def load(self, inputs: Sequence[JoinInput], semiring: Semiring, stream: int) -> list[Table]:
         """All rows of some sources, read into a stream's buffers and brought to where the kernels work."""
         tables = [self.buffers[stream].load(f"table {number}", part.source) for number, part in enumerate(inputs)]
         return [replace(to_kernels(table, self.kernels), semiring=semiring) for table in tables]
@@ -151,7 +151,7 @@ class ExecutionContext:
         with self.space.budget.reserve("chunks being written", 3 * chunk_rows * row_bytes(layout, dtype)):
             yield chunk_rows
 
-    def write(self, output: str | Path, operation: PartitionedOperation, inputs: Sequence[Ordered]) -> StoredTable:
+    def write(self, output: str | Path, operation: PartitionedOperation, inputs: Sequence[JoinInput]) -> StoredTable:
         """Write an operation's result chunk by chunk and open it; nothing is left of it where an exception passes
         through."""
         layout, dtype, semiring = operation.layout, operation.dtype, operation.semiring
@@ -188,15 +188,15 @@ class PartitionedOperation(Protocol):
     def semiring(self) -> Semiring:
         """Of the tables."""
 
-    def results(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+    def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """All rows of the operation, in their order."""
 
     def pieces(
-        self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
     ) -> Iterator[OperationPiece]:
         """Pieces of work whose results, laid end to end, are the operation's."""
 
-    def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+    def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of inputs that fit a piece."""
 
 
@@ -211,13 +211,13 @@ class OperationPiece:
     """
 
     operation: PartitionedOperation
-    inputs: Sequence[Ordered]
+    inputs: Sequence[JoinInput]
     context: ExecutionContext
     share: float = 1.0
 
     @classmethod
     def of_join(
-        cls, operation: PartitionedOperation, inputs: Sequence[Ordered], context: ExecutionContext
+        cls, operation: PartitionedOperation, inputs: Sequence[JoinInput], context: ExecutionContext
     ) -> OperationPiece:
         """A piece of a join: a part of its memory is for what comes of the inputs."""
         return cls(operation, inputs, context, tuning().operator_input_share)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.eliminate_rows import Elimination, PreparedElimination, one_word
+from oocbe.algebra.eliminate_rows import Elimination, PreparedElimination, split_key_word
 from oocbe.algebra.inputs import CannotStreamError, OutOfCore, check_pair
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, extent_of, join_cost
 from oocbe.algebra.out_of_core.join_sum import join_sum_stored
@@ -31,7 +31,7 @@ from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, wo
 from oocbe.algebra.ranges import distributes, joined_dtype
 from oocbe.algebra.streamed import stream_elimination, streamed_to_disk
 from oocbe.errors import ModelError
-from oocbe.execution.partition import Ordered, parts
+from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.scratch import ScratchFile
 from oocbe.execution.sources import Source, source_of
 from oocbe.kernels.interface import Backend, MatchedGroups
@@ -74,7 +74,7 @@ def join_marginalise_stored(
             else table
             for number, (table, gone) in enumerate(zip((table1, table2), alone, strict=True))
         ]
-        while_joining, later = one_word([name for name in shared if name in variables], table1.layout)
+        while_joining, later = split_key_word([name for name in shared if name in variables], table1.layout)
         if not while_joining:
             return join_sum_stored(tables[0], tables[1], settings, piece_rows, backend)
         target = context.settings_inside(folder / "eliminated") if later else settings
@@ -126,24 +126,24 @@ class EliminateOutOfCore:
         """Of the result."""
         return self.elimination.layout
 
-    def results(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+    def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """All rows of the result."""
         reduction = MarginaliseOutOfCore(self.layout, self.dtype, self.semiring)
         return reduction.closed(context.run(self.pieces(inputs, context)), context.kernels)
 
-    def outer(self, source: Source) -> Ordered:
+    def outer(self, source: Source) -> JoinInput:
         """How the operation wants the table with more rows."""
         return self._ordered(source, self.elimination.outer_scope, OUTER_BYTES)
 
-    def inner(self, source: Source) -> Ordered:
+    def inner(self, source: Source) -> JoinInput:
         """How the operation wants the table with fewer rows."""
         return self._ordered(source, self.elimination.inner_scope, INNER_BYTES)
 
-    def _ordered(self, source: Source, scope: tuple[str, ...], more: int) -> Ordered:
-        return Ordered(source, scope, self.elimination.kept, join_cost(source, COPIES, more, self.dtype))
+    def _ordered(self, source: Source, scope: tuple[str, ...], more: int) -> JoinInput:
+        return JoinInput(source, scope, self.elimination.kept, join_cost(source, COPIES, more, self.dtype))
 
     def pieces(
-        self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
     ) -> Iterator[OperationPiece]:
         """Pieces of work whose results, laid end to end, are the operation's, sorted."""
         for part in parts(inputs, context.space, context.kernels, outermost=outermost):
@@ -152,7 +152,9 @@ class EliminateOutOfCore:
             else:
                 yield from self._group(part.inputs, context, outermost)
 
-    def _group(self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool) -> Iterator[OperationPiece]:
+    def _group(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
+    ) -> Iterator[OperationPiece]:
         """All rows have one combination of the variables that stay and are shared."""
         outer, inner = inputs
         own = self.elimination.own_outer
@@ -168,7 +170,7 @@ class EliminateOutOfCore:
         else:
             yield from self._partial(inputs, context)
 
-    def _partial(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Iterator[OperationPiece]:
+    def _partial(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
         """Join part by part of the eliminated variables; then marginalise what came out of the parts."""
         layout = self.elimination.layout
         inside = context.fresh(context.space.inside())
@@ -181,7 +183,7 @@ class EliminateOutOfCore:
         operation = MarginaliseOutOfCore(layout, self.dtype, self.semiring)
         yield from operation.pieces([operation.ordered(scratch)], context, outermost=False)
 
-    def _partial_pieces(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Iterator[OperationPiece]:
+    def _partial_pieces(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
         by_gone = [replace(ordered, common=self.elimination.gone) for ordered in inputs]
         for part in parts(by_gone, context.space, context.kernels, outermost=False):
             outer, inner = (
@@ -195,7 +197,7 @@ class EliminateOutOfCore:
                 for block2 in inner.blocks(context.space.rows_of(inner.cost, 0.5)):
                     yield OperationPiece.of_join(self, (block1, block2), context)
 
-    def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+    def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of inputs that fit a piece."""
         kernels = context.kernels
         outer, inner = context.load(inputs, self.semiring, stream)

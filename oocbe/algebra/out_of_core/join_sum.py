@@ -22,7 +22,7 @@ from oocbe.algebra.out_of_core.marginalise import has_duplicates, marginalise_st
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
 from oocbe.algebra.ranges import distributes, joined_dtype
 from oocbe.errors import ModelError
-from oocbe.execution.partition import Ordered, parts
+from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.sources import Source, source_of
 from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.model.semiring import Semiring
@@ -81,18 +81,18 @@ class JoinOutOfCore:
     dtype: np.dtype[Any]
     semiring: Semiring
 
-    def ordered(self, source: Source) -> Ordered:
+    def ordered(self, source: Source) -> JoinInput:
         """How the join wants a source: shared variables lowest."""
         own = tuple(name for name in source.layout.scope if name not in self.shared)
         cost = join_cost(source, COPIES, GROUP_BYTES, self.dtype)
-        return Ordered(source, (*self.shared, *own), self.shared, cost)
+        return JoinInput(source, (*self.shared, *own), self.shared, cost)
 
-    def results(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+    def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """All joined rows."""
         return context.run(self.pieces(inputs, context))
 
     def pieces(
-        self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
     ) -> Iterator[OperationPiece]:
         """Pieces of work whose results, laid end to end, are the join."""
         for part in parts(inputs, context.space, context.kernels, outermost=outermost):
@@ -101,7 +101,7 @@ class JoinOutOfCore:
             else:
                 yield from self._group(part.inputs, context)
 
-    def _group(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Iterator[OperationPiece]:
+    def _group(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
         """All rows have one shared key: every row of one source joins every row of the other."""
         first, second = inputs
         rows1 = context.space.rows_of(first.cost, 0.5)
@@ -110,7 +110,7 @@ class JoinOutOfCore:
             for block1 in first.blocks(rows1):
                 yield OperationPiece.of_join(self, (block1, block2), context)
 
-    def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+    def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of inputs that fit a piece."""
         kernels = context.kernels
         t1, t2 = context.load(inputs, self.semiring, stream)

@@ -24,7 +24,7 @@ from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, 
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
 from oocbe.algebra.ranges import reduced_dtype
 from oocbe.algebra.streamed import stream_marginalise, streamed_to_disk
-from oocbe.execution.partition import Ordered, parts
+from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.sources import Source, source_of
 from oocbe.kernels.interface import Backend
 from oocbe.model.semiring import Semiring
@@ -90,18 +90,18 @@ class MarginaliseOutOfCore:
     semiring: Semiring
     in_blocks: bool = False
 
-    def ordered(self, source: Source) -> Ordered:
+    def ordered(self, source: Source) -> JoinInput:
         """How the operation wants a source: variables that stay lowest."""
         kept = self.layout.scope
         last = tuple(name for name in source.layout.scope if name not in self.layout)
-        return Ordered(source, (*kept, *last), kept, cost_of(source, COPIES, GROUP_BYTES) + self.dtype.itemsize)
+        return JoinInput(source, (*kept, *last), kept, cost_of(source, COPIES, GROUP_BYTES) + self.dtype.itemsize)
 
-    def results(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+    def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
         """All reduced rows."""
         return self.closed(context.run(self.pieces(inputs, context)), context.kernels)
 
     def pieces(
-        self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
     ) -> Iterator[OperationPiece]:
         """Pieces of work whose results, laid end to end and :meth:`closed`, are the marginalisation."""
         (ordered,) = inputs
@@ -114,13 +114,13 @@ class MarginaliseOutOfCore:
             else:
                 yield from self._blocks(part.inputs[0], context)
 
-    def _blocks(self, ordered: Ordered, context: ExecutionContext) -> Iterator[OperationPiece]:
+    def _blocks(self, ordered: JoinInput, context: ExecutionContext) -> Iterator[OperationPiece]:
         """Rows that are grouped already, in blocks that may begin and end within a group."""
         grouped = replace(self, in_blocks=True)
         for block in ordered.blocks(context.space.rows_of(ordered.cost)):
             yield OperationPiece(grouped, [block], context)
 
-    def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+    def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of a source that fits a piece, with the groups that are cut open at its ends."""
         (ordered,) = inputs
         is_open = self.in_blocks

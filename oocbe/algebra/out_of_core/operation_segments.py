@@ -26,18 +26,18 @@ from oocbe.execution.budget import Budget
 from oocbe.execution.cluster.ownership import own_writer
 from oocbe.execution.cluster.segment_files import (
     NO_VALUES,
-    Circumstances,
     DiskShare,
-    MadePart,
+    PartResult,
     TableAt,
-    at_work,
+    WorkerConfig,
+    active,
     attempt_path,
     opened,
     written_part,
 )
+from oocbe.execution.concatenation import LaidEndToEnd, OrderedSlice
 from oocbe.execution.key_cuts import KeyIndex
-from oocbe.execution.laid_end_to_end import LaidEndToEnd, OrderedSlice
-from oocbe.execution.partition import Ordered, run_cost
+from oocbe.execution.partition import JoinInput, run_cost
 from oocbe.execution.sources import StoredRows
 from oocbe.kernels import backend_for
 from oocbe.runtime.tracing.recorder import KERNELS, span
@@ -60,7 +60,7 @@ class RunSegment:
     scope : of the run, its variables, the least significant first. order : by which it is sorted, likewise.
     """
 
-    circumstances: Circumstances
+    circumstances: WorkerConfig
     part: Path
     table: TableAt
     low: int
@@ -71,7 +71,7 @@ class RunSegment:
 
 @dataclass(frozen=True)
 class SentInput:
-    """An input of an operation as it is sent; scope, common and cost as for :class:`Ordered`.
+    """An input of an operation as it is sent; scope, common and cost as for :class:`JoinInput`.
 
     Attributes
     ----------
@@ -96,11 +96,11 @@ class SentInput:
             found.append((rows, *places))
         return found
 
-    def ordered(self, ranges: Sequence[tuple[StoredRows, int, int]]) -> Ordered:
+    def ordered(self, ranges: Sequence[tuple[StoredRows, int, int]]) -> JoinInput:
         """Those rows as an input."""
         slices = [OrderedSlice(rows, low, high, self.cut) for rows, low, high in ranges if low < high]
         source = slices[0] if len(slices) == 1 else LaidEndToEnd(slices)
-        return Ordered(source, self.scope, self.common, self.cost)
+        return JoinInput(source, self.scope, self.common, self.cost)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class RangeSegment:
     stream : brings tables through a device (:func:`streamed_to_disk`), or None; ``given`` is their order there.
     """
 
-    circumstances: Circumstances
+    circumstances: WorkerConfig
     part: Path
     operation: PartitionedOperation
     inputs: tuple[SentInput, ...]
@@ -128,7 +128,7 @@ class RangeSegment:
     given: tuple[int, ...]
 
 
-def sort_run(told: RunSegment) -> MadePart:
+def sort_run(told: RunSegment) -> PartResult:
     """Sort some rows of a table and write them.
 
     Raises
@@ -136,7 +136,7 @@ def sort_run(told: RunSegment) -> MadePart:
     ResourceError : they do not fit in this worker's memory. DiskError, CorruptDataError, ClusterError.
     """
     begin, how = time.perf_counter(), told.circumstances
-    with at_work(how, told.part) as deadline:
+    with active(how, told.part) as deadline:
         table = opened(told.table)
         count = told.high - told.low
         source = StoredRows(table)
@@ -153,17 +153,17 @@ def sort_run(told: RunSegment) -> MadePart:
             with PartWriter(path, layout, dtype, table.semiring, how.chunk_rows, budget=budget) as writer:
                 writer.writer = own_writer()
                 writer.append(kernels.download(sorted_rows.keys), kernels.download(sorted_rows.values))
-            return MadePart.since(begin, path.name, count, NO_VALUES)
+            return PartResult.since(begin, path.name, count, NO_VALUES)
 
 
-def operate(told: RangeSegment) -> MadePart:
+def operate(told: RangeSegment) -> PartResult:
     """Do an operation with a range of the rows, and write what comes of it; errors as for :func:`sort_run`."""
     begin, how, operation = time.perf_counter(), told.circumstances, told.operation
-    with at_work(how, told.part) as deadline:
+    with active(how, told.part) as deadline:
         budget = Budget(how.memory_limit)
         found = [sent.ranges(told.low, told.high, budget) for sent in told.inputs]
         if any(all(low >= high for _, low, high in ranges) for ranges in found):
-            return MadePart.since(begin, None, 0, NO_VALUES)
+            return PartResult.since(begin, None, 0, NO_VALUES)
         kernels = backend_for(told.rows, how.backend)
         folder = told.scratch or default_parent()
         context = ExecutionContext.within(kernels, budget, folder, how.streams, how.piece_rows)
@@ -189,7 +189,7 @@ def operate(told: RangeSegment) -> MadePart:
 
 def _streamed(
     told: RangeSegment, found: list[list[tuple[StoredRows, int, int]]], context: ExecutionContext, begin: float
-) -> MadePart:
+) -> PartResult:
     """The range through a device, where rows go packed; CannotStreamError where they cannot."""
     if any(len(ranges) > 1 for ranges in found):
         raise CannotStreamError("runs have to be merged")
@@ -209,5 +209,5 @@ def _streamed(
     part: StoredTable = streamed_to_disk(tables, path, context, told.stream, create, rows)
     if part.rows == 0:
         disk.remove(path)
-        return MadePart.since(begin, None, 0, NO_VALUES)
-    return MadePart.since(begin, path.name, part.rows, NO_VALUES)
+        return PartResult.since(begin, None, 0, NO_VALUES)
+    return PartResult.since(begin, path.name, part.rows, NO_VALUES)

@@ -32,10 +32,10 @@ from oocbe.algebra.out_of_core.operation_segments import RangeSegment, RunSegmen
 from oocbe.errors import ResourceError
 from oocbe.execution.cluster.collection import PartCollector, begin_here, circumstances, halved_run, take_account
 from oocbe.execution.cluster.dispatch import Dispatch, Pace
-from oocbe.execution.cluster.segment_files import Circumstances, MadePart, TableAt, opened
+from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, opened
 from oocbe.execution.cluster.workers import Workers, current
 from oocbe.execution.key_cuts import KeyIndex
-from oocbe.execution.partition import Ordered, run_cost
+from oocbe.execution.partition import JoinInput, run_cost
 from oocbe.execution.sources import Source, StoredRows
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
@@ -116,7 +116,7 @@ class SegmentedOperation:
         self._deadline = Deadline()
 
     def write(
-        self, output: str | Path, operation: PartitionedOperation, inputs: Sequence[Ordered], cut: Sequence[str]
+        self, output: str | Path, operation: PartitionedOperation, inputs: Sequence[JoinInput], cut: Sequence[str]
     ) -> StoredTable:
         """Do an operation on inputs, and write the result as a table of parts.
 
@@ -152,10 +152,10 @@ class SegmentedOperation:
                 places = (rows, scratch_of_workers, self._stream, self._given[: len(sent)])
                 return RangeSegment(how, part, operation, sent, low, high, *places)
 
-            def submit(key: Range, sharing: int) -> Future[MadePart]:
+            def submit(key: Range, sharing: int) -> Future[PartResult]:
                 return self._workers.submit(name, operate, told(key, sharing))
 
-            def done(key: Range, made: MadePart) -> None:
+            def done(key: Range, made: PartResult) -> None:
                 share = ranges.share(key)
                 ranges.pace.learn(share, made.seconds)
                 parts.add(share, made, key.first)
@@ -168,7 +168,7 @@ class SegmentedOperation:
             dispatch.run(ranges, self._workers)
         return StoredTable.open(output)
 
-    def _circumstances(self, chunk_rows: int, sharing: int) -> Circumstances:
+    def _circumstances(self, chunk_rows: int, sharing: int) -> WorkerConfig:
         return circumstances(
             self._workers,
             self._deadline,
@@ -181,7 +181,7 @@ class SegmentedOperation:
             sharing=sharing,
         )
 
-    def _sent(self, ordered: Ordered, cut: tuple[str, ...], semiring: Semiring, folder: Path, name: str) -> SentInput:
+    def _sent(self, ordered: JoinInput, cut: tuple[str, ...], semiring: Semiring, folder: Path, name: str) -> SentInput:
         """An input as workers find it: as it is where that is in order, else in runs in a folder."""
         table = self._stored(ordered.source, semiring, folder / "table")
         own = cut if cut[0] in table.layout else ()
@@ -205,7 +205,7 @@ class SegmentedOperation:
         return StoredTable.save_pieces(path, source.layout, source.dtype, semiring, pieces())
 
     def _runs(
-        self, table: StoredTable, ordered: Ordered, order: tuple[str, ...], folder: Path, name: str
+        self, table: StoredTable, ordered: JoinInput, order: tuple[str, ...], folder: Path, name: str
     ) -> list[TableAt]:
         """The table's rows in runs that workers sort, in the order that they had in the table."""
         folder.mkdir(parents=True)
@@ -221,10 +221,10 @@ class SegmentedOperation:
             how, part = self._circumstances(chunk_rows, sharing), folder / f"run-{run.start}"
             return RunSegment(how, part, at, run.start, run.stop, ordered.scope, order)
 
-        def submit(run: range, sharing: int) -> Future[MadePart]:
+        def submit(run: range, sharing: int) -> Future[PartResult]:
             return self._workers.submit(name, sort_run, told(run, sharing))
 
-        def done(run: range, made: MadePart) -> None:
+        def done(run: range, made: PartResult) -> None:
             assert made.name is not None
             take_account(made, name, self._workers)
             made_of[run.start] = TableAt.of(StoredTable.open(folder / made.name))
@@ -301,7 +301,7 @@ class KeyRanges:
         return Range(first, middle), Range(middle, stop)
 
 
-def _cut_in_order(inputs: Sequence[Ordered], cut: tuple[str, ...]) -> tuple[str, ...]:
+def _cut_in_order(inputs: Sequence[JoinInput], cut: tuple[str, ...]) -> tuple[str, ...]:
     """As many of the most significant variables as the inputs that have them are in the order of already.
 
     All of them where that is none, or these have too few values to cut by: then inputs are sorted.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oocbe.elimination.observer import Observer, PassingOn
+from oocbe.elimination.observer import ForwardingObserver, Observer
 from oocbe.elimination.orders.order import HEURISTICS, is_order_file
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result
     from oocbe.model.settings.options import SolveOptions
-    from oocbe.propagation.restrict import Restriction
+    from oocbe.propagation.value_removal import ReducedProblem
 
 MOST_POINTS = 2_000
 """Points of the curve that are kept; where there are more, every second one goes."""
@@ -35,7 +35,7 @@ PLAN_SECONDS = 0.1
 """Time to find an order at the end of a search that never needed one."""
 
 
-class History(PassingOn):
+class History(ForwardingObserver):
     """Writes down what a solve tells, and passes it on.
 
     Parameters
@@ -94,7 +94,7 @@ class History(PassingOn):
             del self._known[1::2]
         self._known.append(KnownAt(round(time.perf_counter() - self._begin, 6), bound, value))
 
-    def told_by(self, result: Result, problem: Problem, left: Restriction, options: SolveOptions) -> Result:
+    def attach_history(self, result: Result, problem: Problem, left: ReducedProblem, options: SolveOptions) -> Result:
         """The result with what was written down, and what it means in the problem's own words.
 
         Parameters

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from oocbe.api.solving.sums_of_logarithms import prefers_logarithms
+from oocbe.api.solving.log_domain import prefers_logarithms
 from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.narrow.narrow_plan import narrow_plan
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan
-from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.preparation.penalties import with_penalties_forbidden
@@ -21,11 +21,11 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagated import propagated, what_went
-from oocbe.propagation.restrict import Restriction
+from oocbe.propagation.value_removal import ReducedProblem
 from oocbe.runtime.compilation import Stopwatch, working_time
 from oocbe.runtime.deadline import Deadline
+from oocbe.search.presolve import is_easy, presolve
 from oocbe.search.row_results import FEW_ROWS, rows_to_come
-from oocbe.search.smaller import is_easy, smaller
 
 Found = TypeVar("Found")
 
@@ -42,7 +42,7 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     A plan does not take as long as a solve may: what propagation and reduction have not done in their time is left out.
     """
     semiring = options.semiring or problem.semiring
-    whole = narrowed(problem.in_semiring(semiring))
+    whole = reduce_arity(problem.in_semiring(semiring))
     if (narrow := narrow_problem(whole, options)) is not None:
         return narrow_plan(narrow, options)
     preparation = _Preparation(options)
@@ -54,10 +54,10 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
         options, semiring = replace(options, semiring=None), problem.semiring
     target, said = problem.in_semiring(semiring), [what_went(left)]
     is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(semiring)
-    if is_bounded and not is_easy(target) and (found := preparation.run(lambda: smaller(target, options))):
+    if is_bounded and not is_easy(target) and (found := preparation.run(lambda: presolve(target, options))):
         target = found.problem
         said.append(found.summary)
-    said.append(preparation.said)
+    said.append(preparation.summary)
     plan = replace(make_plan(target, options), propagation="; ".join(filter(None, said)))
     if not is_bounded:
         return plan
@@ -79,17 +79,17 @@ class _Preparation:
         self._options = options
         self._seconds = PREPARATION_SECONDS + options.order_seconds
         self._end = working_time() + self._seconds
-        self.said = ""
+        self.summary = ""
 
-    def propagated(self, problem: Problem) -> tuple[Problem, Restriction]:
+    def propagated(self, problem: Problem) -> tuple[Problem, ReducedProblem]:
         """The problem without penalties and values that nothing needs; itself where time is up."""
 
-        def step() -> tuple[Problem, Restriction]:
+        def step() -> tuple[Problem, ReducedProblem]:
             return propagated(with_penalties_forbidden(problem, self._options), self._options)
 
         if len(problem.functions) + len(problem.constraints) < MANY_PARTS:
             return step()
-        return self.run(step) or (problem, Restriction.of_all(problem))
+        return self.run(step) or (problem, ReducedProblem.of_all(problem))
 
     def run(self, step: Callable[[], Found]) -> Found | None:
         """What a step comes to; None where time is up."""
@@ -107,5 +107,5 @@ class _Preparation:
             if not watch.compiled:  # else what was compiled is there the next time
                 break
         seconds = f"{self._seconds:.3g} s"
-        self.said = f"propagated and reduced in part, which a solve does before, as that takes longer than {seconds}"
+        self.summary = f"propagated and reduced in part, which a solve does before, as that takes longer than {seconds}"
         return found

@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
-from oocbe.api.solving import sums_of_logarithms
+from oocbe.api.solving import log_domain
 from oocbe.api.solving.history import History
-from oocbe.api.solving.whole_steps import WholeSteps
+from oocbe.api.solving.integer_scaling import IntegerScaling
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
-from oocbe.elimination.claims import check_claim
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_result import narrow_result
-from oocbe.elimination.observer import Observer, PassingOn, begin_telling
+from oocbe.elimination.observer import ForwardingObserver, Observer, begin_telling
 from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
@@ -29,15 +28,16 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.outcome import result_of_elimination, result_of_nothing
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
-from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.preparation.penalties import with_penalties_forbidden
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.race import Race, RaceWinner
 from oocbe.elimination.refusals import check_disk, check_linear, checked, has_logarithms
-from oocbe.elimination.rounded_sums import judged, with_room
+from oocbe.elimination.rounded_sums import validate_rounding, with_room
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.runs.durability import Run, open_run
+from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import (
     FloatRangeError,
     RequestedEndError,
@@ -51,20 +51,20 @@ from oocbe.model.results.result import Result
 from oocbe.model.semiring import Marginalisation, Semiring
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
-from oocbe.propagation.lifting import Lifting, lifted
+from oocbe.propagation.postsolve import PostsolveObserver, postsolve
 from oocbe.propagation.propagated import propagated
-from oocbe.propagation.restrict import Restriction
+from oocbe.propagation.value_removal import ReducedProblem
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.runtime.interruption import Interruption, listening
+from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.bounds_result import result_of_bounds
 from oocbe.search.incumbent_search import beside_elimination
-from oocbe.search.knowledge import Knowledge
+from oocbe.search.presolve import PresolvedProblem, is_easy, presolve
 from oocbe.search.row_results import opening_result, result_by_rows
-from oocbe.search.row_rounds import RowRounds
 from oocbe.search.search_statistics import Statistics
-from oocbe.search.smaller import Smaller, is_easy, smaller
-from oocbe.tables.faults import passing
+from oocbe.search.shared_bounds import SharedBounds
+from oocbe.tables.faults import fault_point
 
 if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent
@@ -97,13 +97,13 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
         that can bind, in any semiring but min-sum.
     FormatError : the file named by ``options.order`` is no order of this problem.
-    InternalError : an assignment found is not worth its value (:mod:`oocbe.elimination.claims`).
+    InternalError : an assignment found is not worth its value (:mod:`oocbe.elimination.solution_check`).
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
     given = checked(problem, semiring, options).in_semiring(semiring)
-    whole = narrowed(with_room(given))
-    left, history = Restriction.of_all(whole), History(observer, begin)
+    whole = reduce_arity(with_room(given))
+    left, history = ReducedProblem.of_all(whole), History(observer, begin)
     with listening() as interruption:
         try:
             result = narrow_result(whole, options)
@@ -113,33 +113,33 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
                 result = narrow_result(problem, options) if left.removed else None
             if result is None:
                 solved = partial(_solved, begin=begin, interruption=interruption)
-                lifting, why = Lifting(history, left), sums_of_logarithms.UNBOUNDED
-                if not sums_of_logarithms.prefers_logarithms(problem, options):
+                lifting, why = PostsolveObserver(history, left), log_domain.UNBOUNDED
+                if not log_domain.prefers_logarithms(problem, options):
                     try:
                         result = solved(problem, options, lifting)
                     except FloatRangeError:
                         if options.workdir is not None or not has_logarithms(problem):
                             raise
-                        why = sums_of_logarithms.OUT_OF_RANGE
-                result = result or sums_of_logarithms.by_sums(problem, options, lifting, begin, solved, why)
+                        why = log_domain.OUT_OF_RANGE
+                result = result or log_domain.by_sums(problem, options, lifting, begin, solved, why)
         except BaseException as error:
             if not interruption.caused(error):
                 raise
             result = result_of_nothing(whole, semiring, options, interruption.reason, "cpu")
-    result = lifted(result, left)
+    result = postsolve(result, left)
     if left.problem is not whole:
-        check_claim(whole, result.value, result.assignment, "what propagation left")
-    result = history.told_by(judged(result, given, options), given, left, options)
+        check_solution(whole, result.value, result.assignment, "what propagation left")
+    result = history.attach_history(validate_rounding(result, given, options), given, left, options)
     if observer is not None:
         observer.finished(result)
     return result
 
 
 def _solved(
-    problem: Problem, options: SolveOptions, observer: PassingOn, begin: float, interruption: Interruption
+    problem: Problem, options: SolveOptions, observer: ForwardingObserver, begin: float, interruption: Interruption
 ) -> Result:
     """The result of a problem that was checked, kept in the work folder where there is one."""
-    if (steps := WholeSteps.of(problem, options)) is not None:
+    if (steps := IntegerScaling.of(problem, options)) is not None:
         return steps.in_floats(_solved(steps.problem, steps.options, steps.telling(observer), begin, interruption))
     with open_run(problem, options) as run:
         if run.result is None:
@@ -148,7 +148,7 @@ def _solved(
             with limited, Deadline(options.time_limit if problem.variables else None) as deadline:
                 solving = _Solving(problem, problem.semiring, options, observer, deadline, run)
                 result = solving.solve_interruptibly(interruption)
-            check_claim(problem, result.value, result.assignment, result.bounds or "elimination")
+            check_solution(problem, result.value, result.assignment, result.bounds or "elimination")
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
             notes = (*result.notes, solving.warning) if solving.warning else result.notes
             with unlimited():
@@ -156,7 +156,7 @@ def _solved(
                 result = run.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory()))
         else:
             result = run.result
-            check_claim(problem, result.value, result.assignment, "the run in the work folder")
+            check_solution(problem, result.value, result.assignment, "the run in the work folder")
     return result
 
 
@@ -167,7 +167,7 @@ class _Solving:
     problem: Problem
     semiring: Semiring
     options: SolveOptions
-    observer: PassingOn
+    observer: ForwardingObserver
     deadline: Deadline
     run: Run
     reduction: Reduction | None = None
@@ -177,9 +177,9 @@ class _Solving:
         self.run.set_memory(message_memory(self.options))
         self.warning = memory_warning(self.options)
         self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
-        self._known: Knowledge | None = None
+        self._known: SharedBounds | None = None
         self._statistics = Statistics()
-        self._within: tuple[Smaller, _Solving] | None = None
+        self._within: tuple[PresolvedProblem, _Solving] | None = None
         self._graph = cache(partial(PrimalGraph, self.problem))  # several ways through it ask for it
 
     def solve_interruptibly(self, interruption: Interruption) -> Result:
@@ -218,11 +218,11 @@ class _Solving:
         if not bounded:
             return self._eliminate(self.run.orders(self._orders), working_time() - begin)
         found: list[Incumbent] = []
-        spent, rows = 0.0, RowRounds(self._target, options, self.deadline, self.reduction)
+        spent, rows = 0.0, BeamSearchScheduler(self._target, options, self.deadline, self.reduction)
         if options.bounds == "auto":
             try:
                 if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
-                    if not self.reduction and (left := smaller(problem, options, rows)):
+                    if not self.reduction and (left := presolve(problem, options, rows)):
                         return self._solved_smaller(left, working_time() - begin)
                     if result := opening_result(problem, rows, options, self._knowledge_of(found)):
                         return result
@@ -235,18 +235,18 @@ class _Solving:
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 known = self._knowledge_of(found)
                 result = result_by_rows(problem, rows, choices[0], options, known, spent)
-                if result is None and (result := self._eliminate_easily(choices, spent, found)) and rows.sentence:
-                    notes = (*result.notes, f"solved without bounds, after {rows.sentence}")
+                if result is None and (result := self._eliminate_easily(choices, spent, found)) and rows.summary:
+                    notes = (*result.notes, f"solved without bounds, after {rows.summary}")
                     result = replace(result, notes=notes, seconds={**result.seconds, "rows": rows.seconds})
                 if result is not None and result.linear_constraints != "relaxed":
                     return result
         else:
             self.run.orders(list)
-        from oocbe.search.attempts_without_bounds import AttemptsWithoutBounds  # not for an easy solve
         from oocbe.search.bounded import BoundedSolve
+        from oocbe.search.plain_elimination import PlainElimination  # not for an easy solve
 
         known, beside = self._knowledge_of(found), (self._attempt, speed_of(options.backend), self._graph)
-        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, *beside)
+        others = PlainElimination(problem, self.semiring, options, self.deadline, *beside)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
         search.statistics.seconds["order"] = spent
         self._statistics = search.statistics
@@ -270,9 +270,11 @@ class _Solving:
         result = result_of_bounds(problem, options, known, search.statistics, dtype.name, self._backend)
         return replace(result, seconds=seconds)
 
-    def _solved_smaller(self, left: Smaller, seconds: float) -> Result:
+    def _solved_smaller(self, left: PresolvedProblem, seconds: float) -> Result:
         """The result by what is left of the problem; ``seconds`` : that finding it has taken."""
-        within = replace(self, problem=left.problem, observer=Lifting(self.observer, left), reduction=left.done)
+        within = replace(
+            self, problem=left.problem, observer=PostsolveObserver(self.observer, left), reduction=left.done
+        )
         self._within = left, within
         result = left.lifted(within.solve())
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
@@ -349,10 +351,10 @@ class _Solving:
         assert race.winner is not None
         return race.winner
 
-    def _knowledge_of(self, found: list[Incumbent]) -> Knowledge:
+    def _knowledge_of(self, found: list[Incumbent]) -> SharedBounds:
         """What has been proven and found so far, with an assignment more where there is one."""
         if self._known is None:
-            self._known = Knowledge(self._target, self.options.gap, self._report)
+            self._known = SharedBounds(self._target, self.options.gap, self._report)
         for best in found:
             self._known.offer(best.value, best.assignment, best.method)
         return self._known
@@ -361,11 +363,11 @@ class _Solving:
         """The backward pass; ``begin`` : of the forward pass."""
         outcome, assignment = winner.outcome, None
         with winner.store:
-            passing("forward:done")
+            fault_point("forward:done")
             forward_end = time.perf_counter()
             if outcome.value is not None and self.semiring.selects:
                 assignment = backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self.deadline)
-            passing("backward:done")
+            fault_point("backward:done")
         how = (outcome, winner.choice.order, winner.prepared.dtype.name, assignment, self._backend, winner.attempts)
         result = result_of_elimination(self.problem, self.semiring, self.options, *how)
         seconds = {

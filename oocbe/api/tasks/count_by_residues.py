@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.join_sum import join_sum
 from oocbe.api.tasks.tables import Tables, compute_tables
+from oocbe.elimination.buckets.bucket_finalizer import unchanged
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket
-from oocbe.elimination.buckets.finish import unchanged
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
@@ -42,7 +42,7 @@ from oocbe.errors import CorruptDataError, FloatRangeError, LimitError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
@@ -222,16 +222,16 @@ class _ModularMaker(MessageMaker):
         while theirs in first.layout or theirs in second.layout:
             theirs += "'"
         apart = replace(second, layout=Layout((theirs, *second.layout.scope[1:]), second.layout.sizes))
-        look()
+        check_deadline()
         product = self.finishing()(join_sum(first, apart, backend="cpu"))
-        look()
+        check_deadline()
         columns = product.layout.unpack(product.keys)
         amounts = columns[:, product.layout.place(own)] + columns[:, product.layout.place(theirs)]
         keep = prepared.consumption.fits(amounts)
         places = [product.layout.place(name) for name in names]
-        look()
+        check_deadline()
         keys = layout.pack(np.column_stack([amounts[keep], columns[keep][:, places]]))
-        look()
+        check_deadline()
         rows = np.lexsort(keys)
         keys, values = np.ascontiguousarray(keys[:, rows]), product.values[keep][rows]
         starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])[: len(rows)])

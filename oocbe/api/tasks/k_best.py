@@ -19,9 +19,9 @@ from oocbe.api.tasks.result import finished, unsatisfiable
 from oocbe.api.tasks.tables import Tables, compute_tables
 from oocbe.api.tasks.top_down import best_products, gaps, multiplies_integers
 from oocbe.elimination.buckets.bucket_rows import BucketRows, Evaluated
-from oocbe.elimination.claims import check_claim
 from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
+from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
@@ -58,7 +58,7 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
         found.sort()
         if not found:
             return unsatisfiable("kbest", problem, tables, None)
-        check_claim(problem, unscaled(tables.outcome, problem.semiring)[0], found[0][2], "elimination")
+        check_solution(problem, unscaled(tables.outcome, problem.semiring)[0], found[0][2], "elimination")
         best = tuple((sign * value, assignment) for value, _, assignment in found)
         return finished("kbest", problem, tables, best[0][0], assignments=best)
 

@@ -30,14 +30,14 @@ from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.compiled import find_order, tree_of
-from oocbe.junction_trees.relevant.answer import CaseAnswer
-from oocbe.junction_trees.single_case import large_cost, making_seconds
+from oocbe.junction_trees.query_elimination.answer import QueryAnswer
+from oocbe.junction_trees.query_engine import large_cost, making_seconds
 from oocbe.junction_trees.support import ROW_BYTES
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.options import SolveOptions
-from oocbe.propagation.restrict import Restriction, restrict
+from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _marginals_by_tree(
         return ()  # a file that names all variables, also those that evidence fixes
     begin = time.perf_counter()
     with Deadline(options.time_limit):
-        left = restrict(energies, ())
+        left = remove_values(energies, ())
         if left.problem is None:
             return finished_by_tree("marginals", problem, left, None, -math.inf, {}, temperature=temperature)
 
@@ -116,7 +116,7 @@ def _marginals_by_tree(
 
         cost = large_cost(left.problem) if options.order == "auto" else None
         if cost is not None:
-            answer = CaseAnswer.of(left.problem)
+            answer = QueryAnswer.of(left.problem)
             if answer.seconds(range(len(left.variables)), message_memory(options)) < making_seconds(cost):
                 return _by_parts(problem, left, answer, begin, temperature)
         order: tuple[int, ...] = ()
@@ -142,7 +142,9 @@ def _marginals_by_tree(
     return finished_by_tree("marginals", problem, left, TreeNumbers.of(tree), value, seconds, **more)
 
 
-def _by_parts(problem: Problem, left: Restriction, answer: CaseAnswer, begin: float, temperature: float) -> TaskResult:
+def _by_parts(
+    problem: Problem, left: ReducedProblem, answer: QueryAnswer, begin: float, temperature: float
+) -> TaskResult:
     """The marginals from complete tables of what targets need, where a tree for all of them would be large."""
     order_seconds = time.perf_counter() - begin
     every = range(len(left.variables))
@@ -157,7 +159,7 @@ def _by_parts(problem: Problem, left: Restriction, answer: CaseAnswer, begin: fl
 
 
 def _of_all(
-    problem: Problem, left: Restriction, posteriors: Sequence[NDArray[np.float64]]
+    problem: Problem, left: ReducedProblem, posteriors: Sequence[NDArray[np.float64]]
 ) -> tuple[NDArray[np.float64], ...]:
     """Marginals of all variables of a problem, from those that are left."""
     found = [np.zeros(size) for size in problem.sizes]

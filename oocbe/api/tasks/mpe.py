@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oocbe.api.solving.solve import solve
-from oocbe.elimination.claims import check_claim
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.ranges import rounding_margin
+from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
@@ -46,7 +46,7 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
     logs = in_logarithms(problem.in_semiring(MAX_PRODUCT))
     options = replace(options, semiring=None)
     result = solve(logs, options, observer)
-    check_claim(logs, result.value, result.assignment, "elimination")
+    check_solution(logs, result.value, result.assignment, "elimination")
     value = None if result.value is None else -float(result.value)
     return TaskResult(
         task="mpe",

@@ -18,7 +18,7 @@ from oocbe.propagation.propagated import what_went
 if TYPE_CHECKING:
     from oocbe.api.tasks.tables import Tables
     from oocbe.junction_trees.compiled import CompiledTree
-    from oocbe.propagation.restrict import Restriction
+    from oocbe.propagation.value_removal import ReducedProblem
 
 
 def unfinished(task: str, problem: Problem, why: str, **more: Any) -> TaskResult:
@@ -89,7 +89,7 @@ class TreeNumbers(NamedTuple):
 def finished_by_tree(
     task: str,
     problem: Problem,
-    left: Restriction,
+    left: ReducedProblem,
     tree: TreeNumbers | None,
     value: float,
     seconds: dict[str, float],
@@ -117,7 +117,7 @@ def finished_by_tree(
     )
 
 
-def lifted(result: TaskResult, left: Restriction) -> TaskResult:
+def lifted(result: TaskResult, left: ReducedProblem) -> TaskResult:
     """The result of what propagation left of a problem, told as that of the whole problem; what went is a note."""
     if left.problem is left.original:
         return result
@@ -131,7 +131,7 @@ def lifted(result: TaskResult, left: Restriction) -> TaskResult:
     )
 
 
-def _lifted_marginals(result: TaskResult, left: Restriction) -> tuple[NDArray[Any], ...]:
+def _lifted_marginals(result: TaskResult, left: ReducedProblem) -> tuple[NDArray[Any], ...]:
     """Marginals of all variables: those of one value have what the whole problem has, values that are gone nothing."""
     if result.task not in ("marginals", "min-marginals") or result.status != "exact":
         return ()

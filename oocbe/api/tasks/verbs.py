@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from oocbe.api.facade import load_problem, settings_from, with_reading, working
+from oocbe.api.facade import load_problem, settings_from, use_workers_of, with_reading
 from oocbe.errors import UsageError
 from oocbe.execution.cluster.workers import read_by_workers, read_since
-from oocbe.model.results.interrupted import carried, interruptible
+from oocbe.model.results.interrupted import attach_interruption, interruptible
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.runtime.compilation import Stopwatch
 from oocbe.runtime.deadline import Deadline
@@ -86,13 +86,13 @@ def run_task(
         MemoryLimit(settings.memory_limit),
         interruptible() as interruption,
         Deadline(settings.time_limit),
-        working(settings, client),
+        use_workers_of(settings, client),
     ):
         loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         load_engine()
         result = answered(task, loaded, settings, k=k, temperature=temperature, observer=observer)
-    return carried(with_reading(result, reading), interruption)
+    return attach_interruption(with_reading(result, reading), interruption)
 
 
 def answered(
@@ -120,12 +120,12 @@ def answered(
     from oocbe.api.tasks.count import count as count_feasible
     from oocbe.api.tasks.result import lifted, unfinished
     from oocbe.elimination.buckets.resources import memory_warning
-    from oocbe.elimination.preparation.arity import narrowed
+    from oocbe.elimination.preparation.arity import reduce_arity
     from oocbe.propagation.propagated import propagated
-    from oocbe.propagation.restrict import Restriction
+    from oocbe.propagation.value_removal import ReducedProblem
 
     watch, before = Stopwatch(), read_by_workers()
-    whole = narrowed(problem.in_semiring(settings.semiring or problem.semiring))
+    whole = reduce_arity(problem.in_semiring(settings.semiring or problem.semiring))
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
     is_solve = task == "mpe"  # which warns and propagates itself, and can be resumed
@@ -141,7 +141,7 @@ def answered(
     }
     with listening() as interruption:
         try:
-            loaded, left = whole, Restriction.of_all(whole)
+            loaded, left = whole, ReducedProblem.of_all(whole)
             at_once = answered_at_once(task, whole, settings, temperature)
             if at_once is None and not is_solve:
                 loaded, left = propagated(whole, settings)

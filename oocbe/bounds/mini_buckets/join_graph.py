@@ -35,7 +35,7 @@ from oocbe.bounds.mini_buckets.join_graph_partition import Cluster, Partition
 from oocbe.bounds.scaled_costs import ScaledCosts
 from oocbe.elimination.buckets.buckets import elements_of, members_of
 from oocbe.errors import ResourceError
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.table import format_bytes
 
 
@@ -93,7 +93,7 @@ class JoinGraph:
     @property
     def bound(self) -> int | float:
         """The least value of an assignment that counts, as far as is proven; infinite where there is none."""
-        return self._costs.in_costs(self.proven)
+        return self._costs.unscale(self.proven)
 
     def forth(self) -> None:
         """Pass along the elimination order; errors as for the class."""
@@ -133,7 +133,7 @@ class JoinGraph:
         forbidden: list[CostTable] = []
         charged = 0
         for number, part in enumerate(costs.tables.parts):
-            look()
+            check_deadline()
             table = costs.table(part, self._ordered(members_of(part.scope)))
             waiting[self._position[table.scope[0]]].append(
                 Cluster(table.scope[0], members_of(part.scope), table, [number])
@@ -147,7 +147,7 @@ class JoinGraph:
         partition = Partition(*fixed)
         itemsize, used = costs.dtype.itemsize, 0
         for place, received in enumerate(waiting):
-            look()
+            check_deadline()
             self._check_room(received, used)
             made = partition.divide(self._order[place], received, max(0, self._memory - used) // itemsize)
             first = len(self.clusters)
@@ -216,11 +216,11 @@ class JoinGraph:
         return max(1, self._costs.cap - self.proven)
 
     def _least(self, cluster: Cluster, scope: Sequence[int]) -> CostTable:
-        look()
+        check_deadline()
         return least(cluster.table, scope, self.sizes, self._costs.cap)
 
     def _add(self, target: CostTable, part: CostTable) -> None:
-        look()
+        check_deadline()
         add(target, part, self.sizes, self._costs.cap, self._limit)
 
     def _ordered(self, members: int) -> tuple[int, ...]:
@@ -238,7 +238,7 @@ def level(clusters: Sequence[Cluster], sizes: Sequence[int], cap: int, limit: in
     ------
     TimeLimitError : the deadline of the block that this runs in came.
     """
-    look()
+    check_deadline()
     common = reduce(and_, (c.members for c in clusters))
     shared = tuple(v for v in clusters[0].table.scope if common >> v & 1)
     marginals = [least(c.table, shared, sizes, cap).values for c in clusters]

@@ -26,18 +26,18 @@ from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
-from oocbe.elimination.claims import check_claim
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import Separators
-from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.linear import is_tabulated
 from oocbe.elimination.preparation.logarithms import exponential_above, in_logarithms
 from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.preparation.prepare import prepare, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.results.bound_result import BoundOfZ, BoundResult
@@ -96,7 +96,7 @@ def bound(
     begin = time.perf_counter()
     check_wishes(options, z, partition)
     semiring = options.semiring or problem.semiring
-    problem = narrowed(problem.in_semiring(semiring))
+    problem = reduce_arity(problem.in_semiring(semiring))
     entries: list[BoundOfZ] = []
     notes: list[str] = []
     run: Bounding | None = None
@@ -242,7 +242,7 @@ class Bounding:
         if lower is None:
             status = "infeasible"
         elif assignment is not None and exact and method == "greedy":
-            check_claim(target, done.value, assignment, f"mini-buckets with z = {z}")
+            check_solution(target, done.value, assignment, f"mini-buckets with z = {z}")
             status = "optimal"
         elif assignment is not None and cost == lower:
             status = "optimal"
@@ -299,7 +299,7 @@ class Bounding:
         forward_end, done = time.perf_counter(), found.done
         if done.bound is not None and done.split == 0:
             return None  # that is elimination, which is exact
-        self.notes.append(f"z = {z}: {found.sentence}")
+        self.notes.append(f"z = {z}: {found.summary}")
         return done, *self._assigned(done.bound, found.graph.cost, deadline), forward_end
 
     def _fits(self, z: int) -> bool:

@@ -60,7 +60,7 @@ class CompletePass:
     is_cut_short: bool
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What was done, for people."""
         return (
             f"complete tables of {self.dtype.name}; costs were shifted in {self.passes} passes forth and back over the "

@@ -38,7 +38,7 @@ from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.elimination.row_pruning.row_bounds import RowBound, ValueGrid
 from oocbe.errors import ResourceError
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.table import format_bytes
 
 ROOM = 29
@@ -172,7 +172,7 @@ class OutsideTables:
             own[position[f.scope[0]]].append(f)
         sent: list[list[CostTable]] = []
         for place, v in enumerate(self._order):
-            look()
+            check_deadline()
             separator = members[place] & ~(1 << v)
             pool = [*own[place], *(t for child in children[place] for t in sent[child])]
             made = self._without(pool, separator, used)
@@ -188,7 +188,7 @@ class OutsideTables:
         outside: list[list[CostTable]] = [[] for _ in range(count)]
         for place in reversed(range(count)):
             for child in children[place]:
-                look()
+                check_deadline()
                 siblings = [t for other in children[place] if other != child for t in sent[other]]
                 separator = members[child] & ~(1 << self._order[child])
                 pool = [*outside[place], *own[place], *siblings]

@@ -203,11 +203,11 @@ class _Shares:
         """
         costs = self._as_costs(worths)
         order = np.lexsort((costs, amounts))
-        keep = order[staircase(amounts[order] >> self._consumption.widths[0], costs[order])]
+        keep = order[pareto_front(amounts[order] >> self._consumption.widths[0], costs[order])]
         return amounts[keep], worths[keep], before[keep], row[keep]
 
 
-def staircase(groups: NDArray[np.int64], costs: NDArray[Any]) -> NDArray[np.bool_]:
+def pareto_front(groups: NDArray[np.int64], costs: NDArray[Any]) -> NDArray[np.bool_]:
     """Which rows cost less than all before them in their group.
 
     groups : int64 (rows,), ascending. costs : int64 or float64 (rows,).

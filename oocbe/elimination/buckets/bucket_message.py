@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.buckets.bucket_finalizer import BucketFinalizer, unchanged
 from oocbe.elimination.buckets.buckets import Bucket, reading, subtree_members
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
 from oocbe.elimination.buckets.complete_pieces import CompletePieces
 from oocbe.elimination.buckets.constraint_index import ConstraintIndex
-from oocbe.elimination.buckets.finish import Finish, unchanged
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.piecewise import PiecewiseBucket
@@ -33,12 +33,12 @@ from oocbe.elimination.engine.bucket_sizes import BucketSizes, Place
 from oocbe.elimination.engine.decision import (
     COMPLETE,
     INCOMPLETE,
-    NOTHING,
-    Known,
+    NO_ATTEMPTS,
+    AttemptHistory,
+    BucketConstraints,
     Strategy,
     WhyForm,
     WhyPieces,
-    Wishes,
     decide,
 )
 from oocbe.elimination.engine.factors import PackedFactor
@@ -54,7 +54,7 @@ from oocbe.model.semiring import Combination
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
-from oocbe.tables.limbs import narrowed
+from oocbe.tables.limbs import trim_limbs
 from oocbe.tables.residence import is_on_device
 from oocbe.tables.table import Table, format_bytes
 
@@ -78,7 +78,7 @@ class BucketTask:
     pruning: RowPruning | None
     covered: list[PackedFactor]
     may_cut: bool
-    known: Known = NOTHING
+    known: AttemptHistory = NO_ATTEMPTS
     limbs: int = 0
 
 
@@ -112,7 +112,7 @@ class MessageMaker:
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
         has_workers, consumes = self._engine.workers is not None, prepared.consumption is not None
-        wishes = Wishes.of(self._complete.tables, self._engine.piece_rows, consumes, has_workers)
+        wishes = BucketConstraints.of(self._complete.tables, self._engine.piece_rows, consumes, has_workers)
         self._may_cut = wishes.may_cut
         self._wishes = [replace(wishes, may_cut=False), wishes]
         problem = prepared.problem
@@ -180,7 +180,7 @@ class MessageMaker:
         ResourceError : it does not fit the memory limit, or device memory ran out. Else as for :meth:`make`.
         """
         task = self._begun(bucket, subtree, may_cut=False)
-        task.known = Known(needs_rows=WhyForm.ONLY_ROWS)
+        task.known = AttemptHistory(needs_rows=WhyForm.ONLY_ROWS)
         return self._held(task)
 
     def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
@@ -211,7 +211,7 @@ class MessageMaker:
             pruning = self._pruner.for_message(subtree_members(subtree), bucket.separator, consumption)
         layout = self._prepared.layout(bucket.separator)
         limbs = self.limbs(bucket)
-        known = Known(needs_rows=WhyForm.LIMBS) if limbs else NOTHING
+        known = AttemptHistory(needs_rows=WhyForm.LIMBS) if limbs else NO_ATTEMPTS
         return BucketTask(bucket, layout, subtree, pruning, self._constraints.covered_by(bucket), may_cut, known, limbs)
 
     def _decide(self, task: BucketTask) -> Strategy:
@@ -363,7 +363,7 @@ class MessageMaker:
             message = self._pruner.held(message, subtree_members(task.subtree), bucket.separator)
         message = self.finishing()(message)
         if message.limbs:
-            message = replace(message, values=narrowed(message.values))
+            message = replace(message, values=trim_limbs(message.values))
         if self._dominance is not None:
             message = self._dominance.drop_dominated(message, bucket.separator, task.subtree, engine)
         if not is_on_device(message):
@@ -378,7 +378,7 @@ class MessageMaker:
         self._store.move_to_main_memory(bucket.messages, as_rows=True)
         self._store.list_rows(bucket.messages)
         name = self._name_of(bucket)
-        finish = Finish(name, self._may_cancel, self.finishing(), self._dominance, separator, task.subtree)
+        finish = BucketFinalizer(name, self._may_cancel, self.finishing(), self._dominance, separator, task.subtree)
         pieces = PiecewiseBucket(self._store, self._engine, finish, self._row_cap, self._step_limit)
         join = BucketJoin(
             self._program,

@@ -20,8 +20,8 @@ from oocbe.algebra.complete_tables.complete_cuts import CellRoom
 from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream
 from oocbe.algebra.complete_tables.conversion import cell_pieces
 from oocbe.elimination.buckets.buckets import Bucket
-from oocbe.elimination.buckets.cells_to_come import CellsToCome
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
+from oocbe.elimination.buckets.dense_table_header import DenseTableHeader
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
@@ -29,8 +29,8 @@ from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import exponent_of, out_of_range, rescale, scaled_values
 from oocbe.execution.budget import Budget
+from oocbe.execution.memory_plan import MemoryPlan
 from oocbe.execution.sources import source_of
-from oocbe.execution.space import Space
 from oocbe.kernels import backend_named
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
@@ -68,7 +68,7 @@ class CompletePieces:
         store.make_room(int(store.memory_limit * tuning().wanted_share))
         room = max(1, store.free)
         scope = tuple(reversed(separator))
-        like = CellsToCome(prepared.layout(scope), prepared.dtype, prepared.semiring)
+        like = DenseTableHeader(prepared.layout(scope), prepared.dtype, prepared.semiring)
         with ExitStack() as scratch:
             tables = [CellFunction(tuple(reversed(m.scope)), self._cells(m, room, scratch)) for m in bucket.messages]
             stream = CompleteStream(
@@ -120,15 +120,15 @@ class CompletePieces:
         layout = prepared.layout(tuple(reversed(message.scope)))
         if layout.complete_rows * prepared.dtype.itemsize + 2 * message.nbytes <= room * tuning().held_share:
             return to_host(message.complete(prepared.dtype))
-        like = CellsToCome(layout, prepared.dtype, prepared.semiring)
+        like = DenseTableHeader(layout, prepared.dtype, prepared.semiring)
         rows = message.rows_on_hand()
         source = source_of(to_host(rows) if message.is_in_memory else rows)  # type: ignore[type-var]
-        space = Space(Budget(int(room * tuning().fill_share)), self._store.budget, 1, self._engine.piece_rows)
+        space = MemoryPlan(Budget(int(room * tuning().fill_share)), self._store.budget, 1, self._engine.piece_rows)
         values = cell_pieces(source, layout, prepared.dtype, prepared.semiring, space, backend_named("cpu"))
         return scratch.enter_context(self._written(like, values))
 
     @contextmanager
-    def _written(self, like: CellsToCome, values: Iterable[NDArray[np.generic]]) -> Iterator[StoredCompleteTable]:
+    def _written(self, like: DenseTableHeader, values: Iterable[NDArray[np.generic]]) -> Iterator[StoredCompleteTable]:
         """A complete table in the scratch folder, for as long as the block lasts."""
         stored = self._store.write_cells(like, values)
         try:

@@ -53,7 +53,7 @@ def checked_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], t
     return INCOMPLETE
 
 
-def possible_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
+def supported_representations(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
     """The option for the form of tables, without ``auto`` where no message can be complete.
 
     Rows that carry what they consume of linear constraints are rows, whatever the option says.
@@ -76,7 +76,7 @@ def expected_work(
 ) -> float:
     """What an order is predicted to cost, in rows: joined cells of complete buckets count as a part of a row.
 
-    sizes : domain size of each variable. tables : see :func:`possible_tables`.
+    sizes : domain size of each variable. tables : see :func:`supported_representations`.
     memory : the memory limit, whatever the process takes of it: orders do not depend on that.
     cells_a_row : that cost what a row does; None: what :class:`oocbe.model.settings.tuning.Tuning` says of small
         problems.

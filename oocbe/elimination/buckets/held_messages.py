@@ -1,7 +1,7 @@
 """Which messages are in memory, how much of it they take, and which of them go to disk first where room is wanted.
 
 The store of a run moves messages accordingly (:mod:`oocbe.elimination.buckets.messages`); a plan follows it with
-predicted sizes (:mod:`oocbe.elimination.plan.passage`).
+predicted sizes (:mod:`oocbe.elimination.plan.bucket_forecast`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from oocbe.algebra.complete_tables.conversion import complete_in_memory, rows_in
 from oocbe.elimination.engine.bucket_sizes import Input, Place
 from oocbe.elimination.preparation.ranges import largest_magnitude
 from oocbe.errors import DiskError, ResourceError
-from oocbe.execution.sources import ChunkCache, HeldRows, SortedRows, StoredRows
+from oocbe.execution.sources import ChunkCache, InMemorySource, SortedRows, StoredRows
 from oocbe.kernels.arrays import host_array
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
@@ -210,7 +210,7 @@ class Message:
         """The rows to be read by key range, wherever they are; those of a complete table are listed in memory
         (:meth:`oocbe.elimination.buckets.messages.MessageStore.list_rows` lists them on disk)."""
         if self._table is not None or isinstance(self._stored, StoredCompleteTable):
-            return HeldRows(self.table())
+            return InMemorySource(self.table())
         assert self._stored is not None
         return StoredRows(self._stored, cache)
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.complete_transpose import Scratch
 from oocbe.algebra.complete_tables.conversion import row_pieces
-from oocbe.elimination.buckets.cells_to_come import Cells, CellsToCome
+from oocbe.elimination.buckets.dense_table_header import Cells, DenseTableHeader
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.engine.bucket_sizes import MainMemory
@@ -252,7 +252,7 @@ class MessageStore:
         else:
             self._keep_joined(message)
 
-    def hand_over(self, message: Message) -> None:
+    def route_message(self, message: Message) -> None:
         """Count a new message no more: somebody else keeps its table, and nobody asks for it here."""
         self._held.drop(message)
 
@@ -372,7 +372,7 @@ class MessageStore:
 
         @contextmanager
         def scratch(values: Iterable[NDArray[Any]]) -> Iterator[StoredCompleteTable]:
-            stored = self.write_cells(CellsToCome(table.layout, table.dtype, table.semiring), values)
+            stored = self.write_cells(DenseTableHeader(table.layout, table.dtype, table.semiring), values)
             try:
                 yield stored
             finally:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oocbe.elimination.buckets.finish import Finish
+from oocbe.elimination.buckets.bucket_finalizer import BucketFinalizer
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
@@ -52,7 +52,7 @@ class PiecewiseBucket:
     """
 
     def __init__(
-        self, store: MessageStore, engine: BucketEngine, finish: Finish, row_cap: int | None, step_limit: int
+        self, store: MessageStore, engine: BucketEngine, finish: BucketFinalizer, row_cap: int | None, step_limit: int
     ) -> None:
         self._store, self._engine, self._finish = store, engine, finish
         self._limits = (NO_LIMIT if row_cap is None else row_cap, step_limit)

@@ -23,8 +23,8 @@ from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.engine.row_pruning import RowPruning
 from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.elimination.preparation.scaling import scaled_by
-from oocbe.execution.cluster.segment_files import Circumstances, MadePart, TableAt, at_work, opened, written_part
-from oocbe.execution.sources import ChunkCache, HeldRows, StoredRows
+from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
+from oocbe.execution.sources import ChunkCache, InMemorySource, StoredRows
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import give_back_large_blocks
 from oocbe.model.settings.tuning import tuning
@@ -51,7 +51,7 @@ class SentJoin:
     def opened(self, cache: ChunkCache) -> BucketJoin:
         """The join, its tables opened."""
         tables = tuple(
-            (members, HeldRows(t) if isinstance(t, Table) else StoredRows(opened(t), cache))
+            (members, InMemorySource(t) if isinstance(t, Table) else StoredRows(opened(t), cache))
             for members, t in self.tables
         )
         factors = (self.constraints, self.functions, self.pruning)
@@ -70,7 +70,7 @@ class JoinSegment:
     row_limit, step_limit : as for :class:`BucketStream`. finish : makes the message's values of those joined.
     """
 
-    circumstances: Circumstances
+    circumstances: WorkerConfig
     part: Path
     join: SentJoin
     low: tuple[int, ...]
@@ -92,7 +92,7 @@ class RestSegment:
     substitutions, sign : as for :class:`DominanceStream`; None: no row is dominated.
     """
 
-    circumstances: Circumstances
+    circumstances: WorkerConfig
     part: Path
     table: TableAt
     first: int
@@ -102,7 +102,7 @@ class RestSegment:
     sign: int
 
 
-def join_segment(told: JoinSegment) -> MadePart:
+def join_segment(told: JoinSegment) -> PartResult:
     """Join a piece of a bucket and write its rows; errors as for :class:`BucketStream`, and ClusterError."""
     begin = time.perf_counter()
     with _at_work(told.circumstances, told.part) as (engine, room):
@@ -116,7 +116,7 @@ def join_segment(told: JoinSegment) -> MadePart:
             return replace(part, pieces=stream.pieces)
 
 
-def finish_segment(told: RestSegment) -> MadePart:
+def finish_segment(told: RestSegment) -> PartResult:
     """Drop the dominated rows of some chunks, scale what is left, and write it; errors as for join_segment."""
     begin = time.perf_counter()
     with _at_work(told.circumstances, told.part) as (engine, room):
@@ -133,9 +133,9 @@ def finish_segment(told: RestSegment) -> MadePart:
 
 
 @contextmanager
-def _at_work(how: Circumstances, part: Path) -> Iterator[tuple[BucketEngine, int]]:
+def _at_work(how: WorkerConfig, part: Path) -> Iterator[tuple[BucketEngine, int]]:
     """The engine of a segment, and the bytes that its rows may take; it ends when nobody wants the part any more."""
-    with at_work(how, part) as deadline:
+    with active(how, part) as deadline:
         assert how.backend is not None
         if how.memory is not None:
             give_back_large_blocks()  # as a solve does in one process; operators do not, whose pieces are alike

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oocbe.elimination.buckets.finish import Finish
+from oocbe.elimination.buckets.bucket_finalizer import BucketFinalizer
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.segment_work import JoinSegment, RestSegment, SentJoin, finish_segment, join_segment
 from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
@@ -30,9 +30,9 @@ from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.errors import ResourceError
 from oocbe.execution.cluster.collection import PartCollector, Runs, begin_here, circumstances, halved_run
 from oocbe.execution.cluster.dispatch import Dispatch, Pace
-from oocbe.execution.cluster.segment_files import Circumstances, MadePart, TableAt
+from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig
 from oocbe.execution.cluster.workers import Workers
-from oocbe.execution.sources import HeldRows, SortedRows
+from oocbe.execution.sources import InMemorySource, SortedRows
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import Indivisible, cut_to_fit
 from oocbe.tables.parts import PartsWriter
@@ -64,7 +64,7 @@ class SegmentedBucket:
         store: MessageStore,
         engine: BucketEngine,
         workers: Workers,
-        finish: Finish,
+        finish: BucketFinalizer,
         row_cap: int,
         step_limit: int,
         forecast: Callable[[float, int, int], None],
@@ -102,11 +102,11 @@ class SegmentedBucket:
                 limits = (self._row_cap, self._step_limit)
                 return JoinSegment(how, writer.part_path(), sent.join(piece), *ranges, *limits, self._finish.values)
 
-            def done(piece: BucketPiece, made: MadePart) -> None:
+            def done(piece: BucketPiece, made: PartResult) -> None:
                 pieces.pace.learn(piece.share, made.seconds)
                 parts.add(piece.share, made)
 
-            def submit(piece: BucketPiece, sharing: int) -> Future[MadePart]:
+            def submit(piece: BucketPiece, sharing: int) -> Future[PartResult]:
                 return self._workers.submit(join.name, join_segment, told(piece, sharing))
 
             pieces = _Pieces(whole, self._workers)
@@ -131,12 +131,12 @@ class SegmentedBucket:
             parts = PartCollector(writer, f"{name}, the rest", self._workers)
             chunks = Runs(table.chunk_count, self._workers)
 
-            def submit(run: range, sharing: int) -> Future[MadePart]:
+            def submit(run: range, sharing: int) -> Future[PartResult]:
                 how = self._circumstances(row_bytes, sharing)
                 told = RestSegment(how, writer.part_path(), at, run.start, run.stop, exponent, substitutions, sign)
                 return self._workers.submit(name, finish_segment, told)
 
-            def done(run: range, made: MadePart) -> None:
+            def done(run: range, made: PartResult) -> None:
                 share = len(run) / table.chunk_count
                 chunks.pace.learn(share, made.seconds)
                 parts.add(share, made)
@@ -147,7 +147,7 @@ class SegmentedBucket:
             Dispatch(name, submit, done, halves, self._engine.deadline).run(chunks, self._workers)
         return StoredTable.open(path)
 
-    def _circumstances(self, row_bytes: int, sharing: int) -> Circumstances:
+    def _circumstances(self, row_bytes: int, sharing: int) -> WorkerConfig:
         engine = self._engine
         return circumstances(
             self._workers,
@@ -187,7 +187,7 @@ class _Sent:
     def _table(self, source: SortedRows) -> TableAt | Table:
         if id(source) not in self._tables:
             table = source.table
-            if isinstance(source, HeldRows) and isinstance(table, Table):
+            if isinstance(source, InMemorySource) and isinstance(table, Table):
                 if table.nbytes <= tuning().sent_bytes:
                     return table
                 table = self._store.write_scratch(table, [table])

@@ -18,7 +18,7 @@ from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.kernels.cpu.buckets.seen_values import see_values
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.layout import Field, bits_for
 from oocbe.tables.table import Table
 
@@ -90,7 +90,7 @@ class SupportedValues:
 
     def _remove(self, message: Table, v: int, field: Field) -> None:
         """Remove the values of a variable that no row has."""
-        look()
+        check_deadline()
         offset, size = self._offsets[v], self._sizes[v]
         left = self.pool.entries[offset : offset + size]
         seen = np.zeros(size, dtype=np.uint8)

@@ -19,7 +19,7 @@ import numpy as np
 from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.engine.row_pruning import RowPruning
-from oocbe.execution.sources import HeldRows, SortedRows
+from oocbe.execution.sources import InMemorySource, SortedRows
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.model.semiring import Semiring
 from oocbe.runtime.pieces import Indivisible
@@ -73,7 +73,7 @@ class BucketJoin:
         tuples = np.indices((size, self.scope.size)).reshape(2, -1)[::-1].T
         values = np.full(len(tuples), self.semiring.one, dtype=self.dtype)
         table = Table(layout, layout.pack(tuples), values, self.semiring, is_sorted=True)
-        return replace(self, tables=(*self.tables, ((self.scope.variable, variable), HeldRows(table))))
+        return replace(self, tables=(*self.tables, ((self.scope.variable, variable), InMemorySource(table))))
 
 
 @dataclass(frozen=True)

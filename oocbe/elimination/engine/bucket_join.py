@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oocbe.errors import LimitError
 from oocbe.kernels.cpu.buckets.bucket_join import walk
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, SharedCounts, TableArrays, WalkStart
-from oocbe.kernels.cpu.buckets.walk_steps import Walk
+from oocbe.kernels.cpu.buckets.walk_steps import Frontier
 from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
 from oocbe.model.semiring import Semiring
 from oocbe.runtime.deadline import Deadline
@@ -77,7 +77,7 @@ class _Limits(NamedTuple):
         """Of walks that are about to begin."""
         return SharedCounts(np.zeros(2, dtype=np.int64), self.deadline.flag)
 
-    def check(self, parts: list[Walk], counts: SharedCounts) -> None:
+    def check(self, parts: list[Frontier], counts: SharedCounts) -> None:
         """Raise what :func:`join_and_eliminate` raises where these walks have not all come to their end."""
         self.deadline.check()
         if sum(p.filled for p in parts) > self.rows:
@@ -125,7 +125,7 @@ def join_and_eliminate(
     largest = int(np.argmax([t.rows for t in tables])) if tables else 0
     rows = tables[largest].rows if tables else 0
     count = len(tables)
-    root = Walk(
+    root = Frontier(
         np.zeros((layout.words, 1), dtype=np.uint64),
         np.empty(0, dtype=dtype),
         np.zeros((count, 1), dtype=np.int64),
@@ -144,7 +144,9 @@ def join_and_eliminate(
     return Table(layout, keys, values, semiring, is_sorted=True)
 
 
-def _walked_alone(program: JoinProgram, flat: TableArrays, root: Walk, rows: int, limits: _Limits) -> list[Walk] | None:
+def _walked_alone(
+    program: JoinProgram, flat: TableArrays, root: Frontier, rows: int, limits: _Limits
+) -> list[Frontier] | None:
     """The walk by this thread alone, where little is expected; None where that proves wrong, and threads can share it.
 
     What is expected is a guess, and far too low where constraints leave nearly everything: such a walk is given up
@@ -165,8 +167,8 @@ def _walked_alone(program: JoinProgram, flat: TableArrays, root: Walk, rows: int
 
 
 def _walked_in_blocks(
-    program: JoinProgram, flat: TableArrays, root: Walk, largest: int, block_rows: int | None, limits: _Limits
-) -> list[Walk]:
+    program: JoinProgram, flat: TableArrays, root: Frontier, largest: int, block_rows: int | None, limits: _Limits
+) -> list[Frontier]:
     """Walks of blocks by all threads, in the order of their keys; blocks are cut by the rows of table ``largest``."""
     count = len(flat.rows)
     rows = int(flat.rows[largest]) if count else 0
@@ -193,7 +195,7 @@ def _walked_in_blocks(
     counts = limits.counts()
     given = (level, program.levels, limits.rows, limits.steps, counts)
     calls = [(program, flat, items, first, last, *given) for first, last in blocks]
-    parts: list[Walk] = (
+    parts: list[Frontier] = (
         [_run(*calls[0])]
         if is_short and len(calls) == 1
         else run_all(_run, calls, None if is_short else limits.deadline.interrupt)
@@ -257,7 +259,7 @@ def _priced(
 def _run(
     program: JoinProgram,
     flat: TableArrays,
-    items: Walk,
+    items: Frontier,
     first: int,
     last: int,
     level: int,
@@ -265,14 +267,14 @@ def _run(
     row_limit: int,
     step_limit: int,
     shared: SharedCounts,
-) -> Walk:
+) -> Frontier:
     start = WalkStart(items.keys, items.low, items.high, first, last, level, stop)
     *parts, carried = map(tuple, program)
     consumption = carried if program.consumes else None
-    return Walk(*walk(tuple(flat), tuple(parts), consumption, tuple(start), row_limit, step_limit, tuple(shared)))
+    return Frontier(*walk(tuple(flat), tuple(parts), consumption, tuple(start), row_limit, step_limit, tuple(shared)))
 
 
-def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Walk, level: int, block_rows: int) -> Walk:
+def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Frontier, level: int, block_rows: int) -> Frontier:
     """Items whose next level reads a long row range, cut into several with the same prefix and consecutive ranges.
 
     Cuts lie where the level's field changes, so that no group of rows is torn apart; the other tables keep their whole
@@ -308,7 +310,7 @@ def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Walk, level: int
     places = np.arange(len(source))
     low_rows[table_of, places] = [first for first, _ in bounds]
     high_rows[table_of, places] = [last for _, last in bounds]
-    return Walk(np.ascontiguousarray(items.keys[:, source]), items.values, low_rows, high_rows, len(source), True)
+    return Frontier(np.ascontiguousarray(items.keys[:, source]), items.values, low_rows, high_rows, len(source), True)
 
 
 def _group_cuts(column: NDArray[np.uint64], shift: int, mask: int, block_rows: int) -> list[int]:
@@ -326,7 +328,7 @@ def _group_cuts(column: NDArray[np.uint64], shift: int, mask: int, block_rows: i
     return cuts
 
 
-def _is_fine(items: Walk, table: int, block_rows: int) -> bool:
+def _is_fine(items: Frontier, table: int, block_rows: int) -> bool:
     """Whether no partial walk is left with more rows of the largest table than a block should have."""
     if items.filled == 0:
         return True
@@ -336,7 +338,7 @@ def _is_fine(items: Walk, table: int, block_rows: int) -> bool:
     return bool(widths.max() <= block_rows)
 
 
-def _blocks(items: Walk, table: int, block_rows: int, most: int) -> list[tuple[int, int]]:
+def _blocks(items: Frontier, table: int, block_rows: int, most: int) -> list[tuple[int, int]]:
     """Consecutive partial walks that together have about ``block_rows`` rows of the largest table; about ``most``.
 
     Walks that branched where no table takes part share their row ranges, so all of them may have many times its rows.

@@ -1,8 +1,8 @@
 """The decision about a bucket: in which form its message is made, where, and whole or in pieces.
 
 :func:`decide` is pure. Elimination calls it with what it has measured, and once more after each attempt that failed,
-with what that has shown; a plan calls it with predicted numbers (:mod:`oocbe.elimination.plan.passage`). It asks, in
-this order:
+with what that has shown; a plan calls it with predicted numbers (:mod:`oocbe.elimination.plan.bucket_forecast`). It
+asks, in this order:
 
 1. May the message be a complete table, and is that cheaper? By memory it is where the feasible share of its
    assignments is above the value's share of a row's bytes; by time far below that, as a joined cell of complete tables
@@ -54,7 +54,7 @@ class WhyPieces(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class BucketConstraints:
     """What is asked for.
 
     Attributes
@@ -71,7 +71,7 @@ class Wishes:
     whole_rows: int | None = None
 
     @classmethod
-    def of(cls, tables: str, piece_rows: int | None, consumes: bool, has_workers: bool = False) -> Wishes:
+    def of(cls, tables: str, piece_rows: int | None, consumes: bool, has_workers: bool = False) -> BucketConstraints:
         """The wishes of a run or plan; rows that carry what they consume of linear constraints are not cut."""
         if consumes:
             return cls(tables, None, may_cut=False)
@@ -79,7 +79,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AttemptHistory:
     """What attempts have shown, or a plan predicts.
 
     Attributes
@@ -95,7 +95,7 @@ class Known:
     rows_ran_out: bool = False
 
 
-NOTHING = Known()
+NO_ATTEMPTS = AttemptHistory()
 """What is known before the first attempt."""
 
 
@@ -152,8 +152,8 @@ def decide(
     bucket: BucketSizes,
     memory: MainMemory,
     device: Device | None,
-    wishes: Wishes,
-    known: Known = NOTHING,
+    wishes: BucketConstraints,
+    known: AttemptHistory = NO_ATTEMPTS,
     numbers: Tuning | None = None,
 ) -> Strategy:
     """How the message of a bucket is made.
@@ -229,7 +229,7 @@ def _complete_bytes(bucket: BucketSizes, numbers: Tuning) -> int:
 
 
 def _has_device(
-    bucket: BucketSizes, memory: MainMemory, device: Device | None, known: Known, numbers: Tuning
+    bucket: BucketSizes, memory: MainMemory, device: Device | None, known: AttemptHistory, numbers: Tuning
 ) -> tuple[bool, int]:
     """Whether the bucket is one for the device, which has room for it as main memory has for what passes there on its
     way; and the bytes wanted for that."""
@@ -253,8 +253,8 @@ def _of_rows(
     bucket: BucketSizes,
     memory: MainMemory,
     device: Device | None,
-    wishes: Wishes,
-    known: Known,
+    wishes: BucketConstraints,
+    known: AttemptHistory,
     numbers: Tuning,
     why: WhyForm,
     wanted: int,

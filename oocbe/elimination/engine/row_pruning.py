@@ -163,7 +163,7 @@ def _merged_tables(
     return entries, base[:-1]
 
 
-def held(table: Table, separator: Sequence[int], pruning: RowPruning) -> Table:
+def surviving_rows(table: Table, separator: Sequence[int], pruning: RowPruning) -> Table:
     """The rows in host memory of a message whose bound, joint tables and all, stays below the threshold.
 
     separator : variables of its layout, in that order.

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.buckets.consumption_dominance import mark_outdone
+from oocbe.kernels.cpu.buckets.consumption_dominance import mark_dominated_consumption
 from oocbe.kernels.cpu.buckets.dominance import compact_rows, mark_dominated
 from oocbe.kernels.cpu.threads import run_all
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables.layout import Field
 
 SERIAL_ROWS = 1 << 12
@@ -63,7 +63,7 @@ class Substitutions:
             mark: Callable[..., None] = mark_dominated
             calls = [(keys, values, keys, values, *arguments_of(own), sign, dominated, stop) for own in self.variables]
         else:
-            mark = mark_outdone
+            mark = mark_dominated_consumption
             calls = [
                 (keys, values, *arguments_of(own), saving, self.parts, sign, dominated, stop)
                 for own, saving in zip(self.variables, self.savings, strict=True)
@@ -73,7 +73,7 @@ class Substitutions:
                 mark(*call)
         else:
             run_all(mark, calls)
-        look()
+        check_deadline()
         if not dominated.any():
             return keys, values
         kept_keys, kept_values = compact_rows(keys, values, dominated)

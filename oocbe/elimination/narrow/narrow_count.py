@@ -16,7 +16,7 @@ from oocbe.elimination.narrow.flat_tables import constants_of
 from oocbe.elimination.narrow.narrow_problem import NarrowProblem
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.kernels.cpu.buckets.narrow_buckets import count_within
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 
 def count_feasible(narrow: NarrowProblem) -> int:
@@ -34,7 +34,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
     values[: len(narrow.tables.permitted)] = narrow.tables.permitted
     is_large = np.zeros(len(order), dtype=np.uint8)
     count_within(narrow.layout, values, permitted, is_large, current_flag())
-    look()
+    check_deadline()
     factors = len(narrow.tables.starts) - 1
     large: dict[int, NDArray[Any]] = {}
 
@@ -43,7 +43,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
         return found
 
     for p in np.flatnonzero(is_large).tolist():
-        look()
+        check_deadline()
         axes = [int(order[p]), *scope(factors + p)]
         shape = [int(sizes[v]) for v in axes]
         permits: Any = np.ones(shape, dtype=np.int64)
@@ -72,7 +72,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
 def _product(factors: list[Any]) -> Any:
     """The product of all, integers or arrays of them, those of like lengths first; 1 of none."""
     while len(factors) > 1:
-        look()
+        check_deadline()
         pairs = [a * b for a, b in zip(factors[::2], factors[1::2], strict=False)]
         factors = pairs + factors[len(factors) // 2 * 2 :]
     return factors[0] if factors else 1

@@ -10,7 +10,7 @@ from oocbe.elimination.engine.decision import COMPLETE, Strategy, WhyForm
 from oocbe.elimination.narrow.narrow_problem import CELL_SECONDS, NarrowProblem
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.separators import Separators
-from oocbe.elimination.plan.passage import Passage
+from oocbe.elimination.plan.bucket_forecast import BucketForecast
 from oocbe.elimination.plan.plan import Plan, disk_available
 from oocbe.elimination.plan.planned_bucket import PlannedBucket
 from oocbe.kernels.cpu.orders.graphs import summed
@@ -35,13 +35,13 @@ def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:
     bits = summed(*narrow.separators, widths).astype(np.int64)
     separators = tuple(narrow.separators.listed())
     strategy = Strategy(COMPLETE, WhyForm.COMPLETE_IS_CHEAPER, Place.MAIN_MEMORY)
-    known: dict[tuple[int, int], Passage] = {}
+    known: dict[tuple[int, int], BucketForecast] = {}
     buckets = []
     columns = zip(order.tolist(), separators, bits.tolist(), cells.tolist(), received.tolist(), strict=True)
     for v, separator, key_bits, own, read in columns:
         passage = known.get((own, read))
         if passage is None:
-            passage = known[own, read] = Passage(strategy, own * dtype.itemsize, read * dtype.itemsize, 1)
+            passage = known[own, read] = BucketForecast(strategy, own * dtype.itemsize, read * dtype.itemsize, 1)
         name = problem.variables[v].name
         sizes = (key_bits, own, own, own * dtype.itemsize)
         buckets.append(PlannedBucket(v, name, separator, *sizes, COMPLETE, passage))

@@ -44,7 +44,7 @@ from oocbe.kernels.cpu.orders.graphs import added_up
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 LEAST_VARIABLES = 1 << 12
 """Problems of fewer variables are for the engine, which searches for better orders and bounds."""
@@ -174,7 +174,7 @@ class NarrowProblem:
             exponent = eliminate_selecting(layout, values, permitted, *how, current_flag())
         else:
             exponent = eliminate_adding(layout, values, permitted, not multiplies, current_flag())
-        look()
+        check_deadline()
         outcome = self._outcome(values, permitted, int(exponent))
         if outcome.value is None or not semiring.selects:
             return outcome, None
@@ -210,14 +210,14 @@ class NarrowProblem:
         layout = self.layout
         values, permitted = self.cells(np.float64)
         eliminate_adding(layout, values, permitted, True, current_flag())
-        look()
+        check_deadline()
         outcome = self._outcome(values, permitted, 0)
         if outcome.value is None:
             return None
         value_starts = np.concatenate([[0], np.cumsum(self._sizes)])
         weights, shares = np.zeros(int(self.message_cells.sum())), np.zeros(int(value_starts[-1]))
         descend(layout, values, permitted, value_starts, weights, shares, current_flag())
-        look()
+        check_deadline()
         return float(outcome.value), tuple(np.split(shares, value_starts[1:-1]))
 
 
@@ -264,7 +264,7 @@ def narrow_problem(
         return None
     taken = time.monotonic() - begin
     tables = flat_tables(problem, semiring, memory // FACTOR_BYTES)
-    look()
+    check_deadline()
     if tables is None:
         return None
     if temperature is not None and not counts:

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 
 from oocbe.elimination.buckets.resources import memory_warning
-from oocbe.elimination.claims import check_claim
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.outcome import result_of_elimination
 from oocbe.elimination.row_pruning.dominance import applies_to
+from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
@@ -43,7 +43,7 @@ def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:
     order, dtype = tuple(narrow.order.tolist()), narrow.tables.values.dtype.name
     result = result_of_elimination(problem, narrow.semiring, options, outcome, order, dtype, assignment, "cpu")
     with unlimited():
-        check_claim(problem, result.value, result.assignment, "elimination")
+        check_solution(problem, result.value, result.assignment, "elimination")
     seconds = {"order": narrow.order_seconds, "forward": ended - begin - narrow.order_seconds, "backward": 0.0}
     seconds["total"] = time.perf_counter() - begin
     notes = (*result.notes, *filter(None, [memory_warning(options)]))

@@ -59,6 +59,6 @@ def order_cell_work(speed: EliminationSpeed, tables: str) -> float:
 
     Without a device, predicted rows alone judge. On a device joined cells are so cheap that the cheaper form does.
 
-    tables : possible forms, see :func:`oocbe.elimination.buckets.forms.possible_tables`.
+    tables : possible forms, see :func:`oocbe.elimination.buckets.forms.supported_representations`.
     """
     return math.inf if tables == INCOMPLETE or speed is not DEVICE_SPEED else 1 / speed.cells_a_row

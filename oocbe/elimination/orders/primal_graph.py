@@ -17,7 +17,7 @@ from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.runtime.deadline import current_flag, look, looked
+from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 MASKED_SIZE = 64
 """Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""
@@ -59,7 +59,7 @@ class PrimalGraph(ScopeGraph):
 
         cell_work : see :func:`oocbe.elimination.orders.order.search_orders`.
         """
-        look()
+        check_deadline()
         try:
             separators = self.separators(order)
         except ResourceError:
@@ -96,7 +96,7 @@ class PrimalGraph(ScopeGraph):
         probes = max(1, min(probes, int(PROBE_STEPS / (1 + (1 + uses) * len(separators.members)))))
         limits = (otherwise, most, current_flag())
         rows = estimate_rows(*separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF, *limits)
-        look()
+        check_deadline()
         result: NDArray[np.float64] = np.minimum(rows, MOST_ROWS)
         return result
 
@@ -121,7 +121,7 @@ def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any],
     known: dict[tuple[object, ...], int] = {}
     end = 0
     for (u, v), array in permitted.items():
-        look()
+        check_deadline()
         for x, y, leaves in ((u, v, array), (v, u, array.T)):
             key = (leaves.shape, leaves.tobytes())
             if key not in known:

@@ -17,7 +17,7 @@ from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of, summ
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.model.settings.machine import available_memory
-from oocbe.runtime.deadline import current_flag, look, looked
+from oocbe.runtime.deadline import check_deadline, current_flag, looked
 from oocbe.tables.table import format_bytes
 
 MOST_ROWS = 2.0**960
@@ -113,10 +113,10 @@ class ScopeGraph:
         self.sizes = np.array(sizes, dtype=np.int64)
         self.weights = np.log2(np.maximum(1, self.sizes))
         count, memory = len(self.sizes), available_memory()
-        look()
+        check_deadline()
         most = memory // EDGE_BYTES
         self.starts, self.neighbours, is_whole = graph_of_scopes(*Separators.of(scopes), count, most, current_flag())
-        look()
+        check_deadline()
         if not is_whole or EDGE_BYTES * (count + len(self.neighbours)) > memory:
             raise ResourceError(
                 f"{name}: the graph of {count:,} variables, an edge where two of them share a scope, has more edges "
@@ -155,7 +155,7 @@ class ScopeGraph:
             graph = (self.starts, self.neighbours, self.weights)
             edges = max(len(self.neighbours), min(MOST_FILL, available_memory() // EDGE_BYTES))
             order, cells = sparse_order(*graph, criterion, seed, factors, most, edges, floor, *flags, current_flag())
-        look()
+        check_deadline()
         return order, float(cells)
 
     def linear_order(self, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
@@ -163,7 +163,7 @@ class ScopeGraph:
         graph = (self.starts, self.neighbours, self.weights)
         order: NDArray[np.int64]
         order = best_linear_order(*graph, seed, LINEAR_SWEEPS, math.log2(most), flags.hurry, current_flag())
-        look()
+        check_deadline()
         return order
 
     @property
@@ -181,7 +181,7 @@ class ScopeGraph:
         starts, members, is_whole = separators_of(
             self.starts, self.neighbours, order, self.most_members, current_flag()
         )
-        look()
+        check_deadline()
         if not is_whole:
             raise ResourceError(
                 f"{self.name}: along the elimination orders found, the messages of {len(self.sizes):,} variables have "

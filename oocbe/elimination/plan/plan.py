@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.elimination.buckets.forms import expected_work, possible_tables
+from oocbe.elimination.buckets.forms import expected_work, supported_representations
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.bucket_engine import streams_for
-from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, WhyPieces, Wishes
+from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, BucketConstraints, WhyPieces
 from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
 from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
+from oocbe.elimination.plan.bucket_forecast import MessageForecast, forecast_passages
 from oocbe.elimination.plan.on_workers import ROWS_A_SECOND, simulate_plan
-from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
 from oocbe.elimination.plan.planned_bucket import PlannedBucket, PlanPictures, duration_of, powers, size_of
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.packing import is_supply
@@ -32,7 +32,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import Deadline, look, looked
+from oocbe.runtime.deadline import Deadline, check_deadline, looked
 from oocbe.tables.disk import free_bytes
 from oocbe.tables.layout import WORD_BITS, bits_for, key_words
 from oocbe.tables.scratch import default_parent
@@ -281,7 +281,7 @@ def thorough_orders(
 
 def _cell_work(problem: Problem, semiring: Semiring, options: SolveOptions) -> float:
     """What a joined cell of complete tables costs, in rows; errors of values as above."""
-    tables = possible_tables(problem, semiring, value_dtype(problem, semiring), options.tables)
+    tables = supported_representations(problem, semiring, value_dtype(problem, semiring), options.tables)
     return order_cell_work(speed_of(options.backend), tables)
 
 
@@ -308,7 +308,7 @@ def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, o
     if options.tables == INCOMPLETE or sum(choice.predicted_rows) <= EASY_ROWS:
         return sum(choice.predicted_rows) <= EASY_ROWS
     dtype = value_dtype(problem, semiring)
-    tables = possible_tables(problem, semiring, dtype, options.tables)
+    tables = supported_representations(problem, semiring, dtype, options.tables)
     predicted = (choice.order, choice.separators, choice.predicted_rows)
     work = expected_work(problem.sizes, *predicted, dtype, tables, options.memory_limit, most=EASY_ROWS)
     return work <= EASY_ROWS
@@ -336,10 +336,10 @@ def plan_for(
     options = options or SolveOptions()
     # Bounds drop rows as they are made, which complete tables do not have.
     tables = INCOMPLETE if bounds and not bounds.startswith("none") else options.tables
-    tables = possible_tables(problem, semiring, dtype, tables)
+    tables = supported_representations(problem, semiring, dtype, tables)
     room = message_memory(options)
     messages = _forecasts(problem, choice, dtype)
-    wishes = Wishes.of(
+    wishes = BucketConstraints.of(
         tables, options.piece_rows, consumes=bool(carried_in_rows(problem)), has_workers=options.has_workers
     )
     keeps_all = options.workdir is not None
@@ -384,7 +384,7 @@ def _forecasts(problem: Problem, choice: OrderChoice, dtype: np.dtype[Any]) -> l
     sizes, bits = problem.sizes, [bits_for(size) for size in problem.sizes]
     messages = []
     for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
-        look()
+        check_deadline()
         target = position[separator[0]] if separator else None
         cells = math.prod([sizes[u] for u in separator])
         predicted = min(cells, round(rows))

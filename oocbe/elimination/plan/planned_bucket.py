@@ -13,7 +13,7 @@ from oocbe.elimination.orders.elimination_speed import (
     MESSAGE_ROWS_A_SECOND,
     SECONDS_A_BUCKET,
 )
-from oocbe.elimination.plan.passage import Passage
+from oocbe.elimination.plan.bucket_forecast import BucketForecast
 from oocbe.model.problem import Problem
 from oocbe.runtime.pictures.shown import Shown
 from oocbe.tables.table import format_bytes
@@ -46,7 +46,7 @@ class PlannedBucket:
     complete_rows: int
     predicted_bytes: int
     form: str
-    passage: Passage
+    passage: BucketForecast
 
     @property
     def density(self) -> float:

@@ -9,7 +9,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 
 
-def narrowed(problem: Problem) -> Problem:
+def reduce_arity(problem: Problem) -> Problem:
     """A problem whose scopes of more than :data:`MOST_AXES` variables are reduced to those of several values.
 
     Functions and constraints are made arrays with an axis a variable where they have few cells. With that many

@@ -35,7 +35,7 @@ from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import look, looked, unlimited
+from oocbe.runtime.deadline import check_deadline, looked, unlimited
 
 ROUNDING = 1e-9
 """Part of a sum of floats by which a penalty must exceed what avoiding it costs: far more than rounding comes to."""
@@ -87,7 +87,7 @@ def _forbidding(problem: Problem) -> Problem:
     constraints = list(problem.constraints)
     constant = problem.constant
     for f in problem.functions:
-        look()
+        check_deadline()
         rows = forbidden.get(id(f))
         if rows is None:
             functions.append(f)
@@ -160,11 +160,11 @@ def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[
             continue
         (least if c.allowed else against).setdefault(len(c.scope), []).append((c.scope, c.tuples))
     for arity, tables in against.items():
-        look()
+        check_deadline()
         if arity:
             harmful[slots_of(tables, start).ravel()] = True
     for arity, tables in least.items():
-        look()
+        check_deadline()
         if not arity:
             continue
         found += np.bincount(slots_of(tables, start).ravel(), minlength=len(found))
@@ -211,7 +211,7 @@ def _forbidden(
         if not is_refused and (p.penalties > 0).any():
             by_arity.setdefault(len(p.function.scope), []).append(p)
     for group in by_arity.values():
-        look()
+        check_deadline()
         tables = [(p.function.scope, p.function.tuples) for p in group]
         slots = slots_of(tables, start)
         variables = np.searchsorted(start, slots, side="right") - 1

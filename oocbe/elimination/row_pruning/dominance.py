@@ -33,7 +33,7 @@ from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.kernels.cpu.buckets.penalties import collect_substitutions
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
 
@@ -113,7 +113,7 @@ class SubstitutionDominance:
                 for axis, v in enumerate(packed.scope):
                     if self._sizes[v] > LARGEST_DOMAIN:
                         continue
-                    look()
+                    check_deadline()
                     key = (is_hard, axis, shape, content)
                     if key not in known:
                         dense = self._dense(packed, entries, shape)

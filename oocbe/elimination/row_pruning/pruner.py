@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from oocbe.elimination.engine.consumption import Consumption
-from oocbe.elimination.engine.row_pruning import LARGEST_SUM, RowPruning, held
+from oocbe.elimination.engine.row_pruning import LARGEST_SUM, RowPruning, surviving_rows
 from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound, ValueGrid
 from oocbe.model.problem import Problem
 from oocbe.tables.table import Table
@@ -98,7 +98,7 @@ class RowPruner:
         pruning = None if self._own is None or not message.rows else self._own.for_message(eliminated, separator)
         if self._bounds is None or pruning is None or not pruning.joint:
             return message
-        kept = held(message, separator, pruning)
+        kept = surviving_rows(message, separator, pruning)
         if not self._bounds.count(message.rows, kept.rows):
             self._own = None
         return kept

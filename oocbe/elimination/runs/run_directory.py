@@ -39,7 +39,7 @@ from oocbe.errors import CorruptDataError, UnsupportedError, UsageError, amount
 from oocbe.runtime.temporary_names import is_temporary
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.faults import passing
+from oocbe.tables.faults import fault_point
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.records import read_record, render_record
 from oocbe.tables.scratch import is_scratch, remove_orphans
@@ -94,7 +94,7 @@ class RunDirectory:
             self._refuse_foreign_files()
             self._lock = FolderLock.take(self.path)
             try:
-                passing("lock:taken")
+                fault_point("lock:taken")
                 self._refuse_foreign_files()
                 self.path.chmod(0o700)
                 self._clean()
@@ -172,14 +172,14 @@ class RunDirectory:
         unwanted = [p for p in self.path.glob(f"{ORDER_PREFIX}*") if p != kept]
         if not unwanted:
             return
-        passing("tables:removing")
+        fault_point("tables:removing")
         try:
             for folder in unwanted:
                 disk.remove(folder)
             disk.synchronise(self.path)
         except OSError as error:
             raise self.budget.failure(error, str(self.path)) from None
-        passing("tables:removed")
+        fault_point("tables:removed")
         self.budget.used = disk.size_of(self.path)
 
     def _publish(self, what: str, content: dict[str, Any]) -> None:

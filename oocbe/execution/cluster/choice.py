@@ -13,7 +13,7 @@ from oocbe.errors import ClusterError, UnsupportedError, UsageError
 from oocbe.execution.cluster.local import LocalWorkers
 from oocbe.execution.cluster.slurm import SlurmWorkers
 from oocbe.execution.cluster.slurm_settings import SlurmSettings
-from oocbe.execution.cluster.workers import using
+from oocbe.execution.cluster.workers import use_workers
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.settings.option_values import SLURM, WORKERS
 
@@ -26,13 +26,13 @@ CONNECT_SECONDS = 10.0
 """So long a scheduler may take to answer; one that was killed is waited for as long, as its address says nothing."""
 
 
-def working(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
-    """:func:`working_with` what the options of a solve ask for."""
-    return working_with(options.workers, options.cluster, options.memory, client)
+def use_workers_of(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
+    """:func:`use_cluster` what the options of a solve ask for."""
+    return use_cluster(options.workers, options.cluster, options.memory, client)
 
 
 @contextmanager
-def working_with(
+def use_cluster(
     workers: str | None, cluster: str | None, memory: int | None, client: Client | None = None
 ) -> Iterator[None]:
     """Within the block, large buckets and operations are shared out to workers; where none are asked for, as outside.
@@ -51,7 +51,7 @@ def working_with(
         with _of_client(client, memory):
             yield
     elif cluster is not None and cluster.startswith(SLURM):
-        with slurm_workers(Path(cluster.removeprefix(SLURM)), workers, memory) as jobs, using(jobs):
+        with slurm_workers(Path(cluster.removeprefix(SLURM)), workers, memory) as jobs, use_workers(jobs):
             yield
     elif cluster is not None:
         if workers is not None:
@@ -59,14 +59,14 @@ def working_with(
         with _connected(cluster) as made, _of_client(made, memory):
             yield
     elif workers is not None:
-        with local_workers(workers, memory) as local, using(local):
+        with local_workers(workers, memory) as local, use_workers(local):
             yield
     else:
         yield
 
 
 def local_workers(text: str, memory: int | None) -> LocalWorkers:
-    """Workers of this host, none of which is started yet; errors as for :func:`working`."""
+    """Workers of this host, none of which is started yet; errors as for :func:`use_workers_of`."""
     found = WORKERS.fullmatch(text)
     assert found is not None
     kind, count = found[1] or found[3], int(found[2] or 0)
@@ -113,7 +113,7 @@ def _of_client(client: Client, memory: int | None) -> Iterator[None]:
 
     workers = DaskWorkers(client, memory)
     try:
-        with using(workers):
+        with use_workers(workers):
             yield
     finally:
         workers.close()

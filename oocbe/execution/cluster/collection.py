@@ -9,7 +9,7 @@ from math import inf
 import oocbe
 from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.cluster.dispatch import Dispatch, Pace, Result, Segment
-from oocbe.execution.cluster.segment_files import Circumstances, MadePart
+from oocbe.execution.cluster.segment_files import PartResult, WorkerConfig
 from oocbe.execution.cluster.workers import Workers
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import WORKER, Detail, active
@@ -29,13 +29,13 @@ def circumstances(
     chunk_rows: int,
     disk: DiskBudget,
     sharing: int,
-) -> Circumstances:
-    """How workers are to work at the next segment; see :class:`oocbe.execution.cluster.segment_files.Circumstances`.
+) -> WorkerConfig:
+    """How workers are to work at the next segment; see :class:`oocbe.execution.cluster.segment_files.WorkerConfig`.
 
     disk : what all of them may write. sharing : segments that there may be at a time: each gets an even share of it.
     """
     left = deadline.remaining
-    return Circumstances(
+    return WorkerConfig(
         version=oocbe.__version__,
         backend=backend,
         device_memory=device_memory,
@@ -75,7 +75,7 @@ class PartCollector:
         self.least, self.greatest = inf, -inf
         self._done, self._count = 0.0, 0
 
-    def add(self, share: float, made: MadePart, position: int | None = None) -> None:
+    def add(self, share: float, made: PartResult, position: int | None = None) -> None:
         """List what came of a segment, which was such a share of the work.
 
         position : among the parts, where these are not in the order of their keys.
@@ -92,13 +92,13 @@ class PartCollector:
             self._added(self._done, self._writer.rows, self._count)
 
 
-def take_account(made: MadePart, name: str, workers: Workers) -> None:
+def take_account(made: PartResult, name: str, workers: Workers) -> None:
     """Add what a segment has read to what workers have, and draw it in a trace."""
     workers.read = workers.read.and_also(made.read)
     trace_segment(made, name, workers.rows)
 
 
-def trace_segment(made: MadePart, name: str, rows: dict[str, int]) -> None:
+def trace_segment(made: PartResult, name: str, rows: dict[str, int]) -> None:
     """Draw a segment in the row of its worker; hosts are taken to have the same time."""
     recorder = active()
     if recorder is None:

@@ -56,7 +56,7 @@ class TableAt:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class WorkerConfig:
     """How workers are to work.
 
     Attributes
@@ -90,7 +90,7 @@ class Circumstances:
 
 
 @dataclass(frozen=True)
-class MadePart:
+class PartResult:
     """What came of a segment.
 
     Attributes
@@ -112,7 +112,9 @@ class MadePart:
     read: RowsRead = NOTHING_READ
 
     @classmethod
-    def since(cls, begin: float, name: str | None, rows: int, extent: tuple[float, float], pieces: int = 0) -> MadePart:
+    def since(
+        cls, begin: float, name: str | None, rows: int, extent: tuple[float, float], pieces: int = 0
+    ) -> PartResult:
         """What this thread has made since a moment (:func:`time.perf_counter`)."""
         seconds = time.perf_counter() - begin
         worker = f"{socket.gethostname()} {os.getpid()} {threading.get_ident()}"
@@ -151,7 +153,7 @@ _opening = threading.Lock()
 
 
 @contextmanager
-def at_work(how: Circumstances, part: Path) -> Iterator[Deadline]:
+def active(how: WorkerConfig, part: Path) -> Iterator[Deadline]:
     """The deadline of a segment, which comes as soon as nobody wants its part any more; what it reads is counted.
 
     Raises
@@ -209,14 +211,14 @@ class DiskShare(DiskBudget):
 
 
 def written_part(
-    how: Circumstances,
+    how: WorkerConfig,
     part: Path,
     layout: Layout,
     dtype: np.dtype[np.generic],
     tables: Iterable[Table],
     begin: float,
     pieces: int | None = None,
-) -> MadePart:
+) -> PartResult:
     """Write tables end to end as the part; nothing where there are no rows.
 
     Parameters
@@ -248,4 +250,4 @@ def written_part(
                 many += 1
                 table = next(tables, None)
             rows = writer.rows
-    return MadePart.since(begin, name, rows, (least, greatest), many if pieces is None else pieces)
+    return PartResult.since(begin, name, rows, (least, greatest), many if pieces is None else pieces)

@@ -77,7 +77,7 @@ _current: ContextVar[Workers | None] = ContextVar("oocbe-workers", default=None)
 
 
 def current() -> Workers | None:
-    """The workers of the innermost block of :func:`using`; None where this process works alone."""
+    """The workers of the innermost block of :func:`use_workers`; None where this process works alone."""
     return _current.get()
 
 
@@ -94,7 +94,7 @@ def read_since(before: RowsRead | None) -> RowsRead | None:
 
 
 @contextmanager
-def using(workers: Workers | None) -> Iterator[None]:
+def use_workers(workers: Workers | None) -> Iterator[None]:
     """Within the block, large buckets are cut into segments for these workers; None: this process works alone."""
     token = _current.set(workers)
     try:

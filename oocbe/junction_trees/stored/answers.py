@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.junction_trees.evidence import UNOBSERVED, Cases, Known
+from oocbe.junction_trees.evidence import UNOBSERVED, CaseEvidence, Cases
 from oocbe.junction_trees.kernels.cpu.piece_sweeps import draw_piece
 from oocbe.junction_trees.stored.pieces import Rows
 from oocbe.junction_trees.stored.sweep import StoredSweep, cases_at_once
 from oocbe.junction_trees.stored.tree import StoredTree
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 
 def sweep_stored(
@@ -81,7 +81,7 @@ class StoredCalibration:
         self._posteriors: dict[int, NDArray[np.float64]] = {}
         self._logarithm: float | None = None
 
-    def change(self, v: int, known: Known | None) -> None:
+    def change(self, v: int, known: CaseEvidence | None) -> None:
         """Set what is known of a variable; None: nothing."""
         if known is not None:
             self._inputs[v] = known.likelihood
@@ -156,7 +156,7 @@ class StoredCalibration:
                 if own.clique.parent is None
             }
             for number in reversed(range(len(tree.stored))):
-                look()
+                check_deadline()
                 self._draw(sweep, number, above, random.random(count), found)
         return found
 
@@ -181,7 +181,7 @@ class StoredCalibration:
             picked = np.full(len(draws), -1, dtype=np.int64)
             steps = (weights, piece.up, maps, edges.offsets, edges.incoming, message)
             draw_piece(*steps, wanted, shares, state, sums, picked, current_flag())
-            look()
+            check_deadline()
             here = np.flatnonzero(picked >= 0)
             for row, v in zip(values, own.clique.variables, strict=True):
                 row[here] = piece.values(v)[picked[here]]

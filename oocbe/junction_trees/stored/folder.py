@@ -24,11 +24,11 @@ from oocbe.errors import CorruptDataError, UsageError
 from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, read_bytes
 from oocbe.junction_trees.stored_problem import RECORD_NAME
 from oocbe.runtime.checksums import crc32
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.faults import passing
+from oocbe.tables.faults import fault_point
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.records import read_record, render_record
 
@@ -164,7 +164,7 @@ class TreeFolder:
                 for c, piece, last, then, peak, sums in content["pieces"]
             ]
             for made in found:
-                look()
+                check_deadline()
                 read_bytes(self.path / name, made.piece)
         except (FileNotFoundError, CorruptDataError, KeyError, TypeError, ValueError):
             return None
@@ -184,7 +184,7 @@ class TreeFolder:
         checksum, begin = 0, self._offset
         try:
             if self._handle < 0:
-                passing("tree-segment:begin")
+                fault_point("tree-segment:begin")
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
                 self._handle = os.open(path, flags, 0o666)
             for part in parts:
@@ -209,9 +209,9 @@ class TreeFolder:
         data = render_record({"format": SEGMENT_FORMAT, "pieces": self._pending})
         try:
             self._close()
-            passing("tree-segment:written")
+            fault_point("tree-segment:written")
             disk.synchronise(self.path / name)
-            passing("tree-segment:synchronised")
+            fault_point("tree-segment:synchronised")
             disk.publish_file(self.path / f"{name}.json", data, "tree-rows")
         except OSError as error:
             raise self.budget.failure(error, str(self.path / name)) from None
@@ -223,12 +223,12 @@ class TreeFolder:
         try:
             disk.publish_file(self.path / RECORD_NAME, render_record(dict(record)), "tree-record")
             disk.rename(self.path, self.target)
-            passing("tree-folder:renamed")
+            fault_point("tree-folder:renamed")
             disk.synchronise(self.target.parent)
             records = [f"{SEGMENT_NAME.format(number)}.json" for number in range(self._segment)]
             for name in (*records, ORDER_NAME, LOCK_NAME):  # of no use any more, nor in the way of anything
                 disk.remove(self.target / name)
-            passing("tree-folder:done")
+            fault_point("tree-folder:done")
         except OSError as error:
             raise self.budget.failure(error, str(self.target)) from None
 

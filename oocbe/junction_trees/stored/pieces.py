@@ -15,7 +15,7 @@ from oocbe.errors import CorruptDataError
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.kernels.cpu.piece_sweeps import number_rows
 from oocbe.runtime.checksums import crc32
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables import disk
 
 SEGMENT_NAME = "rows-{:06d}"
@@ -128,7 +128,7 @@ class Rows:
             strides = np.array([strides_of(owner, scope) for _, scope in tables], dtype=np.int64)
             sizes = np.array(owner.sizes, dtype=np.int64)
             number_rows(self.first_row, sizes, strides.reshape(len(tables), len(sizes)), found, current_flag())
-            look()
+            check_deadline()
             return found
         found = np.empty((len(tables), len(self.weights)), dtype=np.int32)
         for own, (child, scope) in zip(found, tables, strict=True):
@@ -177,7 +177,7 @@ def read_pieces(
     CorruptDataError : a piece is damaged or missing. TimeLimitError : the deadline came.
     """
     for piece in owner.pieces if pieces is None else pieces:
-        look()
+        check_deadline()
         yield read_piece(folder, owner, piece, is_log)
 
 

@@ -25,7 +25,7 @@ from oocbe.junction_trees.stored.folder import TreeFolder
 from oocbe.junction_trees.stored.pieces import StoredClique, packed, read_pieces, strides_of
 from oocbe.junction_trees.support import Trie, places_of, product_of, separator_trie, trie_bytes, trie_of
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables import disk
 
 PIECE_ROWS = 1 << 18
@@ -78,7 +78,7 @@ class RowMaker:
         """
         self._check_room()
         for number in range(len(self._cliques)):
-            look()
+            check_deadline()
             tables = [self._weights.tables[t] for t in (*self._assigned[number], *self._covered[number])]
             below = [self.found[c] for c in self._children[number]]
             is_complete = all(t.values is None for t in tables) and all(c.is_complete for c in below)
@@ -132,11 +132,11 @@ class RowMaker:
         sizes = np.array(shape.sizes, dtype=np.int64)
         length = self._piece_rows(16 + 4 * len(tables))
         while first < rows:
-            look()
+            check_deadline()
             count = min(length, rows - first)
             numbers = np.empty((len(tables), count), dtype=np.int32)
             number_rows(first, sizes, strides, numbers, current_flag())
-            look()
+            check_deadline()
             weights = product_of(tables, numbers, count, self._weights.is_log)
             first_group, last_group = first // group_rows, (first + count - 1) // group_rows
             bounds = np.arange(first_group + 1, last_group + 1) * group_rows - first
@@ -323,7 +323,7 @@ class _Walker:
         """
         waiting: list[tuple[tuple[int, ...], int, int]] = [((), 0, int(self._sizes[0]))]
         while waiting:
-            look()
+            check_deadline()
             prefix, low, high = waiting.pop()
             if (*prefix, high - 1) < begin[: len(prefix) + 1]:
                 continue  # behind all of it already
@@ -369,5 +369,5 @@ class _Walker:
             max(most, int(self._sizes[-1])) if is_last else most,
             current_flag(),
         )
-        look()
+        check_deadline()
         return (values, numbers, groups) if finished else None

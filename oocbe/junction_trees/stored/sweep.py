@@ -20,7 +20,7 @@ from oocbe.junction_trees.stored.messages import MessageStore
 from oocbe.junction_trees.stored.pieces import Rows, StoredClique
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 BLOCK_CASES = 64
 """Cases swept together at most."""
@@ -148,7 +148,7 @@ class StoredSweep:
                     collect_piece_logs(*steps, maximises, message, current_flag())
                 else:
                     collect_piece(*steps, message, current_flag())
-                look()
+                check_deadline()
             if not self._is_log:
                 self._logs[number] = self._scale(number, own, message)
                 logarithms += self._logs[number]
@@ -213,7 +213,7 @@ class StoredSweep:
                 expected = np.zeros(len(weights) if number in counted else 0)
                 steps = (weights, piece.up, maps, edges.offsets, edges.incoming, down, self._is_log, scale)
                 distribute_piece(*steps, posteriors, expected, current_flag())
-                look()
+                check_deadline()
                 if number in counted:
                     counted[number](piece, expected)
             for place in range(len(edges.tables)):

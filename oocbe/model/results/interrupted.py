@@ -44,7 +44,7 @@ def interruptible() -> Iterator[Interruption]:
             raise KeyboardInterrupt(interruption.reason) from None
 
 
-def carried(answer: Answer, interruption: Interruption) -> Answer:
+def attach_interruption(answer: Answer, interruption: Interruption) -> Answer:
     """The answer of an :func:`interruptible` block; raises :class:`Interrupted` with it where Ctrl-C came meanwhile."""
     if interruption.is_requested:
         raise Interrupted(interruption.reason, answer)

@@ -145,7 +145,7 @@ class Result(Shown):
             ("assignment", first_pairs(labels)),
             ("width", self.width),
             ("largest message", f"{self.largest_message_rows:,} rows of {self.total_rows:,} in all"),
-            ("workers", None if self.read_by_workers is None else self.read_by_workers.sentence or None),
+            ("workers", None if self.read_by_workers is None else self.read_by_workers.summary or None),
             ("time", f"{self.seconds.get('total', 0.0):.3g} s"),
             ("peak memory", f"{self.peak_memory_bytes / 2**20:,.0f} MiB"),
             *(("note", note) for note in self.notes),

@@ -29,7 +29,7 @@ class RowsRead(NamedTuple):
         return RowsRead(self.rows - other.rows, self.changed_owner - other.changed_owner)
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """Both numbers for people; empty where nothing was read."""
         if not self.rows:
             return ""

@@ -151,7 +151,7 @@ class TaskResult(Shown):
             facts.append((f"{rank}", f"{value}: {first_pairs(labels)}"))
         more = max(len(by_name), len(self.assignments)) - SHOWN_LINES
         facts += [("", "")] if more <= 0 else [("more", f"{more:,}, in the attributes")]
-        facts.append(("workers", None if self.read_by_workers is None else self.read_by_workers.sentence or None))
+        facts.append(("workers", None if self.read_by_workers is None else self.read_by_workers.summary or None))
         facts += [("width", self.width), ("time", f"{self.seconds.get('total', 0.0):.3g} s")]
         return f"{self.problem}: {self.task}", [*facts, *(("note", note) for note in self.notes)]
 

@@ -11,7 +11,7 @@ from oocbe.api.tasks import verbs
 from oocbe.errors import CorruptDataError
 from oocbe.execution.cluster.ownership import Reading, own_reading, own_writer, reading, working_as
 from oocbe.execution.cluster.segment_files import TableAt, opened
-from oocbe.execution.cluster.workers import InThreads, using
+from oocbe.execution.cluster.workers import InThreads, use_workers
 from oocbe.model.results.rows_read import RowsRead
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuned
@@ -86,11 +86,11 @@ def test_a_writer_that_is_no_text_is_refused(tmp_path):
 
 
 def test_numbers_for_people():
-    assert RowsRead(10_100_000, 3_200_000).sentence == (
+    assert RowsRead(10_100_000, 3_200_000).summary == (
         "3.2 of 10.1 million rows read by workers had been written by another one (32%)"
     )
-    assert RowsRead(12, 3).sentence.startswith("3 of 12 rows read")
-    assert RowsRead().sentence == ""
+    assert RowsRead(12, 3).summary.startswith("3 of 12 rows read")
+    assert RowsRead().summary == ""
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -102,7 +102,7 @@ def test_a_task(tmp_path, threads):
     cutting = tuned(
         segment_rows=10, first_segments=3, least_segment_seconds=1e3, most_segment_seconds=1e3, sent_bytes=0
     )
-    with InThreads(threads) as workers, using(workers), cutting:
+    with InThreads(threads) as workers, use_workers(workers), cutting:
         found = [verbs.run_task("count", problem, **options, workdir=tmp_path).read_by_workers for _ in range(2)]
         total = workers.read
     assert total == found[0].and_also(found[1])
@@ -115,7 +115,7 @@ def test_a_task(tmp_path, threads):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_operator_reads_at_least_its_inputs(tmp_path, threads):
-    with InThreads(threads) as workers, using(workers), tuned(segment_rows=1000):
+    with InThreads(threads) as workers, use_workers(workers), tuned(segment_rows=1000):
         specs = [SyntheticTable(20_000, 600, own=own, is_sorted=True) for own in "ab"]
         tables = [spec.write(tmp_path / spec.own, chunk_rows=500) for spec in specs]
         join_maximise(*tables, "e", output=tmp_path / "first")  # from now on nothing is compiled by this process

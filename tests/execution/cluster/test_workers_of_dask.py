@@ -26,7 +26,7 @@ from oocbe.execution.budget import Budget
 from oocbe.execution.cluster import choice, dask_workers
 from oocbe.execution.cluster.dask_workers import DaskWorkers
 from oocbe.execution.cluster.local import LocalWorkers
-from oocbe.execution.cluster.workers import LostWorkError, current, using
+from oocbe.execution.cluster.workers import LostWorkError, current, use_workers
 from oocbe.kernels import backend_for
 from oocbe.kernels.cuda import device
 from oocbe.model.settings.options import SolveOptions
@@ -118,7 +118,7 @@ def test_rows_that_change_owner(workers, tmp_path):
     """Each worker sorts some rows, and each range of keys is then read from all that were sorted."""
     specs = [SyntheticTable(40_000, 1000, own=own, seed=n) for n, own in enumerate("ab")]
     tables = [spec.write(tmp_path / spec.own, None, 500) for spec in specs]
-    with using(workers), cutting():
+    with use_workers(workers), cutting():
         join_maximise(*tables, "e", output=tmp_path / "first")  # in which this process does some segments itself
         before = workers.read
         result = join_maximise(*tables, "e", output=tmp_path / "second")
@@ -147,7 +147,7 @@ def test_an_operator_whose_workers_are_killed_fifty_times(workers, tmp_path):
     ]
     expected = join_maximise(*(table.to_table() for table in tables), "e")
     workers.kill_at(5, most=50)
-    with using(workers), cutting():
+    with use_workers(workers), cutting():
         while len(workers.killed) < 50:
             with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
                 same_rows(join_maximise(*tables, "e", output=Path(folder) / "found"), expected)
@@ -315,7 +315,7 @@ def test_a_scheduler_that_is_killed(own_cluster, number, segment, monkeypatch, c
         pytest.raises(
             ClusterError, match=r"the scheduler at .* is gone; run it again: .*goes on with --resume, and all else"
         ),
-        choice.working_with(None, address, None),
+        choice.use_cluster(None, address, None),
     ):
         found_by(current())
     assert capfd.readouterr().err == ""
@@ -323,7 +323,7 @@ def test_a_scheduler_that_is_killed(own_cluster, number, segment, monkeypatch, c
 
 def test_a_scheduler_that_stops_for_a_while(own_cluster, expected):
     scheduler, address = own_cluster
-    with choice.working_with(None, address, None):
+    with choice.use_cluster(None, address, None):
         scheduler.send_signal(signal.SIGSTOP)
         timer = threading.Timer(3.0, scheduler.send_signal, (signal.SIGCONT,))
         timer.start()
@@ -337,7 +337,7 @@ def test_a_scheduler_that_answers_no_more(own_cluster, monkeypatch):
     try:
         with (
             pytest.raises(ClusterError, match=r"(has not answered|no worker is left) .*run it again"),
-            choice.working_with(None, address, None),
+            choice.use_cluster(None, address, None),
         ):
             scheduler.send_signal(signal.SIGSTOP)
             found_by(current())

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.execution.cluster.workers import InThreads, using
+from oocbe.execution.cluster.workers import InThreads, use_workers
 from oocbe.model.settings.tuning import tuned
 from oocbe.runtime.tracing.recorder import CALLER, ELIMINATION, KERNELS, READER, STREAM, WORKER, WRITER
 from oocbe.runtime.tracing.trace_file import read_trace
@@ -62,7 +62,7 @@ def test_an_operator_out_of_core(tables, tmp_path, streams):
 def test_workers_are_told_of(tables, tmp_path):
     """Each has a row of its own, and what is said of the processor is said of the process that asks."""
     path = tmp_path / "t.json"
-    with InThreads(2) as workers, using(workers), tuned(segment_rows=1000), oocbe.trace(path):
+    with InThreads(2) as workers, use_workers(workers), tuned(segment_rows=1000), oocbe.trace(path):
         oocbe.join_maximise(*tables, "e", output=tmp_path / "out")
     segments = [span for span in read_trace(path).spans if span.lane == WORKER]
     assert len({span.details["worker"] for span in segments}) == len({span.row for span in segments}) > 1
@@ -70,7 +70,7 @@ def test_workers_are_told_of(tables, tmp_path):
     assert counted == list(workers.read) and 0 <= counted[1] <= counted[0] > 0
     shown = call("trace", path)
     assert "cores at work (of this process, without its workers)" in " ".join(shown.stdout.split())
-    assert workers.read.sentence in " ".join(shown.stdout.split())
+    assert workers.read.summary in " ".join(shown.stdout.split())
     content = json.loads(call("trace", path, "--json").stdout)
     assert [content["rows_read_by_workers"], content["rows_changed_owner"]] == counted
     with oocbe.trace(path):

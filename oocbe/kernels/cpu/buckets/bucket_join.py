@@ -60,7 +60,7 @@ LEAF_ROOM = 256
 def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any, step_limit: Any, shared: Any) -> Any:
     """Walk the tries from given items down to a level.
 
-    Returns the fields of :class:`oocbe.kernels.cpu.buckets.walk_steps.Walk`. All that allocates is here; the loop
+    Returns the fields of :class:`oocbe.kernels.cpu.buckets.walk_steps.Frontier`. All that allocates is here; the loop
     (:mod:`oocbe.kernels.cpu.buckets.walk_loop`) comes back where it has no more room.
 
     Parameters

@@ -21,7 +21,7 @@ LOOK_UP_STEP = (1 << 12) - 1
 
 
 @jit
-def mark_outdone(
+def mark_dominated_consumption(
     keys: Any,
     values: Any,
     field: Any,

@@ -301,7 +301,8 @@ class WalkLists(NamedTuple):
 
 
 class WalkOutput(NamedTuple):
-    """What a walk writes to, with room for more rows: fields of :class:`oocbe.kernels.cpu.buckets.walk_steps.Walk`."""
+    """What a walk writes to, with room for more rows: fields of
+    :class:`oocbe.kernels.cpu.buckets.walk_steps.Frontier`."""
 
     keys: NDArray[np.uint64]
     values: NDArray[Any]

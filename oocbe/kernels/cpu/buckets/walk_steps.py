@@ -12,7 +12,7 @@ from oocbe.kernels.cpu.jit import helper, inline
 U64 = np.uint64
 
 
-class Walk(NamedTuple):
+class Frontier(NamedTuple):
     """Result of one call: ``filled`` rows of output, or of partial walks where it stopped above the leaves.
 
     Attributes

@@ -27,7 +27,7 @@ from oocbe.kernels.cuda.buckets.flags import THREADS, blocks_for, flag, keep_fla
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
 from oocbe.kernels.cuda.transfer import memory
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.pieces import Worklist
 
 SOURCE = "bucket_join"
@@ -206,7 +206,7 @@ class DeviceProgram:
     def _descend(self, descent: _Descent) -> Sequence[tuple[Any, Any]]:
         """Rows of all leaves below some items; what has been done when it fails is not done again."""
         while descent.level < self.program.levels:
-            look()
+            check_deadline()
             if descent.frontier.items == 0:
                 return ()
             descent.frontier = self._try_expanding(descent.frontier, descent.level)

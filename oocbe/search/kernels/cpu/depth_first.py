@@ -4,7 +4,7 @@ A node is a row: values left to variables, and a state with a bound (:mod:`oocbe
 branches on a decision about one variable, that it has a value or that its value is in one half of them, and then on the
 opposite, which is told to the node's own state. There is one state, and what leads back from a node to the one before
 (:mod:`oocbe.search.kernels.cpu.node_state`), with note of what is stale in it
-(:mod:`oocbe.search.kernels.cpu.stale_ascent`).
+(:mod:`oocbe.search.kernels.cpu.incremental_soft_ac`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from oocbe.kernels.cpu.jit import jit, without_allocation
 from oocbe.kernels.cpu.projection import REMOVED
+from oocbe.search.kernels.cpu.incremental_soft_ac import collect, propagate_removal
 from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS, ascend_with_linear
 from oocbe.search.kernels.cpu.node_state import FLIPS, PARTS, begin_node, begin_root, go_back, has_room, keep_values
-from oocbe.search.kernels.cpu.stale_ascent import collect, tell_removal
 
 EXHAUSTED, LEAF, PAUSED, FULL = 0, 1, 2, 3
 """How :func:`search_depth_first` ends: nothing is left; at a node that leaves one value to each variable; after so many
@@ -116,7 +116,7 @@ def _decide(network: Any, node: Any, v: Any, a: Any, decision: Any, radius: Any)
             node.state[start + b] = REMOVED
             node.left[v] -= 1
     if node.left[v] < before:
-        tell_removal(network, node, v, before - node.left[v], radius)
+        propagate_removal(network, node, v, before - node.left[v], radius)
 
 
 @jit

@@ -17,8 +17,8 @@ import numpy as np
 
 from oocbe.kernels.cpu.jit import without_allocation
 from oocbe.kernels.cpu.projection import REMOVED
+from oocbe.search.kernels.cpu.incremental_soft_ac import collect, remove, tighten_node
 from oocbe.search.kernels.cpu.node_state import REMOVALS, keep_number, keep_values
-from oocbe.search.kernels.cpu.stale_ascent import ascend_open, collect, remove
 
 LARGEST_MULTIPLIER = np.int64(1 << 30)
 """It is counted in fixed point, see :class:`Linear`."""
@@ -211,7 +211,7 @@ def _charge(network: Any, linear: Any, node: Any, c: Any, bound: Any, need: Any,
 def ascend_with_linear(
     network: Any, linear: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, rounds: Any
 ) -> Any:
-    """As :func:`~oocbe.search.kernels.cpu.stale_ascent.ascend_open`, with linear constraints.
+    """As :func:`~oocbe.search.kernels.cpu.incremental_soft_ac.tighten_node`, with linear constraints.
 
     rounds : of multipliers and passes, at most.
     """
@@ -219,7 +219,7 @@ def ascend_with_linear(
         bound = _exclude(network, linear, node, c, bound, need, radius)
         if bound >= need:
             return need
-    bound = ascend_open(network, node, bound, need, passes, radius)
+    bound = tighten_node(network, node, bound, need, passes, radius)
     if len(linear.capacity) == 0:
         return bound
     for _ in range(rounds):
@@ -235,7 +235,7 @@ def ascend_with_linear(
                 return need
         if bound == before and node.counts[REMOVALS] == removals:
             return bound
-        bound = ascend_open(network, node, bound, need, passes, radius)
+        bound = tighten_node(network, node, bound, need, passes, radius)
         if PROMISE * (bound - before) < need - bound and rounds <= MOST_ROUNDS:
             return bound
     return bound

@@ -191,7 +191,7 @@ def keep_number(node: Any, c: Any, place: Any) -> Any:
 
 
 @without_allocation
-def mark_stale(node: Any, use: Any, is_stale: Any) -> Any:
+def mark_dirty(node: Any, use: Any, is_stale: Any) -> Any:
     """Say whether a use is stale."""
     if node.stale[use] == is_stale:
         return

@@ -22,7 +22,7 @@ from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import current_flag, look
+from oocbe.runtime.deadline import check_deadline, current_flag
 
 LEAST_PRODUCT = -1000.0
 """Logarithm to the base 2 of a product that float64 holds with all of its digits; products of all of a clique's tables
@@ -180,7 +180,7 @@ class _Sweep:
         tree = self._tree
         logarithm = sum(factor.logarithm for factor in tree._factors)
         for number, clique in enumerate(tree.cliques):
-            look()
+            check_deadline()
             inputs = self._inputs(number)
             if not self._is_log and sum(table.least for table in inputs) < LEAST_PRODUCT:
                 raise UnderflowError
@@ -217,7 +217,7 @@ class _Sweep:
         down: dict[int, _Table] = {}
         found: dict[int, NDArray[np.float64]] = {}
         for number in sorted(needed, reverse=True):
-            look()
+            check_deadline()
             inputs = self._inputs(number)
             if number in down:
                 inputs.append(down.pop(number))
@@ -300,7 +300,7 @@ class _Sweep:
             out, *parts = run_all(add_up_products, [(*arguments, *cut, current_flag()) for cut in pairwise(cuts)])
             for part in parts:
                 out += part
-        look()
+        check_deadline()
         return [out[first:last] for first, last in pairwise(ends)]
 
     def _steps(self, scope: tuple[int, ...]) -> tuple[int, ...]:

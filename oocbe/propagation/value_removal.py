@@ -1,7 +1,7 @@
 """A problem with some values removed: smaller domains, and no variable that has one value left.
 
 What bounds or propagation have ruled out need not be carried through elimination, and a variable with a single value is
-no variable: its functions and constraints are those of the others. :class:`Restriction` keeps the way back.
+no variable: its functions and constraints are those of the others. :class:`ReducedProblem` keeps the way back.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.table_batch import TableBatch, may_remove
-from oocbe.runtime.deadline import look, looked
+from oocbe.runtime.deadline import check_deadline, looked
 
 BATCH_ROWS = 1 << 14
 """Rows of a table up to which it is propagated together with others: beyond, its rows take longer than a call."""
 
 
 @dataclass(frozen=True)
-class Restriction:
+class ReducedProblem:
     """A problem, and the one it was made from.
 
     Attributes
@@ -43,7 +43,7 @@ class Restriction:
     kept: tuple[NDArray[np.int64], ...]
 
     @classmethod
-    def of_all(cls, problem: Problem) -> Restriction:
+    def of_all(cls, problem: Problem) -> ReducedProblem:
         """Nothing is removed."""
         variables = tuple(range(len(problem.variables)))
         all_of = {size: np.arange(size) for size in set(problem.sizes)}
@@ -73,13 +73,13 @@ class Restriction:
         return source if self.problem is self.original else _RestrictedSource(self, source)
 
 
-def restrict(problem: Problem, removed: Iterable[tuple[int, int]]) -> Restriction:
+def remove_values(problem: Problem, removed: Iterable[tuple[int, int]]) -> ReducedProblem:
     """Remove values (pairs of variable and value), and then all that propagation removes because of that, or by itself
     (:class:`~oocbe.propagation.fixpoint.Network`). The upper bound stays as it is.
     """
     removed = list(removed)
     if not removed and 1 not in problem.sizes and not may_lose_values(problem):
-        return Restriction.of_all(problem)
+        return ReducedProblem.of_all(problem)
     # Loaded here: most solves have nothing to remove.
     from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE
     from oocbe.propagation.fixpoint import Network
@@ -87,15 +87,15 @@ def restrict(problem: Problem, removed: Iterable[tuple[int, int]]) -> Restrictio
     network = Network(problem, batch_rows=BATCH_ROWS)
     found = network.propagate_without(removed)
     if found.status not in (FIXPOINT, INFEASIBLE):
-        look()
+        check_deadline()
     domains = network.domains
     kept = tuple(domains.values(v) for v in range(len(problem.variables)))
     left = tuple(v for v, k in enumerate(kept) if len(k) > 1)
     if found.status == INFEASIBLE or (domains.counts == 0).any():
-        return Restriction(problem, None, left, kept)
+        return ReducedProblem(problem, None, left, kept)
     if (domains.counts == problem.sizes).all() and 1 not in problem.sizes:
-        return Restriction(problem, problem, left, kept)
-    return Restriction(problem, _rebuilt(problem, domains, kept, left), left, kept)
+        return ReducedProblem(problem, problem, left, kept)
+    return ReducedProblem(problem, _rebuilt(problem, domains, kept, left), left, kept)
 
 
 def may_lose_values(problem: Problem) -> bool:
@@ -155,7 +155,7 @@ def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], 
             constraints.append(Constraint(scope, tuples, c.allowed))
     linears = []
     for linear in problem.linear_constraints:
-        look()
+        check_deadline()
         terms = list(zip(linear.scope, linear.coefficients, strict=True))
         used = sum(int(a[kept[v][0]]) for v, a in terms if v not in number)
         rest = [(number[v], a[kept[v]]) for v, a in terms if v in number]
@@ -183,7 +183,7 @@ class _RestrictedSource:
     A variable with one value left counts as part of every separator: what it adds is known.
     """
 
-    def __init__(self, restriction: Restriction, source: BoundSource) -> None:
+    def __init__(self, restriction: ReducedProblem, source: BoundSource) -> None:
         self._restriction = restriction
         self._source = source
         self._fixed = [(v, int(k[0])) for v, k in enumerate(restriction.kept) if len(k) == 1]

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.junction_trees.relevant.complete_tree import UnderflowError
-from oocbe.junction_trees.relevant.factors import WrittenFactors, factors_of_case, written_out
-from oocbe.junction_trees.relevant.groups import CELL_SECONDS, Plan
+from oocbe.junction_trees.query_elimination.complete_tree import UnderflowError
+from oocbe.junction_trees.query_elimination.factors import WrittenFactors, factors_of_case, written_out
+from oocbe.junction_trees.query_elimination.groups import CELL_SECONDS, Plan
 from oocbe.model.problem import Problem
 
 CELL_BYTES = 3 * 8
@@ -20,7 +20,7 @@ FACTOR_SECONDS = 1e-4
 """What is to be done for a factor before anything is planned, about."""
 
 
-class CaseAnswer:
+class QueryAnswer:
     """One case of a problem of weights.
 
     Parameters
@@ -35,7 +35,7 @@ class CaseAnswer:
         self._logarithm = -math.inf if self._case is None else None
 
     @classmethod
-    def of(cls, problem: Problem) -> CaseAnswer:
+    def of(cls, problem: Problem) -> QueryAnswer:
         """The case that observes nothing, of a problem whose factors can be written out."""
         factors = written_out(problem)
         assert factors is not None

@@ -32,12 +32,12 @@ FEWER = 0.9
 _Block = tuple[Any, NDArray[np.int64], NDArray[np.int64]]
 """States, in main memory or on a device, bounds and numbers of rows."""
 
-Steps = Generator[None, None, "Walked"]
+Steps = Generator[None, None, "BeamPassResult"]
 """A walk, in steps of some hundredths of a second."""
 
 
 @dataclass(frozen=True)
-class Walked:
+class BeamPassResult:
     """What a walk found.
 
     Attributes
@@ -58,7 +58,7 @@ class Walked:
     largest: int
 
 
-class Ties:
+class WeightedPrimalGraph:
     """Which variables have functions in common, how strongly, and an order with a narrow frontier.
 
     Parameters
@@ -129,7 +129,7 @@ class Ties:
         return order
 
 
-class Walk:
+class BeamPass:
     """One walk below the threshold of an ascent.
 
     Parameters
@@ -139,7 +139,7 @@ class Walk:
         the rows for the strength of its ties to variables not yet assigned (Boussemart et al. 2004, dom/wdeg).
     """
 
-    def __init__(self, ascent: RowAscent, ties: Ties, width: int, passes: int, is_narrow: bool) -> None:
+    def __init__(self, ascent: RowAscent, ties: WeightedPrimalGraph, width: int, passes: int, is_narrow: bool) -> None:
         self._ascent, self._ties, self._width, self._passes, self._is_narrow = ascent, ties, width, passes, is_narrow
         self.threshold = ascent.threshold
         self._tables = ascent.tables
@@ -308,7 +308,7 @@ class Walk:
         best = np.sort(order[: self._width])
         return self._ascent.taken(states, best), bounds[best], rows[best]
 
-    def _walked(self) -> Walked:
+    def _walked(self) -> BeamPassResult:
         ascent = self._ascent
         value: int | float | None = None
         assignment = None
@@ -316,5 +316,5 @@ class Walk:
             best = int(self._costs.argmin())
             if self._costs[best] < ascent.threshold:
                 value, assignment = self._costs[best].item(), tuple(self._assignments[best].tolist())
-        cut = None if self._cut is None else ascent.in_costs(self._cut)
-        return Walked(value, assignment, cut, self._tried, self._ruled_out, self._expected, self._largest)
+        cut = None if self._cut is None else ascent.unscale(self._cut)
+        return BeamPassResult(value, assignment, cut, self._tried, self._ruled_out, self._expected, self._largest)

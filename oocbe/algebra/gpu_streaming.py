@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.device_results import PackedResult, PlainResult, StoredResult
-from oocbe.algebra.packed_transfer import Travelled, packed_words, unpacked
+from oocbe.algebra.packed_transfer import DeviceChunk, packed_words, unpacked
 from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cuda.transfer.memory import device_room
@@ -79,7 +79,7 @@ def exceeds_device(tables: Sequence[Table | PackedTable]) -> bool:
     return WORK_BYTES * sum(table.rows for table in tables) > device_room()
 
 
-def through_device(
+def stream_through_gpu(
     tables: Sequence[Table | PackedTable], cuts: SortedCuts, operation: StreamedOperation, piece_rows: int | None = None
 ) -> Table | PackedTable:
     """An operation's result in main memory, the results of the pieces end to end; packed where all tables are.
@@ -128,7 +128,7 @@ class PiecesThroughDevice:
 
     Parameters
     ----------
-    tables, cuts, operation : as for :func:`through_device`. dtype : of the results' values.
+    tables, cuts, operation : as for :func:`stream_through_gpu`. dtype : of the results' values.
     result : takes the results, piece by piece.
     """
 
@@ -176,17 +176,17 @@ class PiecesThroughDevice:
 
     def _piece(self, conveyor: Conveyor, cut: RowRanges, columns: list[Any]) -> None:
         """Compute one piece and start its result on its way."""
-        found: list[DeviceRows | Travelled] = []
+        found: list[DeviceRows | DeviceChunk] = []
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
             own = columns[: table.layout.words + 1]
             del columns[: table.layout.words + 1]
             if isinstance(table, PackedTable):
-                found.append(Travelled(table, low, high, own))
+                found.append(DeviceChunk(table, low, high, own))
             else:
                 found.append((_stacked(own[:-1]), own[-1]))
-        travelled = [part for part in found if isinstance(part, Travelled)]
+        travelled = [part for part in found if isinstance(part, DeviceChunk)]
         arrived: Iterator[DeviceRows] = iter(self._with_room(conveyor, lambda: unpacked(travelled)))
-        rows = [next(arrived) if isinstance(part, Travelled) else part for part in found]
+        rows = [next(arrived) if isinstance(part, DeviceChunk) else part for part in found]
         tables = [
             Table(table.layout, *part, table.semiring, table.is_sorted)
             for table, part in zip(self._tables, rows, strict=True)

@@ -17,10 +17,10 @@ from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.elimination.engine.bucket_sizes import BucketSizes, Input, Place
 from oocbe.elimination.engine.bucket_stream import PieceRoom
-from oocbe.elimination.engine.decision import Known, Strategy, Wishes, decide
+from oocbe.elimination.engine.decision import AttemptHistory, BucketConstraints, Strategy, decide
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK, HEADER_WORDS
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class MessageForecast:
 
 
 @dataclass(frozen=True)
-class Passage:
+class BucketForecast:
     """How a bucket passes.
 
     Attributes
@@ -119,10 +119,10 @@ def forecast_passages(
     messages: Sequence[MessageForecast],
     memory: int,
     streams: int,
-    wishes: Wishes,
+    wishes: BucketConstraints,
     keeps_all: bool,
     sizes: Sequence[int] = (),
-) -> list[Passage]:
+) -> list[BucketForecast]:
     """Passages of all buckets, in elimination order.
 
     Parameters
@@ -140,16 +140,18 @@ def forecast_passages(
 class _Forecast:
     """Follows what a forward pass does with its memory."""
 
-    def __init__(self, memory: int, streams: int, wishes: Wishes, keeps_all: bool, sizes: Sequence[int]) -> None:
+    def __init__(
+        self, memory: int, streams: int, wishes: BucketConstraints, keeps_all: bool, sizes: Sequence[int]
+    ) -> None:
         self._held = HeldMessages[_Message](memory)
         self._streams, self._wishes, self._keeps_all, self._sizes = streams, wishes, keeps_all, sizes
 
-    def of(self, messages: Sequence[MessageForecast]) -> list[Passage]:
+    def of(self, messages: Sequence[MessageForecast]) -> list[BucketForecast]:
         """Passages of all buckets, in elimination order."""
         received: defaultdict[int, list[_Message]] = defaultdict(list)
         made, passages = [], []
         for place, known in enumerate(messages):
-            look()  # large plans of many orders take a second
+            check_deadline()  # large plans of many orders take a second
             inputs = received[place]
             strategy = self._decide(known, inputs)
             pieces, is_held = self._passed(known, inputs, strategy)
@@ -157,7 +159,7 @@ class _Forecast:
             read = sum(m.known.cells * itemsize if strategy.is_complete else m.listed_bytes for m in inputs)
             message = _Message(known, strategy.is_complete, is_held, not is_held)
             fits = strategy.is_whole or self._may_cut(strategy)
-            passages.append(Passage(strategy, message.nbytes, read, pieces, fits=fits))
+            passages.append(BucketForecast(strategy, message.nbytes, read, pieces, fits=fits))
             made.append(message)
             if is_held and known.target is not None:
                 self._held.used += message.nbytes
@@ -181,7 +183,7 @@ class _Forecast:
         bucket = BucketSizes(
             known.cells, joined_cells, known.itemsize, known.row_bytes, expected, [m.as_input() for m in inputs]
         )
-        predicted = Known(least_rows=known.joined_rows)
+        predicted = AttemptHistory(least_rows=known.joined_rows)
         strategy = decide(bucket, self._held.room(inputs), None, self._wishes, predicted)
         self._make_room(strategy.wanted, inputs)
         return strategy

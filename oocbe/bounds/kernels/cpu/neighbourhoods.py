@@ -12,7 +12,7 @@ _ONE = np.uint64(1)
 
 
 @jit
-def grow_ball(start: Any, links: Any, root_weight: Any, noise: Any, ball: Any) -> Any:
+def grow_neighbourhood(start: Any, links: Any, root_weight: Any, noise: Any, ball: Any) -> Any:
     """Grow a ball from a literal: always the one most tied to those inside takes part, while one is tied at all.
 
     Parameters
@@ -49,7 +49,7 @@ def grow_ball(start: Any, links: Any, root_weight: Any, noise: Any, ball: Any) -
 
 
 @jit
-def pack_ball(
+def pack_subproblem(
     ball: Any, pairs: Any, set_start: Any, set_literal: Any, of_start: Any, of_set: Any, place: Any, hyper_start: Any
 ) -> Any:
     """What restricts sets of a ball's literals, as bit sets of their places in the ball.

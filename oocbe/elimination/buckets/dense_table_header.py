@@ -29,7 +29,7 @@ class Cells(Protocol):
 
 
 @dataclass(frozen=True)
-class CellsToCome:
+class DenseTableHeader:
     """A complete table's scope, dtype and semiring while its values are not there yet."""
 
     layout: Layout

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
-from oocbe.junction_trees.relevant.answer import FACTOR_SECONDS, CaseAnswer
-from oocbe.junction_trees.relevant.factors import WrittenFactors
-from oocbe.runtime.deadline import look
+from oocbe.junction_trees.query_elimination.answer import FACTOR_SECONDS, QueryAnswer
+from oocbe.junction_trees.query_elimination.factors import WrittenFactors
+from oocbe.runtime.deadline import check_deadline
 
 
 def answer_cases(
@@ -37,11 +37,11 @@ def answer_cases(
     logarithms = np.full(len(cases), -np.inf)
     end = time.perf_counter() + most_seconds
     for number in range(len(cases)):
-        look()
+        check_deadline()
         known = known_of_case(sizes, cases, number)
         if known is None:
             continue
-        answer = CaseAnswer(factors, known)
+        answer = QueryAnswer(factors, known)
         left = len(cases) - number
         if left * answer.seconds(targets, memory) > end - time.perf_counter():
             return None

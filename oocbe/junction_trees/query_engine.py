@@ -1,7 +1,7 @@
 """One case whose evidence changes, answered the cheaper way: by the tree's rows, or by what is relevant to it alone.
 
 A tree that is small is made at once. One that is large is made when it is asked for, or has been worth it: questions
-about one case are often answered long before its rows are there (:mod:`oocbe.junction_trees.relevant`).
+about one case are often answered long before its rows are there (:mod:`oocbe.junction_trees.query_elimination`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.evidence import Cases, Known
-from oocbe.junction_trees.relevant.answer import FACTOR_SECONDS, CaseAnswer
-from oocbe.junction_trees.relevant.case_by_case import answer_cases
-from oocbe.junction_trees.relevant.factors import written_out
-from oocbe.junction_trees.relevant.groups import whole_cost
+from oocbe.junction_trees.evidence import CaseEvidence, Cases
+from oocbe.junction_trees.query_elimination.answer import FACTOR_SECONDS, QueryAnswer
+from oocbe.junction_trees.query_elimination.case_by_case import answer_cases
+from oocbe.junction_trees.query_elimination.factors import written_out
+from oocbe.junction_trees.query_elimination.groups import whole_cost
 from oocbe.junction_trees.stored.answers import StoredCalibration
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import weights_of
@@ -43,7 +43,7 @@ SWEEP_SECONDS = 4e-9
 LEAST_SECONDS = 0.02
 """A sweep that takes no more is made without another look."""
 
-WORTHWHILE = 0.7
+MAX_RELATIVE_COST = 0.7
 """Part of the time of a sweep up to which another way is taken: both are only thought to take so long."""
 
 
@@ -69,7 +69,7 @@ def making_seconds(cost: float) -> float:
     return MAKING_SECONDS * cost
 
 
-class SingleCase:
+class QueryEngine:
     """The evidence of a case, and what follows from it.
 
     Parameters
@@ -92,15 +92,15 @@ class SingleCase:
         self._make, self._making = make, making_seconds(cost)
         self._tree = tree
         self._calibration: Calibration | StoredCalibration | None = None
-        self._known: dict[int, Known] = {}
-        self._certainties: dict[tuple[int, int], Known] = {}  # the same whenever it is observed
-        self._told: dict[int, Known] = {}  # what the calibration knows
+        self._known: dict[int, CaseEvidence] = {}
+        self._certainties: dict[tuple[int, int], CaseEvidence] = {}  # the same whenever it is observed
+        self._told: dict[int, CaseEvidence] = {}  # what the calibration knows
         self._spent = 0.0
         self._forget()
 
     def _forget(self) -> None:
         self._is_told = False
-        self._answer: CaseAnswer | None = None
+        self._answer: QueryAnswer | None = None
         self._posteriors: dict[int, NDArray[np.float64]] = {}
         self._asked = 0
 
@@ -124,7 +124,7 @@ class SingleCase:
         if known is None:
             likelihood = np.zeros(self._problem.sizes[v])
             likelihood[value] = 1.0
-            known = self._certainties[v, value] = Known(likelihood, likelihood, 0.0, value)
+            known = self._certainties[v, value] = CaseEvidence(likelihood, likelihood, 0.0, value)
         if self._known.get(v) is not known:
             self._known[v] = known
             self._forget()
@@ -138,7 +138,7 @@ class SingleCase:
         elif before is not None and np.array_equal(before.likelihood, likelihood):
             return
         else:
-            self._known[v] = Known.of(likelihood)
+            self._known[v] = CaseEvidence.of(likelihood)
         self._forget()
 
     def calibration(self) -> Calibration | StoredCalibration | None:
@@ -224,7 +224,7 @@ class SingleCase:
         seconds = self._answer.seconds(asked, self._memory)
         if tree is None:
             return self._spent + seconds <= self._making
-        return seconds <= WORTHWHILE * SWEEP_SECONDS * tree.work
+        return seconds <= MAX_RELATIVE_COST * SWEEP_SECONDS * tree.work
 
     def _is_slow(self, tree: CompiledTree) -> bool:
         """Whether a sweep over the rows takes so long that another way is worth a look."""
@@ -232,17 +232,17 @@ class SingleCase:
         if seconds < LEAST_SECONDS or tree.is_log or not tree.is_possible or self._is_calibrated:
             return False
         parts = len(self._problem.functions) + len(self._problem.constraints)
-        return FACTOR_SECONDS * parts < WORTHWHILE * seconds and written_out(self._problem) is not None
+        return FACTOR_SECONDS * parts < MAX_RELATIVE_COST * seconds and written_out(self._problem) is not None
 
     @property
     def _is_calibrated(self) -> bool:
         """Whether the tree's calibration knows this case."""
         return self._calibration is not None and self._is_told
 
-    def _answer_to(self, known: Mapping[int, Known]) -> CaseAnswer:
+    def _answer_to(self, known: Mapping[int, CaseEvidence]) -> QueryAnswer:
         factors = written_out(self._problem)
         assert factors is not None
-        return CaseAnswer(factors, {v: own.likelihood for v, own in known.items()})
+        return QueryAnswer(factors, {v: own.likelihood for v, own in known.items()})
 
     @property
     def _kernels(self) -> str:
@@ -251,7 +251,7 @@ class SingleCase:
             return "cuda" if cuda_works(wanted=False) else "cpu"
         return self._backend
 
-    def _timed(self, ask: Callable[[CaseAnswer], Answered]) -> Answered:
+    def _timed(self, ask: Callable[[QueryAnswer], Answered]) -> Answered:
         """What an answer says, whose time counts for the tree that is not made."""
         assert self._answer is not None
         begin = time.perf_counter()

@@ -16,7 +16,7 @@ from oocbe.junction_trees.dense_factors import MOST_CELLS, DenseFactor, adds_up_
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 MOST_NUMBERS = 1 << 26
 """Numbers of all factors written out, beyond which none is: half a GiB, which is kept as long as the problem."""
@@ -113,7 +113,7 @@ def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.floa
 
     known : by variable, its likelihood, float64 (domain size,), not all 0.
     """
-    look()
+    check_deadline()
     kept = [np.arange(size) for size in written.sizes]
     alive = {}
     logarithm = 0.0

@@ -27,9 +27,9 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.knowledge import Knowledge
 from oocbe.search.row_problem import RowProblem
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.shared_bounds import SharedBounds
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
@@ -97,7 +97,7 @@ HELD_SHARE = 0.125
 """Of the memory for messages: a walk that holds more is given up when messages are to be made."""
 
 
-class RowRounds:
+class BeamSearchScheduler:
     """The search by rows of one min-sum problem, in rounds.
 
     Parameters
@@ -160,7 +160,7 @@ class RowRounds:
             if not is_opening:
                 load_loops()
 
-    def open(self, known: Knowledge) -> None:
+    def open(self, known: SharedBounds) -> None:
         """Search depth first for a moment, longer while that is expected to end it soon; the gap counts as in first.
 
         Raises
@@ -177,7 +177,7 @@ class RowRounds:
         """Say what rows have done, where there were any."""
         if self._elimination is not None:
             self._elimination.tell(statistics)
-        statistics.bounds = "; ".join(filter(None, (self.sentence, statistics.bounds)))
+        statistics.bounds = "; ".join(filter(None, (self.summary, statistics.bounds)))
         if self._search is not None:
             statistics.total_rows += self._search.rows
             statistics.largest_rows = max(statistics.largest_rows, self._search.largest)
@@ -187,15 +187,15 @@ class RowRounds:
             statistics.total_rows += self._subproblems.nodes
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What rows and their bounds did; empty where there were none."""
-        breadth = "" if self._search is None or not self._search.rows else self._search.sentence
-        depth = "" if self._depth is None or not self._depth.nodes else self._depth.sentence
-        own = "" if self._subproblems is None or not self._subproblems.nodes else self._subproblems.sentence
+        breadth = "" if self._search is None or not self._search.rows else self._search.summary
+        depth = "" if self._depth is None or not self._depth.nodes else self._depth.summary
+        own = "" if self._subproblems is None or not self._subproblems.nodes else self._subproblems.summary
         return "; ".join(filter(None, (breadth, depth, own)))
 
     @property
-    def outlook(self) -> str:
+    def forecast_summary(self) -> str:
         """What the rows tried so far say about those to come."""
         search = self._search
         if search is None or not search.rows:
@@ -214,7 +214,7 @@ class RowRounds:
 
     def first(
         self,
-        known: Knowledge,
+        known: SharedBounds,
         look: Callable[[], None],
         seconds: float = FIRST_SECONDS,
         more: float = PAYS_SECONDS,
@@ -244,7 +244,7 @@ class RowRounds:
             look()
             self._work(known)
 
-    def improve(self, known: Knowledge, look: Callable[[], None]) -> None:
+    def improve(self, known: SharedBounds, look: Callable[[], None]) -> None:
         """Go on for as long as everything else has taken, longer where that is expected to end it; as :meth:`first`.
 
         Raises
@@ -300,7 +300,7 @@ class RowRounds:
         expected = None if self._search is None else self._search.expected
         return expected is not None and expected <= PROMISING_SECONDS
 
-    def _is_behind(self, known: Knowledge) -> bool:
+    def _is_behind(self, known: SharedBounds) -> bool:
         """Whether others have proven much more than rows have."""
         parts = (self._search, self._depth, self._subproblems)
         bounds = [part.lower for part in parts if part is not None and part.lower is not None]
@@ -309,7 +309,7 @@ class RowRounds:
         own = max(bounds)
         return known.lower - own > BEHIND * (known.upper_bound - own)
 
-    def _work(self, known: Knowledge) -> None:
+    def _work(self, known: SharedBounds) -> None:
         """Go on for a slice, or eliminate what is left once that is not expected to take longer than all so far."""
         if self._depth is None and not self._begin(known):
             self._is_open = False  # the problem is none for rows
@@ -334,7 +334,7 @@ class RowRounds:
             breadth.work(SLICE_SECONDS, self._deadline)
         self._is_open = not (depth.is_over and (breadth is None or breadth.is_over))
 
-    def _is_turn_of_subproblems(self, known: Knowledge) -> bool:
+    def _is_turn_of_subproblems(self, known: SharedBounds) -> bool:
         """Whether subproblems go on now: not where a search is expected to end soon."""
         own, depth = self._subproblems, self._depth
         if own is None or own.is_over or depth is None or depth.is_over or depth.seconds < SUBPROBLEM_SECONDS:
@@ -354,7 +354,7 @@ class RowRounds:
             return MOST_SHARE
         return PROMISING_SHARE if self._is_promising else EQUAL_SHARE
 
-    def _begin(self, known: Knowledge) -> bool:
+    def _begin(self, known: SharedBounds) -> bool:
         """Make the searches; False where the problem is none for them."""
         if self._form.graph is not None:
             from oocbe.search.stable_set_search import StableSetSearch

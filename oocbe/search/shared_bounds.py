@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oocbe.elimination.claims import check_claim
 from oocbe.elimination.row_pruning.row_bounds import ValueGrid
+from oocbe.elimination.solution_check import check_solution
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 
@@ -20,7 +20,7 @@ Report = Callable[[int | float | None, int | float | None, str, tuple[int, ...] 
 
 
 @dataclass
-class Knowledge:
+class SharedBounds:
     """Bounds on the optimum of one problem, each with a proof.
 
     Attributes
@@ -54,10 +54,10 @@ class Knowledge:
 
         Raises
         ------
-        InternalError : the assignment is infeasible, or not worth the value (:mod:`oocbe.elimination.claims`).
+        InternalError : the assignment is infeasible, or not worth the value (:mod:`oocbe.elimination.solution_check`).
         """
         if value < self.upper_bound and math.isfinite(value):
-            check_claim(self.problem, value, assignment, why)
+            check_solution(self.problem, value, assignment, why)
             if self.problem.upper_bound is not None and self.problem.evaluate(assignment) is None:
                 return  # floats added up in the problem's own order reach its bound
             self.value, self.assignment = value, assignment

@@ -13,7 +13,7 @@ from oocbe.tables.table import Table
 
 
 @dataclass(frozen=True)
-class Finish:
+class BucketFinalizer:
     """What is done with the rows of a join.
 
     Attributes

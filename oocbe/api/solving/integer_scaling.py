@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.observer import PassingOn
+from oocbe.elimination.observer import ForwardingObserver
 from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import TimeLimitError
@@ -26,7 +26,7 @@ from oocbe.model.settings.options import SolveOptions
 
 
 @dataclass(frozen=True)
-class WholeSteps:
+class IntegerScaling:
     """A problem of floats as one of integers.
 
     Attributes
@@ -41,7 +41,7 @@ class WholeSteps:
     ub: int | float | None
 
     @classmethod
-    def of(cls, problem: Problem, options: SolveOptions) -> WholeSteps | None:
+    def of(cls, problem: Problem, options: SolveOptions) -> IntegerScaling | None:
         """None for products, integers, floats without such a step or whose sums are rounded, and where time is up."""
         if not applies_to(problem.semiring) or not are_fractions(problem):
             return None
@@ -72,7 +72,7 @@ class WholeSteps:
         )
         return cls(made, step, given, ub)
 
-    def telling(self, observer: PassingOn) -> PassingOn:
+    def telling(self, observer: ForwardingObserver) -> ForwardingObserver:
         """Who is to be told about the integers, so that the observer hears of floats."""
         return _TellingFloats(observer, self.step)
 
@@ -93,10 +93,10 @@ def _least_from(bound: float, step: float) -> int:
     return math.ceil(max(-EXACT_SUM, min(bound, EXACT_SUM)) / step)
 
 
-class _TellingFloats(PassingOn):
+class _TellingFloats(ForwardingObserver):
     """Tells an observer of floats what is told about steps."""
 
-    def __init__(self, told: PassingOn, step: float) -> None:
+    def __init__(self, told: ForwardingObserver, step: float) -> None:
         super().__init__(told)
         self._step = step
 

@@ -14,7 +14,7 @@ from oocbe.tables.table import format_bytes
 
 
 @dataclass(frozen=True)
-class Space:
+class MemoryPlan:
     """Settings of an operation out of core.
 
     Attributes
@@ -75,7 +75,7 @@ class Space:
         with self.budget.reserve("partition", rows * cost * self.streams):
             yield rows
 
-    def inside(self) -> Space:
+    def inside(self) -> MemoryPlan:
         """Space for an operation within another one, whose pieces are in memory: of the share for such partitions."""
         return replace(self, pieces=0.5 * self.nested, partition=0.5 * self.nested, nested=0.25 * self.nested)
 
@@ -84,7 +84,7 @@ class Space:
         """Whether pieces are as small as they can be."""
         return self.piece_bytes < tuning().least_piece_bytes
 
-    def halved(self) -> Space:
+    def halved(self) -> MemoryPlan:
         """Space with pieces of half the size, after memory that was within the budget could not be had."""
         rows = None if self.piece_rows is None else max(1, self.piece_rows // 2)
         return replace(self, pieces=self.pieces / 2, nested=self.nested / 2, piece_rows=rows)

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import ScopeGraph, Separators
+from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree
+from oocbe.junction_trees.query_elimination.factors import CaseFactors
 from oocbe.junction_trees.relevance import components, relevant
-from oocbe.junction_trees.relevant.complete_tree import CompleteTree
-from oocbe.junction_trees.relevant.factors import CaseFactors
 from oocbe.kernels.cpu.orders import greedy_order as greedy
-from oocbe.runtime.deadline import look
+from oocbe.runtime.deadline import check_deadline
 
 CLIQUE_CELLS = 2e4
 """Joined cells that cost as much as what there is to do for a clique besides."""
@@ -136,12 +136,12 @@ class Plan:
         alone: list[Group] = []
         for v in rest:
             if v in wanted:
-                look()
+                check_deadline()
                 alone.append(self._group_of({v}, wanted))
                 wanted -= alone[-1].asked
         groups: list[Group] = []
         for group in sorted(alone, key=lambda group: -len(group.factors)):
-            look()
+            check_deadline()
             merged = self._merged(groups, group)
             if merged is None:
                 groups.append(group)

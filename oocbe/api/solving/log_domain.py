@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from oocbe.elimination.claims import check_claim, value_of_assignment
-from oocbe.elimination.observer import PassingOn
+from oocbe.elimination.observer import ForwardingObserver
 from oocbe.elimination.outcome import outside_of_floats
 from oocbe.elimination.plan.plan import easy_orders
 from oocbe.elimination.preparation.logarithms import exponential, exponential_above, in_logarithms, log_weights
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.refusals import has_logarithms
+from oocbe.elimination.solution_check import check_solution, value_of_assignment
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
@@ -56,9 +56,9 @@ def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
 def by_sums(
     problem: Problem,
     options: SolveOptions,
-    observer: PassingOn,
+    observer: ForwardingObserver,
     begin: float,
-    solved: Callable[[Problem, SolveOptions, PassingOn], Result],
+    solved: Callable[[Problem, SolveOptions, ForwardingObserver], Result],
     why: str,
 ) -> Result:
     """The result of a product problem by its logarithms.
@@ -69,7 +69,7 @@ def by_sums(
     return as_products(problem, sums, solved(sums, given, telling_products(observer, problem)), why)
 
 
-def telling_products(observer: PassingOn, problem: Problem) -> PassingOn:
+def telling_products(observer: ForwardingObserver, problem: Problem) -> ForwardingObserver:
     """Who is to be told about the sums of a product problem, so that the observer hears of products."""
     return observer if not problem.semiring.selects else _TellingProducts(observer)
 
@@ -77,7 +77,7 @@ def telling_products(observer: PassingOn, problem: Problem) -> PassingOn:
 def as_products(problem: Problem, logarithms: Problem, result: Result, why: str) -> Result:
     """The result of a product problem from that of its logarithms; why : they were solved, a note."""
     result = result_of_logarithms(problem, result, rounding_margin(logarithms), why)
-    check_claim(problem, result.value, result.assignment, "elimination of logarithms")
+    check_solution(problem, result.value, result.assignment, "elimination of logarithms")
     return result
 
 
@@ -96,7 +96,7 @@ def as_sums(problem: Problem, options: SolveOptions, spent: float) -> tuple[Prob
     return logarithms, replace(options, semiring=None, time_limit=limit, gap=gap)
 
 
-class _TellingProducts(PassingOn):
+class _TellingProducts(ForwardingObserver):
     """Tells an observer of greatest products what is told about least sums of their negative logarithms."""
 
     def bounds_changed(

@@ -30,7 +30,7 @@ ROUNDINGS = 2.0**-51
 """For a sum or product of more terms, the tolerance is this for each of them."""
 
 
-def check_claim(problem: Problem, value: int | float | None, assignment: Sequence[int] | None, source: str) -> None:
+def check_solution(problem: Problem, value: int | float | None, assignment: Sequence[int] | None, source: str) -> None:
     """Raise :class:`InternalError` unless an assignment is feasible and has the value that it is said to have.
 
     Parameters

@@ -24,8 +24,8 @@ from oocbe.model.results.result import Result
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
+from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.row_results import FEW_ROWS, is_wide
-from oocbe.search.row_rounds import RowRounds
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
@@ -40,7 +40,7 @@ MOST_LISTED = 1 << 20
 
 
 @dataclass(frozen=True)
-class Smaller:
+class PresolvedProblem:
     """What is left of a problem.
 
     Attributes
@@ -61,7 +61,7 @@ class Smaller:
     @property
     def summary(self) -> str:
         """What went, for plans and results."""
-        return f"reduced to {self.reduction.sentence} before the search"
+        return f"reduced to {self.reduction.summary} before the search"
 
     def lift(self, assignment: Sequence[int]) -> tuple[int, ...]:
         """An assignment of the whole problem that is worth what one of what is left is."""
@@ -115,7 +115,9 @@ def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) ->
     return float(rows.sum()) <= FEW_ROWS
 
 
-def smaller(problem: Problem, options: SolveOptions, rows: RowRounds | None = None) -> Smaller | None:
+def presolve(
+    problem: Problem, options: SolveOptions, rows: BeamSearchScheduler | None = None
+) -> PresolvedProblem | None:
     """What is left of a problem that is not easy, and of which one optimal assignment is wanted.
 
     None where something that is asked for is about the whole problem, and where nothing goes.
@@ -142,7 +144,7 @@ def smaller(problem: Problem, options: SolveOptions, rows: RowRounds | None = No
     from oocbe.bounds.row_tables import LISTED_SHARE
     from oocbe.search.small_tables import eliminated_whole
 
-    reduction = (rows or RowRounds(target, options, Deadline())).reduction
+    reduction = (rows or BeamSearchScheduler(target, options, Deadline())).reduction
     if reduction is None or reduction.tables.linear:
         return None
     reduction = eliminated_whole(reduction, options)
@@ -154,7 +156,7 @@ def smaller(problem: Problem, options: SolveOptions, rows: RowRounds | None = No
     left = _listed(found, problem.upper_bound)
     if is_maximised:
         left = replace(negated(left), semiring=problem.semiring)
-    return Smaller(problem, left, reduction)
+    return PresolvedProblem(problem, left, reduction)
 
 
 def _listed(tables: Tables, upper_bound: int | float | None) -> Problem:

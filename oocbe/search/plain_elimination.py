@@ -17,7 +17,7 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from oocbe.elimination.buckets.forms import expected_work, possible_tables
+from oocbe.elimination.buckets.forms import expected_work, supported_representations
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.elimination_speed import CPU_SPEED, EliminationSpeed, order_cell_work
 from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, is_order_file, longest_search, search_orders
@@ -56,7 +56,7 @@ LIMIT_PART = 0.85
 """Part of what is left of a time limit that an attempt may have: bounds have the rest."""
 
 
-class AttemptsWithoutBounds:
+class PlainElimination:
     """When to try elimination without bounds, and what comes of it.
 
     Parameters
@@ -166,9 +166,9 @@ class AttemptsWithoutBounds:
 
     @cached_property
     def _tables(self) -> str:
-        """The form of messages, as for :func:`oocbe.elimination.buckets.forms.possible_tables`."""
+        """The form of messages, as for :func:`oocbe.elimination.buckets.forms.supported_representations`."""
         dtype = value_dtype(self._problem, self._semiring)
-        return possible_tables(self._problem, self._semiring, dtype, self._options.tables)
+        return supported_representations(self._problem, self._semiring, dtype, self._options.tables)
 
     @cached_property
     def _complete_seconds(self) -> float:

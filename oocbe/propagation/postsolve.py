@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from oocbe.elimination.observer import PassingOn
+from oocbe.elimination.observer import ForwardingObserver
 from oocbe.model.results.result import Result
 from oocbe.propagation.propagated import what_went
-from oocbe.propagation.restrict import Restriction
+from oocbe.propagation.value_removal import ReducedProblem
 
 
 class Reduced(Protocol):
@@ -19,7 +19,7 @@ class Reduced(Protocol):
         ...
 
 
-def lifted(result: Result, left: Restriction) -> Result:
+def postsolve(result: Result, left: ReducedProblem) -> Result:
     """The result with the original's variables, those with one value first in the order; what went is a note."""
     if left.problem is left.original:
         return result
@@ -35,10 +35,10 @@ def lifted(result: Result, left: Restriction) -> Result:
     )
 
 
-class Lifting(PassingOn):
+class PostsolveObserver(ForwardingObserver):
     """Tells an observer of the whole problem what is told about what is left of it, but for the result."""
 
-    def __init__(self, told: PassingOn, left: Reduced) -> None:
+    def __init__(self, told: ForwardingObserver, left: Reduced) -> None:
         super().__init__(told)
         self._left = left
 

@@ -35,7 +35,7 @@ from oocbe.search.kernels.cpu.node_state import (
     close,
     keep_message,
     keep_values,
-    mark_stale,
+    mark_dirty,
 )
 
 MOST_PASSES = 16
@@ -149,11 +149,11 @@ def _mark_others(network: Any, node: Any, i: Any, further: Any) -> Any:
     """The other uses of a function are stale, and their variables' reach becomes so much at least."""
     near, arity = node.near, node.near[i, ARITY]
     if arity <= 3:
-        mark_stale(node, near[i, OTHER + USE_OF], 1)
+        mark_dirty(node, near[i, OTHER + USE_OF], 1)
         w = near[i, OTHER + VARIABLE]
         node.reach[w] = max(node.reach[w], further)
         if arity == 3:
-            mark_stale(node, near[i, THIRD + USE_OF], 1)
+            mark_dirty(node, near[i, THIRD + USE_OF], 1)
             w = near[i, THIRD + VARIABLE]
             node.reach[w] = max(node.reach[w], further)
         return
@@ -161,7 +161,7 @@ def _mark_others(network: Any, node: Any, i: Any, further: Any) -> Any:
     f = network.function[use]
     for other in range(network.function_start[f], network.function_start[f + 1]):
         if other != use:
-            mark_stale(node, other, 1)
+            mark_dirty(node, other, 1)
             w = network.variable[other]
             node.reach[w] = max(node.reach[w], further)
 
@@ -172,11 +172,11 @@ def remove(network: Any, node: Any, v: Any, a: Any, radius: Any) -> Any:
     keep_values(network, node, v)
     node.state[network.value_start[v] + a] = REMOVED
     node.left[v] -= 1
-    tell_removal(network, node, v, 1, radius)
+    propagate_removal(network, node, v, 1, radius)
 
 
 @without_allocation
-def tell_removal(network: Any, node: Any, v: Any, values: Any, radius: Any) -> Any:
+def propagate_removal(network: Any, node: Any, v: Any, values: Any, radius: Any) -> Any:
     """Tell the neighbours of a variable that so many of its values have gone."""
     node.counts[REMOVALS] += values
     for i in range(network.use_start[v], network.use_start[v + 1]):
@@ -243,7 +243,7 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
         use, arity = node.near[i, USE], node.near[i, ARITY]
         if not node.stale[use]:
             continue
-        mark_stale(node, use, 0)
+        mark_dirty(node, use, 0)
         if node.near[i, TIE]:
             _project_tie(network, node, i, size)
         elif arity == 2:
@@ -328,12 +328,12 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
             part = min(share[a], max(np.int32(0), np.int32(state[message + a] + MOST_MOVED)))
             state[message + a] -= part
             state[start + a] -= part
-        mark_stale(node, use, 1)
+        mark_dirty(node, use, 1)
         _mark_others(network, node, i, further)
 
 
 @without_allocation
-def ascend_open(network: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any) -> Any:
+def tighten_node(network: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any) -> Any:
     """Pass forward and backward over the variables within reach; returns the bound, at most ``need``.
 
     passes : so many at least, unless one brings nothing; more while values go. The variable at which the bound comes to
