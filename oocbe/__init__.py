@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oocbe.algebra.convert import to_complete, to_rows
-    from oocbe.algebra.join_maximise import join_maximise
+    from oocbe.algebra.join_maximise import join_marginalise, join_maximise
     from oocbe.algebra.join_sum import join_sum
-    from oocbe.algebra.maximise import maximise
+    from oocbe.algebra.maximise import marginalise, maximise
     from oocbe.algebra.result_memory import result_memory
     from oocbe.algebra.semi_join import semi_join
     from oocbe.api.facade import bound, plan, propagate, solve, verify
@@ -133,10 +133,12 @@ __all__ = [
     "count_optimal",
     "from_pgmpy",
     "from_pyagrum",
+    "join_marginalise",
     "join_maximise",
     "join_sum",
     "k_best",
     "log_partition",
+    "marginalise",
     "marginals",
     "maximise",
     "min_marginals",
@@ -168,7 +170,7 @@ _HOMES = {
     "oocbe.formats.networks": "from_pgmpy from_pyagrum",
     "oocbe.junction_trees.tree": "JunctionTree",
     "oocbe.elimination.observer": "Observer",
-    "oocbe.algebra": "join_maximise join_sum maximise semi_join to_complete to_rows",
+    "oocbe.algebra": "join_marginalise join_maximise join_sum marginalise maximise semi_join to_complete to_rows",
     "oocbe.algebra.result_memory": "result_memory",
     "oocbe.model.settings.options": "SolveOptions",
     "oocbe.model.compact_problem": "CompactProblem ShortTable",

@@ -2,9 +2,19 @@
 
 from oocbe.algebra.convert import to_complete, to_rows
 from oocbe.algebra.drop_forbidden import drop_forbidden
-from oocbe.algebra.join_maximise import join_maximise
+from oocbe.algebra.join_maximise import join_marginalise, join_maximise
 from oocbe.algebra.join_sum import join_sum
-from oocbe.algebra.maximise import maximise
+from oocbe.algebra.maximise import marginalise, maximise
 from oocbe.algebra.semi_join import semi_join
 
-__all__ = ["drop_forbidden", "join_maximise", "join_sum", "maximise", "semi_join", "to_complete", "to_rows"]
+__all__ = [
+    "drop_forbidden",
+    "join_marginalise",
+    "join_maximise",
+    "join_sum",
+    "marginalise",
+    "maximise",
+    "semi_join",
+    "to_complete",
+    "to_rows",
+]

@@ -139,3 +139,7 @@ def join_maximise(
         backend,
     )
     return result
+
+
+join_marginalise = join_maximise
+"""The general name of :func:`join_maximise`, which also minimises and sums: the semiring says which."""

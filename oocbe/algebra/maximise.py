@@ -126,3 +126,7 @@ def maximise(
         backend,
     )
     return result
+
+
+marginalise = maximise
+"""The general name of :func:`maximise`, which also minimises and sums: the semiring says which."""
