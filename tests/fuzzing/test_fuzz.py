@@ -154,7 +154,7 @@ def test_bounds_that_are_too_high_are_caught(monkeypatch):
     monkeypatch.setattr(AdditiveSource, "for_message", wrong)
     assert is_caught("bounds", lambda found: any(what.endswith(": a row's bound") for what in found))
     monkeypatch.setattr(AdditiveSource, "for_message", real)
-    monkeypatch.setattr(RowAscent, "in_costs", lambda self, bound: real_costs(self, bound) + 1)
+    monkeypatch.setattr(RowAscent, "unscale", lambda self, bound: real_costs(self, bound) + 1)
     assert is_caught("bounds", lambda found: "a row's own bound" in found)
 
 

@@ -225,7 +225,7 @@ def test_the_task_takes_the_same_way(seed, monkeypatch):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_cases_of_small_groups_are_answered_beside_a_tree(seed, monkeypatch):
-    monkeypatch.setattr(batches, "LEAST_ALONE", 0.0)
+    monkeypatch.setattr(batches, "MIN_SOLO_SECONDS", 0.0)
     monkeypatch.setattr(batches, "SECONDS_OF_WORK", 1.0)
     monkeypatch.setattr(batches, "ALONE_TIMES", 1e9)
     random = np.random.default_rng(seed)
@@ -233,7 +233,7 @@ def test_cases_of_small_groups_are_answered_beside_a_tree(seed, monkeypatch):
     tree = JunctionTree(problem, order_seconds=0)
     cases = [random_evidence(random, problem)[0] for _ in range(6)]
     alone = tree.batch(cases)
-    monkeypatch.setattr(batches, "LEAST_ALONE", math.inf)
+    monkeypatch.setattr(batches, "MIN_SOLO_SECONDS", math.inf)
     swept = tree.batch(cases)
     assert alone.status.tolist() == swept.status.tolist()
     np.testing.assert_allclose(alone.log_evidence, swept.log_evidence, rtol=1e-12, atol=1e-13)

@@ -372,7 +372,7 @@ def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
     monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
     monkeypatch.setattr(row_results, "EASY_SECONDS", 1e-9)
     monkeypatch.setattr(beam_search_scheduler, "SLICE_SECONDS", 1e-9)
-    monkeypatch.setattr(RowSearch, "sentence", "so and so many")
+    monkeypatch.setattr(RowSearch, "summary", "so and so many")
     monkeypatch.setattr(RowSearch, "_rounds", slow_steps)
     result = oocbe.solve(random_network(8, 4, 0.8, tightness=0.0, seed=2), order_seconds=0)
     assert "solved without bounds, after so and so many" in result.notes
