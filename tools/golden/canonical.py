@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 VOLATILE = re.compile(
-    r"(.*_)?seconds|seconds_.*|peak_memory(_bytes)?|memory_before|path|version|disk|.*_per_second|anytime"
+    r"(.*_)?seconds|seconds_.*|peak_memory(_bytes)?|memory_before|path|version|disk|.*_per_second|anytime|rows_changed_owner"
 )
-"""Keys of mappings that hold times, places, or what the machine has."""
+"""Keys of mappings that hold times, places, what the machine has, or which worker was free."""
 
 STABLE = {"predicted_seconds", "order_seconds", "bound_seconds", "incumbent_seconds"}
 """Keys that look volatile and are predictions or settings."""
@@ -24,10 +24,12 @@ WITHIN_TEXTS = (
     (re.compile(r"\b\d+([.,]\d+)*(e[-+]?\d+)? ?(µs|us|ms|s|seconds?|minutes?|min|h|hours?)\b(?!-)"), "<time>"),
     (re.compile(r"(memory for messages|free on disk) [\d.]+ \w+"), r"\1 <size>"),
     (re.compile(r"[\d.]+ \w+ may be used"), "<size> may be used"),
-    (re.compile(r"the program itself takes [\d.]+ \w+"), "the program itself takes <size>"),
     (re.compile(r"\boocbe \d+\.\d+(\.\w+)*"), "oocbe <version>"),
 )
 """Times, sizes of the machine and versions within sentences, and what is recorded for them."""
+
+MACHINE = re.compile(r"the memory limit of .* may not be kept: the program itself takes .*")
+"""Elements of lists that are left out: a process that has compiled loops takes more memory."""
 
 LISTED = 24
 """Elements up to which an array is recorded in full beside its digest, so that a difference can be read."""
@@ -66,7 +68,8 @@ def canonical(value: Any, places: Mapping[str, str] | None = None) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(canonical(list(value), places), key=repr)
     if isinstance(value, list | tuple):
-        return [canonical(element, places) for element in value]
+        kept = [one for one in value if not (isinstance(one, str) and MACHINE.fullmatch(one))]
+        return [canonical(one, places) for one in kept]
     raise TypeError(f"{type(value).__name__} has no canonical form")
 
 
