@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -131,9 +133,28 @@ _FORMATS = (
 """All formats, in the order in which they are listed."""
 
 
+ENTRY_POINTS = "oocbe.formats"
+"""Group of the entry points with which other packages add formats: each names a :class:`Format`."""
+
+
+@cache
 def formats() -> dict[str, Format]:
-    """The known formats by name."""
-    return {f.name: f for f in _FORMATS}
+    """The known formats by name: the package's own, then those that entry points of other packages name.
+
+    Raises
+    ------
+    UsageError : an entry point cannot be loaded, or names anything but a :class:`Format` with a name of its own.
+    """
+    found = {f.name: f for f in _FORMATS}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            added = point.load()
+        except Exception as error:
+            raise UsageError(f"the format {point.name} of {point.value} cannot be loaded: {error}") from error
+        if not isinstance(added, Format) or added.name in found:
+            raise UsageError(f"the format {point.name} of {point.value} is no Format with a name of its own")
+        found[added.name] = added
+    return found
 
 
 def read(
@@ -265,7 +286,7 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
         elif chosen.render is not None:
             content = chosen.render(as_problem(model))
         else:
-            writable = ", ".join(f.name for f in _FORMATS if f.writes_problems)
+            writable = ", ".join(f.name for f in formats().values() if f.writes_problems)
             what = "is only read" if chosen.render_system is None else "holds linear systems, and this is none"
             raise UnsupportedError(f"the {chosen.name} format {what}; formats to write: {writable}")
     write_bytes(path, content.encode("utf-8"))
@@ -277,9 +298,12 @@ def writes_systems(path: str | Path, format: str | None = None) -> bool:
 
 
 def _format_of(path: str | Path, name: str | None) -> Format:
-    known = formats()
     wanted = name if name is not None else without_compression(path).suffix.lstrip(".").lower()
     wanted = _OTHER_SUFFIXES.get(wanted, wanted)
+    own = next((f for f in _FORMATS if f.name == wanted), None)
+    if own is not None:
+        return own  # entry points are looked for where they may be needed only: that takes as long as a small solve
+    known = formats()
     if wanted not in known:
         found = f"unknown format {name!r}" if name is not None else f"{path}: the name's suffix tells no format"
         raise UsageError(
