@@ -1,4 +1,4 @@
-"""Answers about cases as text: tables for people and programs, and the formats of the UAI competitions.
+"""Answers for batches of cases as files: tables, and the formats of the UAI competitions.
 
 ============  =================================================================================
 ``.csv``      a line a case: status, logarithm of the evidence's probability, posteriors of values
@@ -10,8 +10,8 @@
 ``.mpe``      UAI: the most probable values of all variables
 ============  =================================================================================
 
-UAI files have the number of samples in the second line where there are several; what is asked of an impossible sample
-has no answer in these formats, and is refused.
+UAI files of several samples have their number in the second line. These formats cannot express the answer for an
+impossible sample, which raises an error.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from oocbe.tables import disk
 from oocbe.tables.parquet_source import sparing
 
 CASE_COLUMNS = ("case", "status", "log_evidence")
-"""Columns before those of posteriors."""
+"""Names of the columns before the posteriors."""
 
 UAI_SUFFIXES = (".mar", ".pr", ".mpe")
-"""What files in UAI formats end in, in any case."""
+"""Suffixes of files in UAI formats, compared without regard to upper and lower case."""
 
 
 def table_of(tree: JunctionTree, result: BatchResult) -> str:
-    """A batch as comma-separated values; a column a value is named like ``rain=yes``, or ``rain=yes,wind=no``."""
+    """A batch as comma-separated values, with a column for each value, such as ``rain=yes`` or ``rain=yes,wind=no``."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     columns, rows = _posteriors(tree, result)
@@ -54,7 +54,7 @@ def table_of(tree: JunctionTree, result: BatchResult) -> str:
 
 
 def check_parquet() -> None:
-    """Raise UsageError where pyarrow is missing: before cases are swept over, and not after."""
+    """Raise UsageError if pyarrow is missing. Call it before the sweep."""
     if find_spec("pyarrow") is None:
         missing = "a .parquet file needs pyarrow, which is missing; write a .csv, or install it"
         raise UsageError(f"{missing} {install_hint('parquet')}")
@@ -87,7 +87,7 @@ def write_zarr(tree: JunctionTree, result: BatchResult, folder: Path) -> None:
 
     Raises
     ------
-    UsageError : there is something of that name. DiskError : it cannot be written.
+    UsageError : the path exists. DiskError : it cannot be written.
     """
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder}: exists already; remove it, or name another folder for the answers")

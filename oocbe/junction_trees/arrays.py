@@ -1,10 +1,10 @@
-"""A compiled tree as flat arrays, as the loops take it.
+"""A compiled tree as flat arrays, the input of the kernels.
 
-Rows of all cliques are numbered through, and so are those of all messages: first each clique's message to its parent,
-a row for each row of its separator, then what is observed of each variable, a row for each of its values, then inputs
-(:mod:`oocbe.junction_trees.conditioning`). An *edge* is a place where messages come into a clique: from a child, a
-variable or an input, and its map says for each row of the clique which row of the message it is about. Every variable
-has one clique where it comes in, the one with the fewest rows.
+Rows of all cliques are numbered consecutively, and so are those of all messages: first each clique's message to its
+parent, with a row for each row of its separator; then each variable's evidence, with a row for each value; then inputs
+(:mod:`oocbe.junction_trees.conditioning`). An *edge* is an incoming message of a clique, from a child, a variable or an
+input. Its map gives the message row of each row of the clique. The evidence of a variable enters one clique, the one
+with the fewest rows.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from oocbe.runtime.deadline import looked
 
 
 class TreeArrays(NamedTuple):
-    """What a sweep is told of a tree.
+    """The arrays of a tree that a sweep reads.
 
     Attributes
     ----------
-    weights : float64 (rows,), of all cliques one after the other, the greatest of each between 1 and 2.
+    weights : float64 (rows,), of all cliques concatenated, the greatest of each between 1 and 2.
     row_start : int64 (cliques + 1,), where each clique's rows begin.
     groups : int64, for each clique where the rows of each row of its separator begin, and where the last ones end.
     group_start : int64 (cliques,), where each clique's groups begin.
     message_start : int64 (cliques + 1,), where the rows of each clique's message begin.
     norms : float64 (cliques,), greatest sum of weights of a group.
-    maps : int32, of all edges one after the other, numbers of a message's rows.
+    maps : int32, of all edges concatenated, numbers of a message's rows.
     edge_map : int64 (edges,), where each edge's map begins.
     edge_message, edge_rows : int64 (edges,), where the rows of its message begin, and how many there are.
     edge_sender : int64 (edges,), number of the child; or the number of cliques plus that of the variable; or that of
@@ -53,15 +53,15 @@ class TreeArrays(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where variables are found in a tree.
+    """The edges, cliques and separators of each variable and input.
 
     Attributes
     ----------
-    edge : by variable, the number of the edge where what is observed of it comes in.
+    edge : by variable, the number of the edge of its evidence.
     clique : by variable, the clique of that edge.
     child_edge : by clique, the number of the edge from it to its parent; -1 for a root.
-    separator : by variable, the clique whose separator has the variable and the fewest rows, where these are fewer
-        than those of ``clique``; else -1.
+    separator : by variable, the clique with the smallest separator (in rows) that has the variable, if it has fewer
+        rows than ``clique``; else -1.
     input_edge, input_clique : by input, the number of its edge, and the clique of that.
     """
 
@@ -80,11 +80,11 @@ def tree_arrays(
     is_log: bool,
     input_rows: Sequence[int] = (),
 ) -> tuple[TreeArrays, Places, float]:
-    """The arrays of a tree, where its variables are found, and a logarithm.
+    """The arrays of a tree, the places of its variables, and a logarithm.
 
-    The logarithm is that of what the cliques' weights were divided by, each by a power of two, all together; weights
-    that are logarithms (``is_log``) stay as they are, and their norms mean nothing. Without rows, as where nothing has
-    a weight, arrays and places are empty.
+    The logarithm is that of the product of the cliques' divisors, which are powers of two. Weights that are logarithms
+    (``is_log``) are not divided, and their norms are meaningless. Without rows (every assignment has weight 0), arrays
+    and places are empty.
 
     input_rows : rows of each input.
     """
@@ -150,7 +150,7 @@ def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 
 def _homes(variables: int, cliques: Sequence[Clique], rows: Sequence[CliqueRows]) -> tuple[list[int], list[int]]:
-    """By variable, the clique and the separator that have it and the fewest rows; see :class:`Places`."""
+    """By variable, the smallest clique and the smallest separator (in rows) that have it; see :class:`Places`."""
     clique_of, separator_of = [-1] * variables, [-1] * variables
     for number, clique in enumerate(looked(cliques)):
         for v in clique.variables:

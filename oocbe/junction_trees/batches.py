@@ -23,45 +23,45 @@ from oocbe.runtime.pictures.html import first_words
 from oocbe.runtime.pictures.shown import Shown
 
 EXACT, IMPOSSIBLE = "exact", "impossible"
-"""Status of a case: its numbers are right up to rounding; or what it observes has the probability 0."""
+"""Status of a case: its numbers are correct up to rounding, or its evidence has probability 0."""
 
 SECONDS_OF_WORK, DEVICE_SECONDS_OF_WORK = 0.5e-9, 5e-12
-"""What a row, or an entry of a map, takes for a case of a block, about, on one core, and on an H200."""
+"""Approximate seconds per case for a row or an entry of a map, on one core and on an H200."""
 
 CONDITIONING_SECONDS, VARIABLE_SECONDS = 0.002, 0.0003
-"""What making a tree for a group of cases takes at least, and for each variable, about."""
+"""Approximate seconds to make a tree for a group of cases: the minimum, and for each variable."""
 
 MAX_RELATIVE_SWEEP_COST = 0.8
-"""Share of the whole tree's work from which on a tree of its own is no gain for a group."""
+"""Share of the whole tree's work above which a group gets no tree of its own."""
 
 MIN_SOLO_SECONDS, ALONE_TIMES = 0.02, 4.0
-"""Seconds of a case with the whole tree from which cases are tried each by itself; and how many times what making a
-tree for a group takes at least they may take together."""
+"""Minimum seconds per case with the whole tree before cases are answered one by one, and the limit of their total time
+as a multiple of the minimum time to make a group's tree."""
 
 SMALL_TIMES = 3.0
-"""How many times what a case of a large block takes each case of a small group does, about: blocks are smaller, and
-trees of groups are made in vain."""
+"""Approximate time of a case of a small group, as a multiple of that of a case of a large block: blocks are smaller,
+and some trees of groups are made in vain."""
 
 CONDITIONED_BYTES = 1 << 30
-"""Bytes that the rows of a group's tree may take; it is smaller than the whole one, or not used."""
+"""Memory limit of the rows of a group's tree, in bytes. A tree that is not smaller than the whole one is not used."""
 
 CONDITIONED_TREES = 32
-"""Trees of groups that are remembered with each tree, for batches to come."""
+"""Number of groups' trees that are cached with each tree for later batches."""
 
 _CONDITIONED: WeakKeyDictionary[CompiledTree | StoredTree, dict[tuple[bytes, frozenset[int]], Conditioned | None]]
 _CONDITIONED = WeakKeyDictionary()
-"""By tree, observed variables and what is asked, the tree of the group; None where there is no better one."""
+"""Tree of a group by tree, observed variables and targets; None where there is no better one."""
 
 
 @dataclass(frozen=True, eq=False)
 class BatchResult(Shown):
-    """What a batch found.
+    """The answers for a batch of cases.
 
     Attributes
     ----------
     marginals : by target, float64 (cases, domain size): posterior probabilities, 0 in impossible cases.
     joints : by pair of variables, float64 (cases, first's size, second's size); likewise.
-    log_evidence : float64 (cases,), natural logarithm of the probability of what is observed; -inf where it is 0.
+    log_evidence : float64 (cases,), natural logarithm of the probability of the evidence; -inf where it is 0.
     status : str (cases,), :data:`EXACT` or :data:`IMPOSSIBLE`.
     """
 
@@ -89,11 +89,11 @@ def sweep_cases(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
 
-    backend : where sweeps over rows in memory run, see :func:`oocbe.junction_trees.device_sweeps.takes_device`.
+    backend : for sweeps over rows in memory, see :func:`oocbe.junction_trees.device_sweeps.takes_device`.
 
     Raises
     ------
-    ResourceError : the device has no room for the tree and a few cases. TimeLimitError : the deadline came.
+    ResourceError : the device has no room for the tree and a few cases. TimeLimitError : the deadline passed.
     """
     sizes = tree.problem.sizes
     found = np.zeros((len(cases), sum(sizes[v] for v in targets)))
@@ -128,7 +128,7 @@ def sweep_cases(
 def _groups_alone(
     tree: CompiledTree, cases: Cases, targets: Sequence[int], case_seconds: float
 ) -> Iterator[tuple[NDArray[np.int64], tuple[NDArray[np.float64], NDArray[np.float64]]]]:
-    """Groups too small for a tree of their own whose cases take less each by itself than with the whole tree."""
+    """Groups too small for a tree of their own whose cases are faster one by one than with the whole tree."""
     factors = written_out(tree.problem) if case_seconds >= MIN_SOLO_SECONDS and not tree.is_log else None
     if factors is None:
         return
@@ -142,11 +142,11 @@ def _groups_alone(
 def _conditioned_groups(
     tree: CompiledTree | StoredTree, cases: Cases, targets: Sequence[int], case_seconds: float
 ) -> Iterator[tuple[NDArray[np.int64], Conditioned]]:
-    """Groups of cases that observe the same variables, with a tree that is worth making for them.
+    """Groups of cases that observe the same variables and for which a tree of their own pays off, with that tree.
 
-    Where rows are on disk, that may be the group that observes nothing, too: what is asked about may fit the memory.
+    If rows are on disk, this includes the group without evidence: a tree of the relevant variables may fit the memory.
 
-    case_seconds : what a case takes with the whole tree, about.
+    case_seconds : approximate time of a case with the whole tree.
     """
     if len(cases) * case_seconds < CONDITIONING_SECONDS:
         return
@@ -172,12 +172,12 @@ def _conditioned_groups(
 
 
 def _effort(tree: CompiledTree | StoredTree) -> float:
-    """Seconds that making a tree for a group takes at least, about."""
+    """Approximate minimum seconds to make a tree for a group."""
     return CONDITIONING_SECONDS + len(tree.problem.variables) * VARIABLE_SECONDS
 
 
 def _groups(cases: Cases) -> list[NDArray[np.int64]]:
-    """Numbers of the cases that observe the same variables, ascending, for each set of these."""
+    """For each set of observed variables, the numbers of its cases, ascending."""
     bits = np.ascontiguousarray(np.packbits(cases.observed != UNOBSERVED, axis=1))
     if not bits.size:  # no case, or no variable
         return [np.arange(len(cases))] if len(cases) else []
@@ -189,7 +189,7 @@ def _groups(cases: Cases) -> list[NDArray[np.int64]]:
 def _sweep_conditioned(
     sizes: Sequence[int], conditioned: Conditioned, cases: Cases, targets: Sequence[int], backend: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Posteriors and logarithms of evidence of cases that observe the variables that a tree was made without."""
+    """Posteriors and logarithms of evidence of cases that observe the variables removed from a conditioned tree."""
     number = {v: i for i, v in enumerate(conditioned.hidden)}
     seen = cases.observed
     hidden = np.full((len(cases), len(number)), UNOBSERVED)

@@ -1,4 +1,4 @@
-"""One case whose evidence changes: messages are sent again only where it did, and posteriors brought down on demand."""
+"""One case with changing evidence: only affected messages are recomputed, and posteriors are computed on demand."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Calibration:
     def __init__(self, tree: CompiledTree) -> None:
         self._tree = tree
         self._inputs: dict[int, CaseEvidence] = {}
-        self._values: dict[int, int] = {}  # of those inputs that leave one value
+        self._values: dict[int, int] = {}  # of the variables with hard evidence
         self._lists = RowLists(tree)
-        self._chosen: dict[int, tuple[int, int]] = {}  # by clique, of which rows its message is
+        self._chosen: dict[int, tuple[int, int]] = {}  # by clique, the rows in its message
         self._picked: Picked | None = None
         self._shares: tuple[list[int], tuple[Shares, list[int], NDArray[np.int64]]] | None = None
         self._messages = prior(tree, tree.is_log).copied()
@@ -41,7 +41,7 @@ class Calibration:
         self._logarithm: float | None = None
 
     def change(self, v: int, known: CaseEvidence | None) -> None:
-        """Set what is known of a variable; None: nothing."""
+        """Set the evidence of a variable; None: none."""
         self._values.pop(v, None)
         if known is None:
             if self._inputs.pop(v, None) is None:
@@ -55,14 +55,14 @@ class Calibration:
 
     @property
     def log_evidence(self) -> float:
-        """Natural logarithm of the total weight of what agrees with what is known; -inf for none."""
+        """Natural logarithm of the total weight of the assignments consistent with the evidence; -inf for none."""
         if self._logarithm is None:
             self._collect()
         assert self._logarithm is not None
         return self._logarithm
 
     def posteriors(self, targets: Sequence[int]) -> list[NDArray[np.float64]]:
-        """Probabilities of the values of some variables, float64 (domain size,) each; zeros where nothing agrees."""
+        """Posteriors of some variables, float64 (domain size,) each; zeros if the evidence is impossible."""
         if self.log_evidence == -np.inf:
             return [np.zeros(self._tree.problem.sizes[v]) for v in targets]
         messages = self._messages.with_values_copied()
@@ -76,20 +76,20 @@ class Calibration:
         return [values[first:last] for first, last in pairwise(ends)]
 
     def sample(self, count: int, seed: int) -> NDArray[np.int64]:
-        """Value indices drawn from the posterior, int64 (count, variables); what is known must be possible."""
+        """Value indices drawn from the posterior, int64 (count, variables); the evidence must be possible."""
         assert self.log_evidence > -np.inf
         program = self._tree.shape.program(self._inputs, (), rows_of=range(len(self._tree.shape.cliques)))
         return draw(self._tree, program, self._messages, count, seed)
 
     def best(self) -> tuple[dict[int, int], float] | None:
-        """The most probable values of all variables, and the logarithm of their weight; None where nothing agrees."""
+        """The most probable values of all variables, and the logarithm of their weight; None: impossible evidence."""
         inputs = {v: known.likelihood for v, known in self._inputs.items()}
         return best_assignment(self._tree, inputs, range(len(self._tree.problem.variables)))
 
     def _shares_of(self, targets: list[int]) -> tuple[Shares, list[int], NDArray[np.int64]]:
-        """The shares of some variables, where the values of each end, and these variables as an array.
+        """The shares of some variables, the end of each one's values, and the variables as an array.
 
-        Case after case the same are asked for.
+        Cached, because successive cases usually have the same targets.
         """
         if self._shares is None or self._shares[0] != targets:
             shares = shares_of(self._tree, targets)
@@ -97,9 +97,9 @@ class Calibration:
         return self._shares[1]
 
     def _collect(self) -> None:
-        """Bring messages up to date, in logarithms where probabilities might lose something."""
+        """Update the messages, in logarithms where probabilities would lose precision."""
         changed = self._changed
-        if self._messages.is_log != self._tree.is_log:  # an earlier case needed logarithms; this one may not
+        if self._messages.is_log != self._tree.is_log:  # an earlier case needed logarithms, and this one may not
             self._begin_again(self._tree.is_log)
             changed = set(self._inputs)
         self._send(changed)
@@ -128,7 +128,7 @@ class Calibration:
                 rows[start[v] : start[v + 1]] = known.scaled
         chosen = {} if messages.is_log else self._lists.choose(self._values)
         self._picked = self._lists.picked(chosen)
-        # A message of other rows than now are looked at is out of date, wherever what has changed comes in.
+        # A message computed from another selection of rows is stale, whichever evidence has changed.
         stale = {clique for clique, rows_of in self._chosen.items() if chosen.get(clique) != rows_of}
         stale.update(tree.shape.places.clique[list(changed)].tolist())
         program = tree.shape.program(self._inputs, (), stale=stale)

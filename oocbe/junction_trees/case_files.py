@@ -1,13 +1,13 @@
 """Cases from files: a table of values, JSON, or UAI evidence of any number of samples.
 
 =========  ===========================================================================================================
-``.csv``   variable names in the first line, then a line a case: a value each, nothing where unobserved
+``.csv``   variable names in the first line, then a line for each case; empty fields are unobserved
 ``.json``  a list of objects, each from variable name to value
 ``.evid``  UAI evidence, of indices; with several samples their number comes first
 =========  ===========================================================================================================
 
-Values are labels, as text or as numbers, else positions (:func:`oocbe.model.names.value_index`): a case has one meaning
-in CSV and in JSON. All of them may be compressed (``.gz``, ``.xz``).
+Values are labels, as text or as numbers, else positions (:func:`oocbe.model.names.value_index`), in CSV and JSON alike.
+All of them may be compressed (``.gz``, ``.xz``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oocbe.model.names import unknown_variable, value_index
 from oocbe.model.problem import Problem
 
 SUFFIXES = (".csv", ".json", ".evid")
-"""What files of cases end in, before ``.gz`` or ``.xz``."""
+"""Suffixes of files of cases, before ``.gz`` or ``.xz``."""
 
 
 def read_cases(path: str | Path, problem: Problem) -> NDArray[np.int64]:
@@ -37,7 +37,7 @@ def read_cases(path: str | Path, problem: Problem) -> NDArray[np.int64]:
 
     Raises
     ------
-    FormatError : malformed, or a variable or value that the problem does not have; with the line, where there are any.
+    FormatError : malformed, or a variable or value that the problem does not have; with the line, in text formats.
     UsageError : a file that cannot be opened, or of another kind.
     """
     suffix = without_compression(path).suffix.lower()
@@ -76,7 +76,7 @@ def _from_json(path: str | Path, text: str, problem: Problem) -> NDArray[np.int6
 
 
 def _what_was_meant(column: str, problem: Problem) -> str:
-    """What to do about a column of another name than a variable's: values that are not between commas, for one."""
+    """A hint for a column that names no variable, such as a line whose values are not separated by commas."""
     names = {v.name for v in problem.variables}
     for mark, what in ((";", "semicolons"), ("\t", "tabs")):
         parts = column.split(mark)
@@ -100,7 +100,7 @@ def _from_csv(path: str | Path, text: str, problem: Problem) -> NDArray[np.int64
         columns = [index[name] for name in names]
         for cells in lines:
             if not cells and len(columns) > 1:
-                continue  # an empty line; of a single column it is a case that observes nothing
+                continue  # an empty line; in a file of one column it is a case without evidence
             if len(cells) != len(columns) and not (not cells and len(columns) == 1):
                 what = f"found {amount(len(cells), 'value')}, expected {len(columns)}, one a column"
                 raise FormatError(path, lines.line_num, what)

@@ -19,18 +19,18 @@ from oocbe.model.settings.machine import available_memory
 from oocbe.runtime.deadline import check_deadline
 
 BLOCK_CASES = 64
-"""Cases swept together at most: a row's cost besides arithmetic is small then; with more, its numbers and those of
-the messages that it reads leave the innermost cache."""
+"""Maximum number of cases in a block. It makes a row's overhead small; with more, the numbers of a row and of the
+messages that it reads exceed the L1 cache."""
 
 BLOCK_BYTES, MEMORY_PARTS = 1 << 29, 8
-"""Bytes of a block's messages at most; and of how many parts of the memory here all blocks together take one."""
+"""Maximum bytes of a block's messages; all blocks together take at most 1 / MEMORY_PARTS of the memory."""
 
 LEAST_CASES = 8
-"""Cases of a block however large its messages are: a cache line of each row."""
+"""Minimum number of cases in a block, however large its messages are: a cache line of each row."""
 
 
 def evidence_columns(tree: CompiledTree, cases: Cases) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Variables of which any case knows something, and where the message rows of each begin and end (variables, 2)."""
+    """Variables with evidence in any case, and where the message rows of each begin and end (variables, 2)."""
     soft = np.zeros(cases.observed.shape[1], dtype=bool)
     soft[list(cases.likelihoods)] = True
     columns = np.flatnonzero((cases.observed != UNOBSERVED).any(axis=0) | soft)
@@ -38,20 +38,20 @@ def evidence_columns(tree: CompiledTree, cases: Cases) -> tuple[NDArray[np.int64
 
 
 def scaled_likelihood(given: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Likelihoods of some cases, (cases, values), turned and with the greatest of each 1, and logarithms of these."""
+    """Likelihoods (cases, values), transposed and scaled to a maximum of 1 per case, and logarithms of the maxima."""
     greatest = given.max(axis=1)
     return (given / greatest[:, None]).T, np.log(greatest)
 
 
 class CaseSweep:
-    """A sweep over cases, block by block, on the CPU; :meth:`run` it.
+    """A sweep over cases, block by block, on the CPU; started by :meth:`run`.
 
     Parameters
     ----------
     tree : possible, see :attr:`oocbe.junction_trees.compiled.CompiledTree.is_possible`.
-    targets : variables whose posteriors are wanted.
+    targets : variables whose posteriors are computed.
     expected : float64 (rows,), to which the probabilities of rows are added over all cases, or None.
-    rows_of : cliques whose rows these are.
+    rows_of : cliques of these rows.
     inputs : of the tree, each with the column that each case picks, int64 (cases,).
 
     Attributes
@@ -77,13 +77,13 @@ class CaseSweep:
         self.logarithms = np.full(len(cases), -np.inf)
 
     def run(self, *, is_log: bool = False) -> None:
-        """Sweep over all cases, in probabilities, and in logarithms where these would lose something.
+        """Sweep over all cases, in probabilities, and in logarithms where these would lose precision.
 
-        is_log : whether that is known of all of them.
+        is_log : whether to use logarithms for all cases at once.
 
         Raises
         ------
-        TimeLimitError : the deadline came.
+        TimeLimitError : the deadline passed.
         """
         doubtful = np.arange(len(self._cases))
         if not is_log:
@@ -100,8 +100,8 @@ class CaseSweep:
         return max(LEAST_CASES, min(BLOCK_CASES, room // case_bytes))
 
     def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:
-        """Sweep over some cases; those whose result cannot be trusted, and is not taken."""
-        prior(self._tree, is_log)  # computed once, and not by each thread
+        """Sweep over some cases; returns those with unreliable results, which are discarded."""
+        prior(self._tree, is_log)  # computed once here instead of by each thread
         width = max(1, min(width, -(-len(cases) // thread_count()))) if self._expected is None else width
         blocks = [cases[first : first + width] for first in range(0, len(cases), width)]
         if self._expected is None:
@@ -112,7 +112,7 @@ class CaseSweep:
         return np.concatenate([np.empty(0, dtype=np.int64), *doubtful])
 
     def _sweep(self, block: NDArray[np.int64], is_log: bool) -> NDArray[np.bool_]:
-        """Sweep over the cases of a block; for which of them the result can be trusted."""
+        """Sweep over the cases of a block; returns a mask of the reliable results."""
         tree, before = self._tree, prior(self._tree, is_log)
         messages, posteriors = self._room(len(block), is_log)
         messages.peaks[:] = before.peaks
@@ -139,7 +139,7 @@ class CaseSweep:
         return trusted
 
     def _room(self, cases: int, is_log: bool) -> tuple[Messages, NDArray[np.float64]]:
-        """Memory for the messages and posteriors of a block: that of an earlier one where there is such."""
+        """Memory for the messages and posteriors of a block, reused from an earlier one if there is any."""
         if self._spare:
             with suppress(IndexError):  # another thread may have taken it
                 messages, posteriors = self._spare.pop()
@@ -149,7 +149,7 @@ class CaseSweep:
         return messages, np.empty_like(messages.values)
 
     def _enter_likelihoods(self, block: NDArray[np.int64], messages: Messages) -> NDArray[np.float64]:
-        """Multiply likelihoods in, the greatest of each scaled to 1; logarithms of what they were divided by."""
+        """Multiply by the likelihoods, each scaled to a maximum of 1; returns the logarithms of the divisors."""
         tree = self._tree
         factors = np.zeros(len(block))
         for v, given in self._cases.likelihoods.items():

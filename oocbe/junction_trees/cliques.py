@@ -1,9 +1,9 @@
 """From an elimination order to the cliques of a junction tree.
 
-The bucket of a variable joins it with its separator; the buckets of an order are the nodes of a tree, each below the
-bucket of the first of its separator's variables that is eliminated next. A bucket whose variables all belong to one of
-those below it says nothing of its own: it is merged into that one, and maximal cliques remain (Lauritzen and
-Spiegelhalter 1988; Shafer and Shenoy 1990).
+The clique of a bucket is its variable and its separator. The buckets of an order are the nodes of a tree: the parent of
+a bucket is the bucket of the first variable of its separator to be eliminated. A bucket that is a subset of one of its
+children is merged into that child, so that maximal cliques remain (Lauritzen and Spiegelhalter 1988; Shafer and
+Shenoy 1990).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Clique:
 
     Attributes
     ----------
-    variables : indices, the one eliminated last at the front, so that those of the separator come first.
+    variables : indices, the one eliminated last first, so that those of the separator come first.
     separator : how many of them the clique shares with its parent; 0 for a root.
     parent : number of the clique above, which is larger than its own; None for a root.
     """
@@ -31,7 +31,7 @@ class Clique:
 
     @property
     def own(self) -> tuple[int, ...]:
-        """Variables that no clique above has."""
+        """Variables that are not in the separator."""
         return self.variables[self.separator :]
 
 
@@ -61,7 +61,7 @@ def cliques_of(order: Sequence[int], separators: Sequence[Sequence[int]], merge:
             merged_into[parent] = own
             above[own], shared[own] = above[parent], shared[parent]
 
-    # A clique stands where the last of its merged buckets was, or a child could come after its parent.
+    # A clique takes the position of the last of its merged buckets; else a child could follow its parent.
     place = {}
     for bucket in looked(range(len(order))):
         place[survivor(bucket)] = bucket

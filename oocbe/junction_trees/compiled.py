@@ -1,4 +1,4 @@
-"""A junction tree as it is compiled: cliques, their rows, and the arrays that sweeps take. It never changes."""
+"""A compiled junction tree, immutable: cliques, their rows, and the arrays for sweeps."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import Deadline, current, looked
 
 LEAST_WEIGHT = 2.0**-600
-"""Where a clique has a smaller weight, relative to its greatest, the tree is made in log space."""
+"""Smallest weight of a clique relative to its greatest; below it, the tree is made in log space."""
 
 CELL_WORK = 0.05
-"""Share of its joined cells that a bucket is thought to cost where its predicted rows are more: few zeros are seen by
-predictions, and the cells say more about cliques than messages do."""
+"""Upper bound of a bucket's estimated cost, as a share of its joined cells. Predictions see few zeros, and the cells
+predict the size of cliques better than messages do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +37,12 @@ class CompiledTree:
 
     Attributes
     ----------
-    problem : whose weights they are, its values weights or (log-sum-exp) logarithms of them.
+    problem : the problem; its values are weights or (log-sum-exp) logarithms of them.
     order : variables as they were eliminated.
-    shape : the tree without its rows. rows : of the cliques; none where nothing has a weight.
-    arrays : what sweeps take; weights are logarithms where ``is_log``.
-    logarithm : natural logarithm of what is left out of all weights; -inf where nothing has a weight.
-    is_log : whether only logarithms hold the weights.
+    shape : the tree without its rows. rows : of the cliques; none if every assignment has weight 0.
+    arrays : for sweeps; weights are logarithms where ``is_log``.
+    logarithm : natural logarithm of the factor divided out of all weights; -inf if every assignment has weight 0.
+    is_log : whether weights are logarithms.
     seconds : wall time by phase: ``order`` and ``rows``.
     input_rows : rows of each input, see :mod:`oocbe.junction_trees.conditioning`.
     """
@@ -66,7 +66,7 @@ class CompiledTree:
 
     @cached_property
     def variable_starts(self) -> list[int]:
-        """The same as Python's integers."""
+        """:attr:`variable_start` as Python integers."""
         starts: list[int] = self.variable_start.tolist()
         return starts
 
@@ -94,7 +94,7 @@ class CompiledTree:
 
     @property
     def is_possible(self) -> bool:
-        """Whether anything has a weight."""
+        """Whether any assignment has a nonzero weight."""
         return self.logarithm > -np.inf
 
     @property
@@ -104,7 +104,7 @@ class CompiledTree:
 
     @property
     def work(self) -> float:
-        """What a sweep costs for a case: rows of all cliques, and as many of each map."""
+        """Cost of a sweep per case: rows of all cliques plus entries of all maps."""
         return float(self.total_rows + len(self.arrays.maps))
 
     @property
@@ -124,11 +124,11 @@ class CompiledTree:
 
 
 def find_order(problem: Problem, wanted: str | Sequence[str], seconds: float, seed: int) -> OrderChoice:
-    """An order searched for, read from a file, or given by the names of all variables.
+    """An order from a search, from a file, or from the names of all variables.
 
     Raises
     ------
-    ModelError : names that are not each variable's once. UsageError, FormatError : a file that cannot be used.
+    ModelError : names that are no permutation of the variables. UsageError, FormatError : a file that cannot be used.
     """
     if isinstance(wanted, str):
         deadline = current() or Deadline()
@@ -159,10 +159,10 @@ def compile_tree(
 
     Parameters
     ----------
-    problem : its values are weights that are multiplied, or (log-sum-exp) logarithms of such.
-    order : see :func:`find_order`. memory : bytes that the tree's rows may take.
-    is_log : whether to use logarithms in any case; else where weights leave the range of float64.
-    merge : see :func:`oocbe.junction_trees.cliques.cliques_of`. clique_done : told of progress.
+    problem : its values are weights that are multiplied, or (log-sum-exp) logarithms of weights.
+    order : see :func:`find_order`. memory : limit of the tree's rows, in bytes.
+    is_log : whether to use logarithms always; else only where weights exceed the range of float64.
+    merge : see :func:`oocbe.junction_trees.cliques.cliques_of`. clique_done : progress callback.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def tree_of(
     inputs: Sequence[WeightTable] = (),
     clique_done: CliqueDone | None = None,
 ) -> CompiledTree:
-    """Make a problem's tree from an order and the separators of its buckets; else as :func:`compile_tree`.
+    """Make a problem's tree from an order and the separators of its buckets; otherwise like :func:`compile_tree`.
 
     inputs : tables of inputs, in the order of their numbers; their scopes must be within those of the problem.
     """
@@ -218,7 +218,7 @@ def tree_of(
 
 
 def impossible_tree(problem: Problem, order: Sequence[int], separators: Sequence[Sequence[int]]) -> CompiledTree:
-    """The tree of a problem in which nothing has a weight: it has no rows."""
+    """The tree, without rows, of a problem in which every assignment has weight 0."""
     cliques = cliques_of(order, separators)
     arrays, places, _ = tree_arrays(problem.sizes, cliques, [], False)
     return CompiledTree(problem, tuple(order), shape_of(cliques, places), (), arrays, -math.inf, False, {})
@@ -234,7 +234,7 @@ def shape_of(cliques: tuple[Clique, ...], places: Places) -> TreeShape:
 
 
 def sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> list[CliqueRows]:
-    """The rows of cliques with weights and maps that are parts of a tree's arrays, and no copies beside them."""
+    """The rows of cliques with weights and maps that are views of a tree's arrays instead of copies."""
     found = []
     for number, own in enumerate(looked(rows)):
         weights = arrays.weights[arrays.row_start[number] : arrays.row_start[number + 1]]
@@ -245,7 +245,7 @@ def sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> l
 
 
 def _input_rows(problem: Problem, table: WeightTable) -> int:
-    """How many rows an input has."""
+    """Number of rows of an input."""
     if table.values is None:
         return math.prod(problem.sizes[v] for v in table.scope)
     rows: int = table.values.shape[1]
@@ -253,7 +253,7 @@ def _input_rows(problem: Problem, table: WeightTable) -> int:
 
 
 def _leaves_range(weights: Weights, rows: Sequence[CliqueRows]) -> bool:
-    """Whether linear weights are too small to be multiplied further."""
+    """Whether linear weights are too small for further products in float64."""
     least = [t.weights.min() for t in weights.tables if t.weights is not None]
     least += [r.weights.min() / r.weights.max() for r in rows if r.rows and r.weights.max() > 0]
     least += [0.0 for r in rows if r.rows and not r.weights.max() > 0]

@@ -1,13 +1,12 @@
-"""Trees of what is left of a problem where many cases observe the same variables.
+"""Reduced trees for many cases that observe the same variables.
 
-An observed variable is no variable of such a tree: its cliques are narrower, and often much smaller. What a factor with
-observed variables says of the others depends on the case: it is an *input*, a message of its own whose rows are the
-assignments of the factor's hidden variables, and whose numbers each case picks from the factor by what it observes.
+Such a tree omits the observed variables, so that its cliques are narrower and often much smaller. A factor with both
+observed and hidden variables becomes an *input*: a message whose rows are the assignments of the hidden variables, and
+whose numbers are the slice of the factor for the case's observed values.
 
-A hidden variable that is no target, and of which only its own conditional probabilities speak, is *barren*: added up
-they are 1, whatever its parents' values, so that variable and factor can go, and then perhaps its parents (Shachter
-1986). Only factors that add up to 1 up to rounding are conditional probabilities; files print rounded numbers, and
-those that do not are kept.
+A hidden variable that is no target and occurs only in its own conditional probability table is *barren*: the table sums
+to 1 for all values of its parents, so that variable and table can be dropped, and then perhaps the parents (Shachter
+1986). Only factors that sum to 1 up to rounding are dropped; files print rounded numbers, and other factors are kept.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from oocbe.model.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """A factor some of whose variables are observed.
+    """A factor with observed and hidden variables.
 
     Attributes
     ----------
@@ -57,12 +56,12 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class Conditioned:
-    """A tree of the variables that a set of observed ones leaves.
+    """A tree of the variables that are neither observed nor dropped.
 
     Attributes
     ----------
-    tree : of what is left. hidden : index in the problem of each variable of it.
-    inputs : of the tree. scalars : factors all of whose variables are observed, one row each.
+    tree : the reduced tree. hidden : index in the problem of each variable of it.
+    inputs : of the tree. scalars : factors without hidden variables, one row each.
     """
 
     tree: CompiledTree
@@ -74,13 +73,13 @@ class Conditioned:
 def condition(
     tree: CompiledTree | StoredTree, observed: Collection[int], targets: Collection[int], most_cost: float, memory: int
 ) -> Conditioned | None:
-    """The tree of what some observed variables leave; None where there is none, or one sweep costs too much.
+    """The reduced tree for some observed variables; None where there is none, or one sweep costs too much.
 
     Parameters
     ----------
-    targets : variables that must not be pruned. most_cost : work of a sweep, that is too much
+    targets : variables that must not be pruned. most_cost : work of a sweep from which on the result is None
         (:attr:`oocbe.junction_trees.compiled.CompiledTree.work`).
-    memory : bytes that the tree's rows may take.
+    memory : limit of the tree's rows, in bytes.
     """
     problem = without_zeros(tree.problem)
     seen = set(observed)
@@ -98,7 +97,7 @@ def condition(
                 return None
             mixed.append(factor)
             scope = tuple(number[v] for v in part.scope if v in number)
-            # No tuple is forbidden, but the order has to know which variables meet.
+            # The constraint forbids nothing; it adds the edges of the scope to the primal graph.
             constraints.append(Constraint(scope, np.zeros((0, len(scope)), dtype=np.int64)))
         elif isinstance(part, Function):
             functions.append(Function(tuple(number[v] for v in part.scope), part.tuples, part.values, part.default))
@@ -146,14 +145,14 @@ def _too_large(problem: Problem, seen: set[int]) -> bool:
 def _relevant(
     problem: Problem, parts: Sequence[Function | Constraint], seen: Collection[int], targets: Collection[int]
 ) -> tuple[list[Function | Constraint], set[int]]:
-    """The parts that are left where barren variables are dropped, and these."""
+    """The parts that remain without barren variables, and the barren variables."""
     scopes = [[v for v in part.scope if v not in seen] for part in parts]
     left, gone = relevant(scopes, range(len(parts)), targets, lambda f, v: _adds_up_to_one(problem, parts[f], v))
     return [parts[f] for f in sorted(left)], set(gone)
 
 
 def _adds_up_to_one(problem: Problem, part: Function | Constraint, v: int) -> bool:
-    """Whether a function's weights, added up over one variable, are 1 for all values of the others."""
+    """Whether a function's weights sum to 1 over one variable, for all values of the others."""
     if not isinstance(part, Function) or math.prod(problem.sizes[u] for u in part.scope) > MOST_CELLS:
         return False
     factor = dense_factor(problem, part)
@@ -161,7 +160,7 @@ def _adds_up_to_one(problem: Problem, part: Function | Constraint, v: int) -> bo
 
 
 def _order(problem: Problem, known: Sequence[int]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """The better of a given order and a new greedy one by the cells of their buckets, and its separators."""
+    """The better of a given order and a new greedy one, by the cells of their buckets, with its separators."""
     graph = PrimalGraph(problem)
     best: tuple[float, Any] = (math.inf, None)
     for order in (np.array(known, dtype=np.int64), HEURISTICS["weighted-min-fill"](graph, 0)):
@@ -174,7 +173,7 @@ def _order(problem: Problem, known: Sequence[int]) -> tuple[list[int], list[tupl
 
 
 def _least_work(problem: Problem, order: Sequence[int], separators: Sequence[Sequence[int]]) -> float:
-    """Work that a sweep has at least where no function has zeros; 0 where some have."""
+    """Lower bound of a sweep's work if no function has zeros; else 0."""
     sizes = problem.sizes
     if any(f.default is None and len(f.values) < math.prod(sizes[v] for v in f.scope) for f in problem.functions):
         return 0.0
@@ -189,7 +188,7 @@ def _input(
     number: dict[int, int],
     own: int,
 ) -> tuple[WeightTable | None, Input]:
-    """A factor as an input, and the table of its rows; None where all of its variables are observed."""
+    """A factor as an input, and the table of its rows; None if all its variables are observed."""
     hidden = sorted((v for v in factor.scope if v not in seen), key=place.__getitem__, reverse=True)
     observed = tuple(v for v in factor.scope if v in seen)
     axes = [factor.scope.index(v) for v in (*hidden, *observed)]

@@ -1,6 +1,6 @@
-"""Expected counts: how often each row of each function is expected to have happened, over many cases.
+"""Expected counts of each row of each function over many cases.
 
-That is what the expectation step of learning with incomplete data adds up (Lauritzen 1995).
+They are the sums in the expectation step of learning with incomplete data (Lauritzen 1995).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oocbe.junction_trees.stored.pieces import Rows
 from oocbe.junction_trees.stored.tree import StoredTree
 
 MOST_CELLS = 1 << 27
-"""Cells of one function's array of counts: one GiB."""
+"""Maximum number of cells of one function's array of counts, which is one GiB."""
 
 
 def expected_counts(
@@ -31,8 +31,8 @@ def expected_counts(
 
     Returns
     -------
-    counts : float64, an axis a variable of the function's scope, in its order.
-    logarithms : float64 (cases,), of each case's evidence; cases with -inf count nowhere.
+    counts : float64, an axis for each variable of the function's scope, in its order.
+    logarithms : float64 (cases,), of each case's evidence; cases with -inf are not counted.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def expected_counts(
 def _stored_counts(
     tree: StoredTree, cases: Cases, of: Sequence[int]
 ) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
-    """Counts of a tree whose rows are on disk; ``of``: by function, the clique that has its scope, -1 for none."""
+    """Counts of a tree with rows on disk; ``of``: by function, the clique that covers its scope, -1 for none."""
     functions = tree.problem.functions
     counts = [np.zeros([tree.problem.sizes[v] for v in f.scope]) for f in functions]
     adding: dict[int, list[Callable[..., None]]] = {clique: [] for clique in set(of) - {-1}}

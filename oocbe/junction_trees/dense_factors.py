@@ -1,4 +1,4 @@
-"""Factors of a problem written out: an array of weights with an axis a variable, and a logarithm beside it."""
+"""Factors of a problem as dense arrays: an axis for each variable, and the logarithm of a common scale."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP
 
 MOST_CELLS = 1 << 20
-"""Cells of a factor that is written out for a set of observed variables."""
+"""Maximum number of cells of a factor that is made dense for a set of observed variables."""
 
 ROUNDINGS = 4
-"""Roundings by which each number of conditional probabilities may be off, for their sum to be 1."""
+"""Tolerance of the test that conditional probabilities sum to 1, in roundings of each number."""
 
 
 LARGEST_LOGARITHM = 700.0
-"""Whose exponential is a float64."""
+"""Largest logarithm whose exponential is computed; it is finite in float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class DenseFactor:
-    """A function or constraint, written out.
+    """A function or constraint as a dense array.
 
     Attributes
     ----------
-    scope : variable indices. weights : float64, an axis a variable of the scope, between 0 and 1.
-    logarithm : natural, of what the weights were divided by.
+    scope : variable indices. weights : float64, an axis for each variable of the scope, between 0 and 1.
+    logarithm : natural, of the divisor of the weights.
     """
 
     scope: tuple[int, ...]
@@ -39,13 +39,13 @@ class DenseFactor:
 
 
 LEAST_WEIGHT = 2.0**-1000
-"""Of a part's weights beside its greatest: less comes near the end of float64, where a weight becomes a zero."""
+"""Smallest nonzero weight of a part relative to its greatest. Below it, a scaled weight may underflow to zero."""
 
 
 def dense_factor(problem: Problem, part: Function | Constraint) -> DenseFactor | None:
-    """A part's weights between 0 and 1, and the logarithm of what they were divided by.
+    """A part's weights between 0 and 1, and the logarithm of their divisor.
 
-    None where the least weight is so far below the greatest that no float64 holds both.
+    None if the smallest nonzero weight relative to the greatest is below :data:`LEAST_WEIGHT`.
     """
     if isinstance(part, Constraint):
         return DenseFactor(part.scope, part.to_array(problem.sizes).astype(np.float64), 0.0)
@@ -66,7 +66,7 @@ def dense_factor(problem: Problem, part: Function | Constraint) -> DenseFactor |
 
 
 def adds_up_to_one(weights: NDArray[np.float64], axis: int, logarithm: float) -> bool:
-    """Whether weights, whose scale's logarithm is given, add up to 1 along an axis, wherever along the others."""
+    """Whether weights, given with the logarithm of their scale, sum to 1 along an axis everywhere."""
     if abs(logarithm) > LARGEST_LOGARITHM:  # the greatest weight is between a half and 1
         return False
     sums = weights.sum(axis=axis) * math.exp(logarithm)

@@ -1,4 +1,4 @@
-"""A sweep over many cases on a CUDA device, and which sweeps are for one."""
+"""A sweep over many cases on a CUDA device, and the choice of sweeps that run there."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from oocbe.junction_trees.kernels.cuda.sweeps import Block, DeviceTree, Plan
 
 MOST_CASES = 1 << 14
-"""Cases swept together at most: with more, no launch has too little to do any more."""
+"""Maximum number of cases in a block; with so many, every launch fills the device."""
 
 BLOCK_WORK = 1 << 37
-"""Rows, and entries of maps, of all cases of a block at most: about a second, after which the deadline is looked at."""
+"""Maximum work of a block, in rows and map entries times cases: about a second, between checks of the deadline."""
 
 BLOCK_BYTES, ROOM_SHARE = 1 << 34, 0.5
-"""Device memory that a block takes at most, and of what is free there."""
+"""Limits of a block's device memory: bytes, and share of the free memory."""
 
 LEAST_CASES = 32
-"""Cases of a block however little memory there is: those of a warp."""
+"""Minimum number of cases in a block, however little memory there is: one warp."""
 
 _TREES: WeakKeyDictionary[CompiledTree, DeviceTree] = WeakKeyDictionary()
-"""Trees on the device, kept there for batches to come."""
+"""Trees cached on the device for later batches."""
 
 
 def usable_backend(name: object) -> str:
-    """A backend's name, of one that can be used here.
+    """The name of a backend, checked to be usable on this machine.
 
     Raises
     ------
-    UsageError : no backend's name, or ``cuda`` where there is no device that can be used.
+    UsageError : no backend's name, or ``cuda`` without a usable device.
     """
     found = parse_backend("backend", name)
     if found == "cuda":
@@ -56,8 +56,8 @@ def usable_backend(name: object) -> str:
 def takes_device(tree: CompiledTree, cases: int, backend: str) -> bool:
     """Whether a sweep over so many cases runs on the device.
 
-    backend : ``cpu``, ``cuda``, or ``auto``: where there is enough to do for a device that is there, and it has room.
-        Trees in logarithms are for the CPU whatever is asked for.
+    backend : ``cpu``, ``cuda``, or ``auto``: the device if there is one, with enough work and enough memory for it.
+        Trees in logarithms run on the CPU with every backend.
     """
     if backend == "cpu" or tree.is_log or not tree.cliques or not cases:
         return False
@@ -83,7 +83,7 @@ def sweep_of(
     backend: str,
     inputs: Sequence[tuple[Input, NDArray[np.int64]]] = (),
 ) -> CaseSweep | DeviceSweep:
-    """A sweep over cases that has run, where it belongs; parameters as of :class:`CaseSweep`."""
+    """A finished sweep over cases, run on the CPU or the device; parameters as of :class:`CaseSweep`."""
     if takes_device(tree, len(cases), backend):
         on_device = DeviceSweep(tree, cases, targets, inputs)
         try:
@@ -99,9 +99,9 @@ def sweep_of(
 
 
 class DeviceSweep:
-    """A sweep over cases, block by block, on CuPy's current device; :meth:`run` it.
+    """A sweep over cases, block by block, on CuPy's current device; started by :meth:`run`.
 
-    Cases that would lose something in probabilities are swept over on the CPU, in logarithms.
+    Cases that would lose precision in probabilities are swept over on the CPU, in logarithms.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class DeviceSweep:
 
         Raises
         ------
-        ResourceError : the device has no room for the tree and a few cases. TimeLimitError : the deadline came.
+        ResourceError : the device has no room for the tree and a few cases. TimeLimitError : the deadline passed.
         """
         device = _device_tree(self._tree)
         plan = device.plan(self._tree.shape.program(self._columns.tolist(), self._targets))
@@ -152,7 +152,7 @@ class DeviceSweep:
             self.posteriors[left], self.logarithms[left] = sweep.posteriors, sweep.logarithms
 
     def _most_cases(self, device: DeviceTree, plan: Plan) -> int:
-        """Cases of a block at most."""
+        """Maximum number of cases in a block."""
         from oocbe.junction_trees.kernels.cuda.sweeps import Block
         from oocbe.kernels.cuda.transfer.memory import device_room
 
@@ -161,7 +161,7 @@ class DeviceSweep:
         return max(LEAST_CASES, min(MOST_CASES, len(self._cases), most, int(BLOCK_WORK / self._tree.work)))
 
     def _run(self, device: DeviceTree, plan: Plan, most: int) -> NDArray[np.int64]:
-        """Sweep over all cases in about equal blocks of so many at most; those whose result cannot be trusted."""
+        """Sweep over all cases in similar blocks of at most ``most``; returns those with unreliable results."""
         from oocbe.junction_trees.kernels.cuda.sweeps import Block
 
         count = len(self._cases)
@@ -175,7 +175,7 @@ class DeviceSweep:
         return np.concatenate(doubtful)
 
     def _sweep(self, device: DeviceTree, plan: Plan, block: Block, own: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Sweep over the cases of a block; for which of them the result can be trusted."""
+        """Sweep over the cases of a block; returns a mask of the reliable results."""
         tree, factors = self._tree, np.zeros(len(own))
         block.enter(self._cases.observed[own[0] : own[-1] + 1], self._columns, self._starts)
         for v, given in self._cases.likelihoods.items():
@@ -192,7 +192,7 @@ class DeviceSweep:
 
 
 def _device_tree(tree: CompiledTree) -> DeviceTree:
-    """The tree on the device, uploaded where it is not there yet."""
+    """The tree on the device, uploaded if necessary."""
     from oocbe.junction_trees.kernels.cuda.sweeps import DeviceTree
 
     known = _TREES.get(tree)
@@ -210,9 +210,9 @@ def _uploaded(weights: NDArray[np.float64]) -> object:
 
 
 def _target_rows(tree: CompiledTree, targets: Sequence[int]) -> tuple[list[list[NDArray[np.int64]]], list[int]]:
-    """For each target by value the message rows whose shares are added up, and the clique whose separator has these.
+    """For each target, by value, the message rows that are summed, and the clique of their separator.
 
-    -1 in place of a clique where they are the variable's own rows.
+    The clique is -1 if they are the variable's own rows.
     """
     rows, cliques = [], []
     for v in targets:

@@ -1,4 +1,4 @@
-"""What is observed, from names and labels to indices and likelihoods."""
+"""Evidence: names and labels are converted to indices and likelihoods."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Value = str | float
 """A value's label, or its position (:func:`oocbe.model.names.value_index`)."""
 
 Case = Mapping[str, Value]
-"""What a case observes, by variable name."""
+"""Observed values of a case, by variable name."""
 
 Likelihoods = Mapping[str, Any]
-"""By variable name, a number for each value: how probable what was seen is if the variable has it."""
+"""By variable name, a number for each value: the probability of the evidence given that value."""
 
 UNOBSERVED = -1
-"""In place of a value's index where a case does not observe a variable."""
+"""Value index of a variable that a case does not observe."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Cases:
 
     Attributes
     ----------
-    observed : int64 (cases, variables), value indices, :data:`UNOBSERVED` where there is none.
+    observed : int64 (cases, variables), value indices or :data:`UNOBSERVED`.
     likelihoods : by variable index, float64 (cases, domain size).
     """
 
@@ -45,22 +45,22 @@ class Cases:
         return len(self.observed)
 
     def some(self, rows: NDArray[np.int64]) -> Cases:
-        """Those of some numbers."""
+        """The cases with some numbers."""
         return Cases(self.observed[rows], {v: given[rows] for v, given in self.likelihoods.items()})
 
 
 def case_of(number: int) -> str:
-    """A case in a message, by its number as lists count."""
+    """The name of a case for error messages, from its zero-based number."""
     return f"case {number} (the first is 0)"
 
 
 class CaseEvidence(NamedTuple):
-    """What is known of a variable.
+    """The evidence of a variable.
 
     Attributes
     ----------
     likelihood : float64 (domain size,), not all 0. scaled : the same, divided by the greatest.
-    logarithm : natural, of the greatest. value : the one value that it leaves; None: it leaves several.
+    logarithm : natural, of the greatest. value : the only possible value; None: there are several.
     """
 
     likelihood: NDArray[np.float64]
@@ -70,14 +70,14 @@ class CaseEvidence(NamedTuple):
 
     @classmethod
     def of(cls, given: NDArray[np.float64]) -> CaseEvidence:
-        """A likelihood with what follows from it."""
+        """The evidence of a likelihood."""
         greatest = float(given.max())
         left = np.flatnonzero(given)
         return cls(given, given / greatest, math.log(greatest), int(left[0]) if len(left) == 1 else None)
 
 
 def likelihood(variable: Variable, given: Any, cases: int | None = None) -> NDArray[np.float64]:
-    """A likelihood checked: float64 (domain size,), or (cases, domain size) where a number of cases is given.
+    """A checked likelihood: float64 (domain size,), or (cases, domain size) if a number of cases is given.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
             raise UsageError(f"{case_of(case)}: expected a mapping from variable to value, not {type(values).__name__}")
         for name, value in values.items():
             key = (name, type(value), value) if isinstance(value, str | int | float | np.generic) else None
-            if key is None or key not in known:  # True is no number, and equals 1
+            if key is None or key not in known:  # True is not accepted as a number, although it equals 1
                 try:
                     v = variable_index(problem, name)
                     found = v, value_index(problem.variables[v], value)

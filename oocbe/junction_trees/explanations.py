@@ -1,9 +1,9 @@
-"""Best assignments: of all variables given what is observed (MPE), or of some, the others summed out (marginal MAP).
+"""Best assignments: of all variables given the evidence (MPE), or of some, the others summed out (marginal MAP).
 
-Both are a sweep up in logarithms and a way back down. A clique maximises over its own variables or adds them up; going
-down, each takes the best row among those of its separator's row, which is known by then. Where some variables are
-added up, these must be eliminated before all others (Park and Darwiche 2004): a tree of such an order is made for the
-question, with a clique for each variable.
+Both are an upward sweep in logarithms and a downward pass. Upwards, a clique maximises over its own variables or sums
+them out; downwards, it takes the best row of the separator row chosen by its parent. Variables that are summed out must
+be eliminated before all others (Park and Darwiche 2004): each such query makes a tree of a constrained order, with a
+clique for each variable.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Explanation:
     ----------
     values : variable name to value label.
     indices : value index of each variable, in their order in the problem.
-    logarithm : natural logarithm of its weight together with what is observed; less the evidence's it is that of its
-        probability.
+    logarithm : natural logarithm of its weight together with the evidence; minus that of the evidence, it is the
+        logarithm of its probability.
     """
 
     values: Mapping[str, str]
@@ -46,12 +46,12 @@ class Explanation:
 def best_assignment(
     tree: CompiledTree, inputs: Mapping[int, NDArray[np.float64]], maximised: Collection[int]
 ) -> tuple[dict[int, int], float] | None:
-    """Values of some variables by index, and the logarithm of their weight; None where nothing has a weight.
+    """Values of some variables by index, and the logarithm of their weight; None if every weight is 0.
 
     Parameters
     ----------
     inputs : likelihoods by variable, float64 (domain size,), not all zero.
-    maximised : variables, each clique's own all or none of them, and of a clique's children none where not of its own.
+    maximised : variables, all or none of each clique's own. If none of a clique's own, then none of its children's.
     """
     if not tree.is_possible:
         return None
@@ -76,7 +76,7 @@ def best_assignment(
     separator_row = {int(root): 0 for root in tree.roots}
     for place, c in enumerate(program.distributed.tolist()):
         if c not in separator_row:
-            continue  # below a clique that adds up
+            continue  # below a clique that sums out
         group = arrays.group_start[c] + separator_row[c]
         first, last = int(arrays.groups[group]), int(arrays.groups[group + 1])
         scores = arrays.weights[first:last].copy()
@@ -104,12 +104,12 @@ def marginal_map(
     variables: Collection[int],
     memory: int,
 ) -> tuple[dict[int, int], float] | None:
-    """The best values of some variables, all others added up, and the logarithm of their weight; None: none has one.
+    """The best values of some variables, the others summed out, and the logarithm of their weight; None if it is 0.
 
     Parameters
     ----------
     problem : of weights, see :func:`oocbe.elimination.preparation.temperature.weighted`.
-    evidence, likelihoods : what is observed, by variable index. memory : bytes that the tree's rows may take.
+    evidence, likelihoods : by variable index. memory : limit of the tree's rows, in bytes.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def marginal_map(
 
 
 def constrained_order(problem: Problem, last: Collection[int]) -> list[int]:
-    """An elimination order in which some variables come last: each time the one whose clique has the fewest cells."""
+    """A greedy elimination order (fewest cells of the clique first) in which some variables come last."""
     neighbours: list[set[int]] = [set() for _ in problem.variables]
     for scope in scopes_of(problem):
         for v in scope:

@@ -1,7 +1,7 @@
-"""Joint posteriors of several variables, whether or not a clique has them all.
+"""Joint posteriors of several variables, whether or not they share a clique.
 
-The variable with the largest domain is asked for, and the others are observed: a case more for each combination of
-their values. The probability of that evidence, relative to that of the case, times the posterior is the joint one.
+The variable with the largest domain is the target, and the others are observed: one extra case for each combination of
+their values. The joint posterior is the target's posterior times the probability of that evidence relative to the case.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline
 
 MOST_NUMBERS = 1 << 27
-"""Numbers of a joint posterior, all cases together: one GiB; making it takes as much again."""
+"""Maximum numbers of a joint posterior of all cases together: one GiB, and as much again while it is computed."""
 
 PIECE_NUMBERS = 1 << 22
-"""Numbers of the evidence that is swept over at a time: 32 MiB, a number for each variable of the problem a case."""
+"""Numbers of evidence per sweep, 32 MiB; a case has a number for each variable of the problem."""
 
 Sweep = Callable[[Cases, Sequence[int]], tuple[NDArray[np.float64], NDArray[np.float64]]]
-"""What answers cases, as :meth:`oocbe.junction_trees.query_engine.QueryEngine.sweep` does."""
+"""Signature of :meth:`oocbe.junction_trees.query_engine.QueryEngine.sweep`."""
 
 
 def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequence[int]) -> NDArray[np.float64]:
@@ -32,7 +32,7 @@ def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequ
 
     Raises
     ------
-    LimitError : more numbers than :data:`MOST_NUMBERS`. TimeLimitError : the deadline came.
+    LimitError : more numbers than :data:`MOST_NUMBERS`. TimeLimitError : the deadline passed.
     """
     sizes = problem.sizes
     shape = [sizes[v] for v in variables]

@@ -1,4 +1,4 @@
-"""Makes a tree in memory, or on disk where its rows are too many for that."""
+"""Makes a tree in memory, or on disk if its rows exceed the memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import give_back_large_blocks, resident_memory
 
 LEAST_SHARE = 0.5
-"""Share of the memory that sweeps over rows on disk have at least, whatever the process takes already."""
+"""Minimum share of the memory for sweeps over rows on disk, whatever the process already uses."""
 
 
 def room_of(memory: int) -> int:
-    """Bytes for rows that come from disk, of those that the whole process may take."""
+    """Bytes for rows read from disk, given the memory limit of the process."""
     return max(int(LEAST_SHARE * memory), memory - resident_memory())
 
 
@@ -34,7 +34,7 @@ def make_or_store(
     seed: int,
     is_log: bool,
 ) -> CompiledTree | StoredTree:
-    """A problem's tree: in memory where it fits, else on disk.
+    """A problem's tree: in memory if it fits, else on disk.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
-"""Rows of cliques that agree with what is observed: a sweep for one case looks at no others.
+"""Rows of cliques that agree with the evidence; a sweep for one case reads only these.
 
-A row in which an observed variable has another value is worth nothing, in whichever clique it is. Rows are listed by
-the values of a variable when it is first observed; of the variables of a clique, the one that leaves the fewest rows
-counts.
+A row in which an observed variable has another value contributes nothing. Rows are indexed by the values of a variable
+when it is first observed; a clique uses the list of the observed variable that leaves the fewest rows.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from oocbe.junction_trees.kernels.cpu.edge_lists import list_values
 from oocbe.junction_trees.kernels.cpu.single_sweeps import Picked
 
 LEAST_ROWS = 512
-"""Rows of a clique that is gone through as it lies, whatever is observed."""
+"""Number of rows up to which a clique is always read completely, without lists."""
 
 MOST_LISTED = 1 << 26
-"""Rows in all lists together, four bytes each, after which no further variable gets any."""
+"""Limit of the rows in all lists together, four bytes each; beyond it, no further lists are made."""
 
 
 class RowLists:
@@ -33,7 +32,7 @@ class RowLists:
         self._listed = 0
 
     def choose(self, values: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-        """By clique, the variable and value whose rows are to be looked at, of variables, by index, with values."""
+        """By clique, the variable and value that select its rows; ``values`` : observed value by variable index."""
         chosen: dict[int, tuple[int, int]] = {}
         fewest: dict[int, int] = {}
         for v, value in values.items():
@@ -46,7 +45,7 @@ class RowLists:
         return chosen
 
     def picked(self, chosen: Mapping[int, tuple[int, int]]) -> Picked | None:
-        """The rows of what :meth:`choose` has chosen; None: all."""
+        """The rows of a selection made by :meth:`choose`; None: all."""
         if not chosen:
             return None
         begin = np.full(len(self._tree.rows), -1, dtype=np.int64)
@@ -62,7 +61,7 @@ class RowLists:
 
     @cached_property
     def _cliques(self) -> list[list[int]]:
-        """By variable, the cliques with many rows that have it."""
+        """By variable, the large cliques that have it."""
         found: list[list[int]] = [[] for _ in self._tree.problem.variables]
         for number, (clique, rows) in enumerate(zip(self._tree.cliques, self._tree.rows, strict=True)):
             if rows.rows >= LEAST_ROWS:
@@ -77,7 +76,7 @@ class RowLists:
         return np.concatenate([np.repeat(np.arange(len(own), dtype=np.int32), own) for own in sizes])
 
     def _list(self, v: int, clique: int) -> tuple[NDArray[np.int32], list[int]] | None:
-        """Make a list, with where the rows of each value begin and end; None where there are too many rows in lists."""
+        """Make a list, and the bounds of the rows of each value; None if the lists would exceed their limit."""
         values = self._tree.values(clique, v)
         if self._listed + len(values) > MOST_LISTED:
             return None

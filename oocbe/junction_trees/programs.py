@@ -1,7 +1,7 @@
-"""Which messages a sweep has to compute, given what is observed and what is asked.
+"""The messages that a sweep computes, given observed variables and targets.
 
-A clique below which nothing is observed sends the same message whatever the case: the *prior* one, computed once. And
-posteriors are only brought down to where something is asked.
+A clique without evidence in its subtree sends the same message in every case: the *prior* message, computed once.
+Posteriors are distributed only to cliques that targets need.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oocbe.junction_trees.kernels.cpu.visits import list_visits
 
 
 class Program(NamedTuple):
-    """What a sweep visits; arrays as the loops take them (:mod:`oocbe.junction_trees.kernels.cpu.sweeps`).
+    """The cliques and edges that a sweep visits, as arrays for :mod:`oocbe.junction_trees.kernels.cpu.sweeps`.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Program(NamedTuple):
 
 
 class _Edges(NamedTuple):
-    """Where edges come into cliques, as :func:`oocbe.junction_trees.kernels.cpu.visits.list_visits` takes it.
+    """The incoming edges of cliques, as arrays for :func:`oocbe.junction_trees.kernels.cpu.visits.list_visits`.
 
     Attributes
     ----------
@@ -87,12 +87,12 @@ class TreeShape:
         rows_of: Collection[int] = (),
         stale: Collection[int] | None = None,
     ) -> Program:
-        """The sweep for some observed variables, after which the posteriors of some targets are known.
+        """The sweep for some observed variables that computes the posteriors of some targets.
 
         Parameters
         ----------
         rows_of : cliques whose rows need probabilities as well.
-        stale : cliques whose messages must be computed; None: those below which something is observed.
+        stale : cliques whose messages must be computed; None: those with evidence in their subtrees.
         """
         seen, wanted, rows = _indices(observed), _indices(targets), _indices(rows_of)
         sending = _indices(() if stale is None else stale)

@@ -1,7 +1,7 @@
-"""One case whose evidence changes, answered the cheaper way: by the tree's rows, or by what is relevant to it alone.
+"""One case with changing evidence, answered the cheaper way: with the tree's rows, or from the relevant factors alone.
 
-A tree that is small is made at once. One that is large is made when it is asked for, or has been worth it: questions
-about one case are often answered long before its rows are there (:mod:`oocbe.junction_trees.query_elimination`).
+A small tree is made at once. A large tree is made on request, or once it pays off: queries about one case are often
+answered in far less time than its rows take (:mod:`oocbe.junction_trees.query_elimination`).
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from oocbe.model.problem import Problem
 Answered = TypeVar("Answered")
 
 LARGE_COST = float(1 << 24)
-"""Cells of all buckets of a first greedy order from which a tree is not made before it is asked for: a second or more
-then passes until its rows are there."""
+"""Cells of all buckets of a first greedy order from which on a tree is made only on request, because its rows take a
+second or more."""
 
 MAKING_SECONDS = 2e-7
-"""What making a tree takes for each of these cells, about."""
+"""Approximate seconds to make a tree, for each of these cells."""
 
 SWEEP_SECONDS = 4e-9
-"""What a sweep for one case takes for each row, and each entry of a map, about."""
+"""Approximate seconds of a sweep for one case, for each row and each entry of a map."""
 
 LEAST_SECONDS = 0.02
-"""A sweep that takes no more is made without another look."""
+"""Seconds of a sweep up to which no alternative is considered."""
 
 MAX_RELATIVE_COST = 0.7
-"""Part of the time of a sweep up to which another way is taken: both are only thought to take so long."""
+"""Maximum cost of an alternative to a sweep, relative to the sweep; below 1 because both costs are estimates."""
 
 
 def large_cost(problem: Problem) -> float | None:
-    """Cells of a problem's tree where there are so many that it waits until it is asked for; None where it does not.
+    """Cells of a problem's tree if there are so many that it is made only on request; else None.
 
     Raises
     ------
@@ -65,18 +65,18 @@ def large_cost(problem: Problem) -> float | None:
 
 
 def making_seconds(cost: float) -> float:
-    """What making a tree is thought to take, from :func:`large_cost`."""
+    """Estimated seconds to make a tree, from :func:`large_cost`."""
     return MAKING_SECONDS * cost
 
 
 class QueryEngine:
-    """The evidence of a case, and what follows from it.
+    """The evidence of a case, and its posteriors.
 
     Parameters
     ----------
-    problem : of weights. memory : bytes that may be used.
-    make : makes the tree, where it is not made. backend : ``cpu``, ``cuda`` or ``auto``.
-    tree : if it is made. cost : see :func:`large_cost`, of a tree that is not.
+    problem : of weights. memory : limit in bytes.
+    make : makes the tree, if it is not made. backend : ``cpu``, ``cuda`` or ``auto``.
+    tree : if it is made. cost : see :func:`large_cost`, for a tree that is not.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class QueryEngine:
         self._tree = tree
         self._calibration: Calibration | StoredCalibration | None = None
         self._known: dict[int, CaseEvidence] = {}
-        self._certainties: dict[tuple[int, int], CaseEvidence] = {}  # the same whenever it is observed
-        self._told: dict[int, CaseEvidence] = {}  # what the calibration knows
+        self._certainties: dict[tuple[int, int], CaseEvidence] = {}  # cache of hard evidence
+        self._told: dict[int, CaseEvidence] = {}  # evidence already passed to the calibration
         self._spent = 0.0
         self._forget()
 
@@ -111,11 +111,11 @@ class QueryEngine:
 
     @property
     def tree(self) -> CompiledTree | StoredTree:
-        """The tree, which is made where it is not yet."""
+        """The tree, made if necessary."""
         if self._tree is None:
             assert self._make is not None
             self._tree = self._make()
-            self._make = None  # it may know who asks: a tree on disk goes with its object, not when circles are found
+            self._make = None  # drops the closure: a reference cycle would keep a tree on disk alive
         return self._tree
 
     def observe(self, v: int, value: int) -> None:
@@ -130,7 +130,7 @@ class QueryEngine:
             self._forget()
 
     def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
-        """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
+        """Set the likelihood of a variable, float64 (domain size,), not all zero; None: no evidence."""
         before = self._known.get(v)
         if likelihood is None:
             if self._known.pop(v, None) is None:
@@ -142,7 +142,7 @@ class QueryEngine:
         self._forget()
 
     def calibration(self) -> Calibration | StoredCalibration | None:
-        """The tree's messages for the case; None where nothing has a weight whatever is observed."""
+        """The tree's messages for the case; None if every assignment has weight 0 even without evidence."""
         tree = self.tree
         if not tree.is_possible:
             return None
@@ -157,7 +157,7 @@ class QueryEngine:
 
     @property
     def log_evidence(self) -> float:
-        """Natural logarithm of the total weight of what agrees with what is known; -inf for none."""
+        """Natural logarithm of the total weight of the assignments consistent with the evidence; -inf for none."""
         if self._goes_alone(()):
             assert self._answer is not None
             return self._timed(lambda answer: answer.log_evidence(self._kernels))
@@ -165,16 +165,16 @@ class QueryEngine:
         return -math.inf if calibration is None else calibration.log_evidence
 
     def posterior(self, v: int) -> NDArray[np.float64]:
-        """Probabilities of the values of a variable, float64 (domain size,); zeros where nothing agrees."""
+        """Posterior of a variable, float64 (domain size,); zeros if the evidence is impossible."""
         if v not in self._posteriors:
             self.calibrate([v])
         return self._posteriors[v].copy()
 
     def calibrate(self, targets: Sequence[int]) -> None:
-        """Compute the probabilities of the values of some variables, for :meth:`posterior`."""
+        """Compute the posteriors of some variables, for :meth:`posterior`."""
         missing = [v for v in targets if v not in self._posteriors]
         if missing and self._goes_alone(missing):
-            # Who asks a second time will ask again: all the rest is then answered together.
+            # A second query suggests that more follow: compute all remaining posteriors in one sweep.
             every = [v for v in range(len(self._problem.variables)) if v not in self._posteriors]
             asked = every if self._asked else missing
             self._asked += 1
@@ -189,7 +189,7 @@ class QueryEngine:
     def sweep(self, cases: Cases, targets: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
 
-        What is known of this case does not count.
+        The evidence of this engine's own case is ignored.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class QueryEngine:
     def _one_by_one(
         self, cases: Cases, targets: Sequence[int]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Answers without the tree; None where making it is thought to take no longer."""
+        """Answers without the tree; None if making it has an estimated cost that is no higher."""
         factors = written_out(self._problem)
         assert factors is not None
         begin = time.perf_counter()
@@ -213,7 +213,7 @@ class QueryEngine:
         return found
 
     def _goes_alone(self, asked: Sequence[int]) -> bool:
-        """Whether the case is answered without the tree's rows."""
+        """Whether to answer the case without the tree's rows."""
         tree = self._tree
         if isinstance(tree, StoredTree) or (tree is not None and not self._is_slow(tree)):
             return False
@@ -227,7 +227,7 @@ class QueryEngine:
         return seconds <= MAX_RELATIVE_COST * SWEEP_SECONDS * tree.work
 
     def _is_slow(self, tree: CompiledTree) -> bool:
-        """Whether a sweep over the rows takes so long that another way is worth a look."""
+        """Whether a sweep over the rows is slow enough to consider an alternative."""
         seconds = SWEEP_SECONDS * tree.work
         if seconds < LEAST_SECONDS or tree.is_log or not tree.is_possible or self._is_calibrated:
             return False
@@ -236,7 +236,7 @@ class QueryEngine:
 
     @property
     def _is_calibrated(self) -> bool:
-        """Whether the tree's calibration knows this case."""
+        """Whether the tree's calibration has the evidence of this case."""
         return self._calibration is not None and self._is_told
 
     def _answer_to(self, known: Mapping[int, CaseEvidence]) -> QueryAnswer:
@@ -246,13 +246,13 @@ class QueryEngine:
 
     @property
     def _kernels(self) -> str:
-        """Where large cliques are joined."""
+        """Backend that joins large cliques."""
         if self._backend == "auto":
             return "cuda" if cuda_works(wanted=False) else "cpu"
         return self._backend
 
     def _timed(self, ask: Callable[[QueryAnswer], Answered]) -> Answered:
-        """What an answer says, whose time counts for the tree that is not made."""
+        """The result of a query; its time is added to the cost of not having a tree."""
         assert self._answer is not None
         begin = time.perf_counter()
         try:

@@ -1,8 +1,8 @@
-"""Which factors a question needs: barren variables go.
+"""The factors that a query needs: barren variables are removed.
 
-A variable that nothing is asked about, and of which only one factor speaks, one that adds up to 1 over it whatever the
-other variables are, is *barren*: added up it says nothing, so that variable and factor can go, and then perhaps the
-factor's other variables (Shachter 1986).
+A variable that is no target and occurs in one factor only is *barren* if that factor sums to 1 over it for all values
+of the other variables. Variable and factor can then be removed, and perhaps the factor's other variables
+(Shachter 1986).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ def relevant(
     asked: Collection[int],
     sums_to_one: Callable[[int, int], bool],
 ) -> tuple[set[int], list[int]]:
-    """The factors that are left where barren variables go, and these variables in the order in which they went.
+    """The factors that remain without barren variables, and these variables in order of their removal.
 
     Parameters
     ----------
-    scopes : variables of each factor. factors : numbers of those that there are. asked : variables that stay.
-    sums_to_one : whether a factor, given by number, adds up to 1 over a variable whatever its others are.
+    scopes : variables of each factor. factors : numbers of the present factors. asked : variables to keep.
+    sums_to_one : whether a factor, given by number, sums to 1 over a variable for all values of its others.
     """
     left = set(factors)
     uses: dict[int, set[int]] = {}
@@ -47,8 +47,8 @@ def relevant(
 
 
 def components(scopes: Sequence[Collection[int]], factors: Iterable[int]) -> list[set[int]]:
-    """Sets of factors that have no variable in common with others; each factor has a variable."""
-    above: dict[int, int] = {}  # by variable, another of its component, itself where it stands for all of them
+    """Connected components of factors that share variables; each factor has a variable."""
+    above: dict[int, int] = {}  # union-find: by variable, its parent; a root is its own
 
     def top(v: int) -> int:
         while above.setdefault(v, v) != v:

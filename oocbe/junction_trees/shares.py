@@ -1,4 +1,4 @@
-"""From posteriors of messages' rows to those of variables' values: which rows are added up for each target."""
+"""From posteriors of message rows to posteriors of variables: the rows to sum for each target."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oocbe.junction_trees.kernels.cpu.blocks import take_shares
 
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """What :func:`oocbe.junction_trees.kernels.cpu.blocks.take_shares` is told of some targets; attributes as there.
+    """Arguments of :func:`oocbe.junction_trees.kernels.cpu.blocks.take_shares` for some targets; attributes as there.
 
     Attributes
     ----------

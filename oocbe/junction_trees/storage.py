@@ -1,8 +1,7 @@
-"""A tree on disk: a folder of arrays, each with its size and checksum in a record that is written last.
+"""A tree on disk: a folder of arrays, and a record of their sizes and checksums that is written last.
 
-The folder is made under a hidden name, forced to disk and renamed, so that its name holds a whole tree or nothing,
-whenever the process is killed. Everything that is read is checked before it is used: a loop trusts the numbers of rows
-that it is given.
+The folder is made under a hidden name, synced to disk and renamed, so that it is complete or absent whenever the
+process is killed. All input is checked before use, because the kernels do not check row numbers.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "weights": np.dtype(np.float64),
     **PROBLEM_DTYPES,
 }
-"""Of the stored arrays, but for ``values``, which are of the smallest dtype for the domains."""
+"""Dtypes of the stored arrays, except ``values``, which has the smallest dtype for the domains."""
 
 LARGEST_RECORD = 1 << 28
-"""Bytes above which a record is not even read."""
+"""Maximum size of a record, in bytes; a larger one is not read."""
 
 
 def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
@@ -59,7 +58,7 @@ def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
 
     Raises
     ------
-    UsageError : there is something of that name, or the folder around it is missing. DiskError : it cannot be written.
+    UsageError : the path exists, or its parent folder is missing. DiskError : it cannot be written.
     """
     refuse_url(folder, "a junction tree")
     if isinstance(tree, StoredTree):
@@ -84,14 +83,14 @@ def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
 
 
 def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
-    """A tree that was saved: read, or its rows left on disk where they were made there.
+    """A saved tree, read into memory; rows that were made on disk stay there.
 
     memory : bytes for sweeps over rows on disk.
 
     Raises
     ------
-    UsageError : there is no such folder. CorruptDataError : it is damaged, or no tree. UnsupportedError : of a later
-        version.
+    UsageError : there is no such folder. CorruptDataError : it is damaged, or no tree. UnsupportedError : its format
+        version is later.
     """
     refuse_url(folder, "a junction tree")
     path = Path(folder)
@@ -125,7 +124,7 @@ def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
 
 
 def _arrays_of(tree: CompiledTree) -> dict[str, NDArray[Any]]:
-    """The numbers of a tree and its problem, each kind end to end."""
+    """The numbers of a tree and its problem, concatenated by kind."""
     rows = tree.rows
     children = tree.shape.children
     numbers = [own.numbers[c] for own, below in zip(rows, children, strict=False) for c in below]

@@ -1,4 +1,4 @@
-"""A problem and arrays on disk, as every kind of stored tree has them."""
+"""A problem and arrays on disk, in the format common to all stored trees."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from oocbe.runtime.plain_files import plain_status
 from oocbe.tables import disk
 
 RECORD_NAME = "tree.json"
-"""The file that describes a stored tree."""
+"""Name of the file that describes a stored tree."""
 
 FORMAT_NAME = "oocbe-tree"
-"""What the record calls itself."""
+"""Name of the format in the record."""
 
 PROBLEM_DTYPES: dict[str, np.dtype[Any]] = {
     "function_tuples": np.dtype(np.int64),
     "function_values": np.dtype(np.float64),
     "constraint_tuples": np.dtype(np.int64),
 }
-"""Of a problem's arrays."""
+"""Dtypes of a problem's arrays."""
 
 
 def is_tree(folder: Path) -> bool:
-    """Whether a folder says that it is a junction tree."""
+    """Whether a folder's record names the format of a junction tree."""
     return (folder / RECORD_NAME).exists()
 
 
 def problem_arrays(problem: Problem) -> dict[str, NDArray[Any]]:
-    """The numbers of a problem, each kind end to end."""
+    """The numbers of a problem, concatenated by kind."""
     functions, constraints = problem.functions, problem.constraints
     return {
         "function_tuples": flat([f.tuples for f in functions], PROBLEM_DTYPES["function_tuples"]),
@@ -48,13 +48,13 @@ def problem_arrays(problem: Problem) -> dict[str, NDArray[Any]]:
 
 
 def flat(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    """Arrays end to end."""
+    """Arrays concatenated, converted to a dtype."""
     return np.concatenate([np.empty(0, dtype=dtype), *(p.ravel() for p in parts)]).astype(dtype, copy=False)
 
 
 def describe_problem(problem: Problem) -> dict[str, Any]:
-    """What a record says of a problem, beside its arrays."""
-    assert not problem.linear_constraints  # nor bounds: these are tables by now
+    """The part of a record that describes a problem, without its arrays."""
+    assert not problem.linear_constraints  # nor bounds; both have been converted to tables
     assert problem.upper_bound is None and problem.lower_bound is None
     return {
         "name": problem.name,
@@ -71,7 +71,7 @@ def _number(value: float | None) -> float | None:
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
-    """Write arrays to files of their own, forced to disk; dtype, bytes and checksum of each, for the record.
+    """Write each array to a file, synced to disk; returns dtype, bytes and checksum of each, for the record.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, 
 
 
 def read_array(folder: Path, name: str, dtype: str, size: int, checksum: int) -> NDArray[Any]:
-    """An array that was written so; CorruptDataError where it is not as the record says."""
+    """An array written by :func:`write_arrays`; CorruptDataError if it differs from the record."""
     path = folder / name
     kind = np.dtype(dtype)
     if Path(name).name != name or kind.hasobject or size % kind.itemsize:
@@ -117,20 +117,20 @@ class Taker:
         self._array, self._place = array, 0
 
     def take(self, count: int) -> NDArray[Any]:
-        """The next numbers; ValueError where there are too few."""
+        """The next numbers; ValueError if there are too few."""
         if count < 0 or self._place + count > len(self._array):
             raise ValueError("an array is too short")
         self._place += count
         return self._array[self._place - count : self._place]
 
     def end(self) -> None:
-        """ValueError where numbers are left."""
+        """Raise ValueError if numbers are left."""
         if self._place != len(self._array):
             raise ValueError("an array is too long")
 
 
 def checked_cliques(record: Mapping[str, Any], variables: int) -> tuple[Clique, ...]:
-    """The cliques of a record; ValueError where they are no tree over so many variables."""
+    """The cliques of a record; ValueError if they are no tree over so many variables."""
     cliques = tuple(Clique(tuple(v), int(separator), parent) for v, separator, parent in record["cliques"])
     for number, clique in enumerate(cliques):
         parent = clique.parent
@@ -149,7 +149,7 @@ def checked_cliques(record: Mapping[str, Any], variables: int) -> tuple[Clique, 
 
 
 def read_problem(record: Mapping[str, Any], takers: Mapping[str, Taker]) -> Problem:
-    """The problem of a record; ValueError, KeyError, TypeError or an error of the model where it is none."""
+    """The problem of a record; ValueError, KeyError, TypeError or an error of the model if it is invalid."""
     for name, _, labels in record["variables"]:
         if not all(isinstance(text, str) for text in (name, *(labels or ()))):
             raise ValueError(f"variable {name!r} has a name or a label that is no text")

@@ -1,8 +1,8 @@
-"""The rows of all cliques of a tree: those assignments that can be continued to one whose weight is not zero.
+"""The rows of all cliques of a tree: assignments that extend to a full assignment of nonzero weight.
 
-Upwards, each clique joins its own factors, the constraints and supports of others that it covers, and what its children
-leave of their separators. Downwards, each separator keeps what the parent's rows leave of it. Cliques form an acyclic
-join, so after one pass in each direction every row left is part of a full assignment (Yannakakis 1981).
+Upwards, each clique joins its own factors, the constraints and supports of others that it covers, and its children's
+separator rows. Downwards, a semijoin removes separator rows without a parent row. Cliques form an acyclic join, so
+after one pass in each direction every remaining row is part of a full assignment (Yannakakis 1981).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class CliqueRows:
     ----------
     values : (variables, rows), value indices.
     groups : int64 (separator's rows + 1,), where the rows of each row of the separator begin.
-    numbers : by child, int32 (rows,): the number of each row's row of the child's separator.
-    inputs : by input of the clique, int32 (rows,): the number of each row's row of the input.
+    numbers : by child, int32 (rows,): for each row, the matching row of the child's separator.
+    inputs : by input of the clique, int32 (rows,): for each row, the matching row of the input.
     weights : float64 (rows,), product of the clique's own factors, or sum of their logarithms.
     """
 
@@ -43,7 +43,7 @@ class CliqueRows:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(self.weights)
 
     @property
@@ -54,7 +54,7 @@ class CliqueRows:
 
 @dataclass(frozen=True)
 class Trie:
-    """A table as the walk takes it: children of one array, by level where they begin."""
+    """A table as a trie for the join: children in one array, with their start by level."""
 
     scope: tuple[int, ...]
     children: NDArray[np.int32]
@@ -62,10 +62,10 @@ class Trie:
 
 
 ROW_BYTES = 96
-"""Bytes of memory that a row is counted as: its values, weight, maps, and what a sweep holds of it."""
+"""Estimated bytes per row: its values, weight and maps, and a sweep's data."""
 
 CliqueDone = Callable[[int, int, Clique, int], None]
-"""Told, as each clique has its rows: its number from 1, how many cliques there are, the clique, and its rows."""
+"""Progress callback for each finished clique: its number from 1, number of cliques, clique, number of rows."""
 
 
 def clique_rows(
@@ -76,11 +76,11 @@ def clique_rows(
     name: str,
     clique_done: CliqueDone | None = None,
 ) -> list[CliqueRows]:
-    """The rows of every clique, none of any where nothing has a weight.
+    """The rows of every clique; no rows at all if every assignment has weight 0.
 
     Raises
     ------
-    ResourceError : rows, or the tries that they are found by, take more than ``memory`` bytes in all.
+    ResourceError : rows, or the tries of the join, take more than ``memory`` bytes in all.
     """
     assigned, covered = places_of(cliques, weights.tables)
     tries: dict[int, Trie] = {}
@@ -120,7 +120,7 @@ def clique_rows(
         first = len(joined)
         wanted = [*listed, *entered, *range(first, first + len(below))]
         row_bytes = len(clique.variables) * kind.itemsize + 4 * len(wanted) + 16
-        # While a walk makes room, rows are held in the arrays before and in those of twice the length.
+        # While a join grows its arrays, rows are in the old arrays and in new ones of twice the length.
         most_rows = left // max(ROW_BYTES, 3 * row_bytes)
         values, numbers, groups, finished = _walk(clique, [*joined, *below], wanted, sizes, kind, most_rows)
         check_deadline()
@@ -144,9 +144,9 @@ def clique_rows(
 
 
 def places_of(cliques: Sequence[Clique], tables: Sequence[WeightTable]) -> tuple[list[list[int]], list[list[int]]]:
-    """By clique, the tables that it multiplies, and others with zeros that it covers and none of its children does.
+    """By clique, its own tables, and other tables with zeros that it covers and none of its children does.
 
-    What a child covers is in the rows of its separator.
+    The separator rows of a child already reflect the tables that the child covers.
     """
     home = {v: number for number, clique in enumerate(cliques) for v in clique.own}
     having: dict[int, set[int]] = {v: set() for v in home}
@@ -172,7 +172,7 @@ def _certain_rows(
     assigned: Sequence[Sequence[int]],
     covered: Sequence[Sequence[int]],
 ) -> int:
-    """Rows of the cliques in whose subtrees nothing is zero: these are known before any is made."""
+    """Number of rows of the cliques without zeros in their subtrees, known in advance."""
     has_zeros, rows = [False] * len(cliques), 0
     for number, clique in enumerate(looked(cliques)):
         has_zeros[number] |= any(tables[t].values is not None for t in (*assigned[number], *covered[number]))
@@ -189,7 +189,7 @@ def trie_of(table: WeightTable, sizes: Sequence[int]) -> Trie:
 
 
 def separator_trie(scope: tuple[int, ...], values: NDArray[Any] | None, sizes: Sequence[int]) -> Trie:
-    """The trie of the rows of a separator, (variables, rows), sorted; None: all there are."""
+    """The trie of the rows of a separator, (variables, rows), sorted; None: all assignments."""
     return _complete(scope) if values is None else _trie(scope, values, sizes)
 
 
@@ -200,7 +200,7 @@ def _separator_values(clique: Clique, rows: CliqueRows, sizes: Sequence[int]) ->
 
 
 def trie_bytes(scope: Sequence[int], rows: int, sizes: Sequence[int]) -> int:
-    """Bytes that a trie may take: at each level as many children as the domain has values, for each node."""
+    """Upper bound of a trie's bytes: at each level, every node has a child for each value."""
     nodes, cells = 1, 0
     for v in scope:
         cells += nodes * sizes[v]
@@ -271,7 +271,7 @@ def product_of(
 
 
 def _semi_join(cliques: Sequence[Clique], found: list[CliqueRows]) -> None:
-    """Keep the rows of each clique that its parent has a row for; the rows of parents are final before."""
+    """Keep the rows of each clique with a matching row of its parent; parents are finished first."""
     for number in reversed(range(len(cliques))):
         parent = cliques[number].parent
         if parent is None:

@@ -1,4 +1,4 @@
-"""One way to sweep over a tree, in probabilities or in logarithms, for a case or for many."""
+"""Sweeps over a tree, in probabilities or in logarithms, for one case or many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oocbe.junction_trees.programs import Program
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 NEGLIGIBLE = 1e-14
-"""Bound of the relative error by underflow up to which a sweep in probabilities holds."""
+"""Maximum relative error by underflow of a reliable sweep in probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Messages:
 
     Attributes
     ----------
-    values : float64 (message rows, cases), numbered as :mod:`oocbe.junction_trees.arrays` says.
+    values : float64 (message rows, cases), numbered as in :mod:`oocbe.junction_trees.arrays`.
     peaks, losses : float64 (cliques + variables + inputs, cases); logs : float64 (cliques, cases); see
         :func:`oocbe.junction_trees.kernels.cpu.sweeps.collect`. Not used in log space.
     is_log : whether values are logarithms.
@@ -37,20 +37,20 @@ class Messages:
 
     @property
     def zero(self) -> float:
-        """What stands for 0."""
+        """The semiring's zero."""
         return -np.inf if self.is_log else 0.0
 
     @property
     def everything(self) -> float:
-        """What stands for 1."""
+        """The semiring's one."""
         return 0.0 if self.is_log else 1.0
 
     def copied(self) -> Messages:
-        """The same in arrays of their own."""
+        """A deep copy."""
         return Messages(self.values.copy(), self.peaks.copy(), self.losses.copy(), self.logs.copy(), self.is_log)
 
     def with_values_copied(self) -> Messages:
-        """The same with values of their own, for :func:`distribute` to use up."""
+        """A copy with values of its own, which :func:`distribute` may overwrite."""
         return Messages(self.values.copy(), self.peaks, self.losses, self.logs, self.is_log)
 
 
@@ -73,7 +73,7 @@ _PRIORS: dict[bool, WeakKeyDictionary[CompiledTree, Messages]] = {False: WeakKey
 
 
 def prior(tree: CompiledTree, is_log: bool) -> Messages:
-    """Messages of all cliques where nothing is observed, one case; not to be written to."""
+    """Messages of all cliques without evidence, one case; read-only."""
     known = _PRIORS[is_log].get(tree)
     if known is None:
         known = blank(tree, 1, is_log)
@@ -87,7 +87,7 @@ def collect(
 ) -> None:
     """Send a program's messages up.
 
-    picked : rows to look at for one case, in probabilities; None: all.
+    picked : rows to read for one case, in probabilities; None: all.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def collect(
 
 
 def evidence(tree: CompiledTree, messages: Messages) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Logarithm of each case's total weight, -inf for none, and for which cases it can be trusted."""
+    """Logarithm of each case's total weight, -inf for none, and a mask of the reliable cases."""
     if messages.values.shape[1] == 1 and not messages.is_log:
         values, losses, logs = messages.values.reshape(-1), messages.losses.reshape(-1), messages.logs.reshape(-1)
         logarithm, lost = single_sweeps.evidence_one(tree.arrays, tree.roots, values, losses, logs)
@@ -132,12 +132,12 @@ def distribute(
     expected: NDArray[np.float64] | None = None,
     picked: single_sweeps.Picked | None = None,
 ) -> None:
-    """Bring posteriors down; the messages are used up.
+    """Compute posteriors from the root down; the messages are overwritten.
 
     Parameters
     ----------
     posteriors : float64 (message rows, cases), written for the edges that the program writes.
-    trusted : bool (cases,), as :func:`evidence` says; others get no probabilities.
+    trusted : bool (cases,), from :func:`evidence`; other cases get no probabilities.
     expected : float64 (rows,), to which the probabilities of the rows of the program's cliques are added, or None.
     picked : as for :func:`collect`.
 
@@ -155,7 +155,7 @@ def distribute(
     rows = tree.arrays.message_start[tree.roots]
     at_roots = messages.values[rows]
     if messages.is_log:
-        is_possible = (at_roots > -np.inf).all(axis=0)  # what another root says is impossible is so everywhere
+        is_possible = (at_roots > -np.inf).all(axis=0)  # a case that is impossible at one root is impossible at all
         messages.values[rows] = np.where(is_possible, -at_roots, -np.inf)
     else:
         messages.values[rows] = np.divide(1.0, at_roots, out=np.zeros_like(at_roots), where=(at_roots > 0) & trusted)

@@ -1,4 +1,4 @@
-"""What users see of a junction tree: evidence in, probabilities out."""
+"""The public interface of junction trees."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds
 
 SPACES = ("auto", "log")
-"""In which numbers are kept: probabilities while these lose nothing, else logarithms; or logarithms in any case."""
+"""Representation of numbers: ``auto`` uses probabilities unless they lose precision, ``log`` always logarithms."""
 
 
 class JunctionTree:
-    """A problem compiled to a tree of cliques, for many questions about its probabilities.
+    """A problem compiled to a tree of cliques, for many queries about its probabilities.
 
-    A large one is made when it is needed: probabilities given one case, or a few, are often found without it.
+    A large tree is made only when needed: queries about one or a few cases are often answered without it.
 
     Parameters
     ----------
     problem : the problem, or a path that :func:`oocbe.read` accepts. Its values are weights where they are multiplied;
         else a cost c weighs exp(-c / temperature), a utility u exp(u / temperature).
     order : ``auto``, a heuristic's name, a file of variable names, or a sequence of all variables' names.
-    memory : bytes that the tree's rows may take, such as ``"2GiB"``; None: 80 % of what there is. A tree of more rows
-        is made on disk, and swept over from there.
-    backend : where batches are swept over, and large cliques without rows joined: ``cpu``, ``cuda``, or ``auto``,
-        which takes those with enough to do to a device that is there. All else is for the CPU.
+    memory : limit of the tree's rows in bytes, such as ``"2GiB"``; None: 80 % of the memory. A larger tree is made on
+        disk, and sweeps read it from there.
+    backend : for sweeps over batches and joins of large cliques without rows: ``cpu``, ``cuda``, or ``auto``, which
+        uses a device, if there is one, where the work is large enough. Everything else runs on the CPU.
     space : one of :data:`SPACES`.
     temperature : above 0. order_seconds, seed : of the search for an order.
-    folder : to be made where rows are on disk: the tree is then saved there as soon as it is made, and where the
-        process is killed before that, the next one with the same problem and folder goes on. None: rows on disk are in
-        the system's folder for such, and go with the tree.
+    folder : new folder for rows on disk. The tree is saved there as soon as it is made; if the process is killed
+        before, the next one with the same problem and folder resumes. None: rows on disk are in the system's temporary
+        folder, and are deleted with the tree.
 
     Raises
     ------
-    ResourceError : rows fit neither memory nor disk, or the messages of one clique no memory; later where the tree
-        is made later.
+    ResourceError : rows fit neither memory nor disk, or the messages of one clique exceed the memory. It is raised
+        later if the tree is made later.
     UnsupportedError : a negative weight, a constraint that no table can hold, or ``cuda`` for rows on disk.
-    UsageError : an option that cannot be used, or ``cuda`` where there is no device.
+    UsageError : an invalid option, or ``cuda`` without a device.
     """
 
     def __init__(
@@ -109,27 +109,27 @@ class JunctionTree:
 
     @property
     def _tree(self) -> CompiledTree | StoredTree:
-        """The tree, which is made where it is not yet."""
+        """The tree, made if necessary."""
         return self._case.tree
 
     def save(self, folder: str | Path) -> None:
-        """Write the tree to a new folder, for :meth:`open`; what is observed is not part of it.
+        """Write the tree, without evidence, to a new folder, for :meth:`open`.
 
-        Nothing is done where that is the folder that the tree was made in.
+        Does nothing if the tree was made in that folder.
 
         Raises
         ------
-        UsageError : there is something of that name. DiskError : it cannot be written.
+        UsageError : the path exists. DiskError : it cannot be written.
         """
         save_tree(self._tree, folder)
 
     @classmethod
     def open(cls, folder: str | Path, memory: int | str | None = None, backend: str = "auto") -> JunctionTree:
-        """A tree that was saved.
+        """Open a saved tree.
 
         Parameters
         ----------
-        memory : for trees that questions make, and for sweeps where the rows are on disk. backend : as for a new one.
+        memory : for trees that queries make, and for sweeps over rows on disk. backend : as for a new tree.
 
         Raises
         ------
@@ -147,7 +147,7 @@ class JunctionTree:
 
     @property
     def problem(self) -> Problem:
-        """The problem of weights that was compiled."""
+        """The compiled problem of weights."""
         return self._problem
 
     @property
@@ -157,9 +157,8 @@ class JunctionTree:
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """What the tree is made of: ``cliques``, ``rows``, ``cells`` that cliques would have with all zeros, ``width``
-        (variables of the largest clique, less one), ``is_stored`` (whether rows are on disk), and ``seconds``
-        that making it took, by phase.
+        """Sizes of the tree: ``cliques``, ``rows``, ``cells`` (of the cliques as dense tables), ``width`` (variables of
+        the largest clique, less one), ``is_stored`` (whether rows are on disk), and ``seconds`` to make it, by phase.
         """
         sizes = self.problem.sizes
         cliques = self._tree.cliques
@@ -180,32 +179,31 @@ class JunctionTree:
 
     @property
     def evidence(self) -> dict[str, str]:
-        """What is observed now: variable name to value label."""
+        """Observed values: variable name to value label."""
         variables = self.problem.variables
         return {variables[v].name: variables[v].label(value) for v, value in self._evidence.items()}
 
     @property
     def log_evidence(self) -> float:
-        """Natural logarithm of the probability of what is observed (of its weight, where weights are not normalised).
+        """Natural logarithm of the probability of the evidence (of its weight, if weights are not normalised).
 
-        -inf where it is 0. It is as exact as sums of floats are: where nothing is observed, some 1e-16 and not 0.
+        -inf if it is 0. It has the rounding error of float sums: without evidence, it is about 1e-16 instead of 0.
         """
         return self._case.log_evidence
 
     def observe(self, values: Case | None = None, *, likelihood: Likelihoods | None = None) -> None:
-        """Observe values of variables, or a likelihood of each of their values; what was observed of them before goes.
+        """Observe values of variables, or likelihoods of their values; this replaces earlier evidence of them.
 
         Parameters
         ----------
         values : variable name to value: a label, or a position that equals none (:meth:`Problem.with_evidence`).
-        likelihood : variable name to a number for each value: how probable what was seen is with each. It is
-            multiplied, so that it says nothing of what is known from elsewhere; see :meth:`revise` for probabilities
-            that are to hold in the end.
+        likelihood : variable name to a number for each value: the probability of the observation given that value. It
+            is multiplied with all other evidence; see :meth:`revise` to set posterior probabilities instead.
 
         Raises
         ------
-        UsageError : a name or value that the problem does not have, or a likelihood that cannot be used; nothing is
-            observed then.
+        UsageError : a name or value that the problem does not have, or an invalid likelihood; the evidence is unchanged
+            then.
         """
         found = {}
         for name, value in (values or {}).items():
@@ -227,10 +225,10 @@ class JunctionTree:
             self._change(v, given)
 
     def revise(self, name: str, probabilities: Sequence[float]) -> None:
-        """Jeffrey's rule: give a variable's values these probabilities, and leave all else as it is given its value.
+        """Jeffrey's rule: set a variable's marginal, and keep all other probabilities conditional on its value.
 
-        It becomes a likelihood: what turns the variable's marginal now into these probabilities. Another observation
-        afterwards changes them, as it changes any marginal.
+        The variable gets the likelihood that turns its current marginal into these probabilities. Later observations
+        change them like any marginal.
 
         Raises
         ------
@@ -246,17 +244,17 @@ class JunctionTree:
             raise UsageError(f"variable {name!r}: its value {value!r} is impossible now, which no evidence can change")
         before = self._likelihoods.get(v)
         if v in self._evidence:
-            return  # one value is possible, and has the probability 1
+            return  # the only possible value has probability 1
         factor = np.divide(wanted, now, out=np.zeros_like(now), where=now > 0)
         self._likelihoods[v] = factor if before is None else factor * before
         self._change(v, self._likelihoods[v])
 
     def retract(self, *names: str) -> None:
-        """Forget what was observed of some variables; without names, of all.
+        """Remove the evidence of some variables; without names, of all.
 
         Raises
         ------
-        UsageError : there is no such variable, or nothing was observed of it.
+        UsageError : there is no such variable, or it has no evidence.
         """
         given = [variable_index(self.problem, name) for name in names]
         known = self._evidence.keys() | self._likelihoods.keys()
@@ -269,15 +267,15 @@ class JunctionTree:
             self._change(v, None)
 
     def calibrate(self) -> None:
-        """Compute the posteriors of all variables now; questions answer themselves without it, one by one."""
+        """Compute the posteriors of all variables now. Optional: queries compute them on demand, one by one."""
         self._case.calibrate(range(len(self.problem.variables)))
 
     def marginal(self, *names: str) -> NDArray[np.float64]:
-        """Posterior probabilities of a variable's values, or of several variables' values together.
+        """Posterior probabilities of a variable, or joint ones of several variables.
 
         Returns
         -------
-        float64, an axis a variable, in the order of the names; all 0 where what is observed is impossible.
+        float64, an axis for each variable, in the order of the names; all 0 if the evidence is impossible.
 
         Raises
         ------
@@ -300,13 +298,13 @@ class JunctionTree:
         *,
         likelihood: Likelihoods | None = None,
     ) -> BatchResult:
-        """Posteriors for many cases; what is observed of the tree itself does not count.
+        """Posteriors for many cases; the evidence of the tree itself is ignored.
 
         Parameters
         ----------
-        cases : for each what it observes, by variable name; or an array (cases, variables) of value indices, -1 where
+        cases : for each its observed values by variable name; or an array (cases, variables) of value indices, -1 where
             a case does not observe a variable.
-        targets : variables whose marginals are wanted; None: all. joint : groups whose joint posteriors are wanted.
+        targets : variables whose marginals to compute; None: all. joint : groups whose joint posteriors to compute.
         likelihood : by variable name, numbers for each value: (values,) for all cases, or (cases, values).
 
         Raises
@@ -332,15 +330,15 @@ class JunctionTree:
         return BatchResult(marginals, joints, logarithms, status)
 
     def mpe(self) -> Explanation | None:
-        """The most probable explanation: the best values of all variables given what is observed; None: impossible."""
+        """The most probable explanation: the best values of all variables given the evidence; None: impossible."""
         calibration = self._case.calibration()
         found = None if calibration is None else calibration.best()
         return None if found is None else self._explanation(*found)
 
     def marginal_map(self, names: Sequence[str]) -> Explanation | None:
-        """The most probable values of some variables together, given what is observed; None: impossible.
+        """The most probable values of some variables together, given the evidence; None: impossible.
 
-        All other variables are added up before, which other cliques than the tree's are made for.
+        All other variables are summed out first, in cliques other than the tree's.
 
         Raises
         ------
@@ -351,15 +349,15 @@ class JunctionTree:
         return None if found is None else self._explanation(*found)
 
     def sample(self, n: int, seed: int = 0) -> NDArray[np.int64]:
-        """Draw assignments from the posterior, each on its own and exactly.
+        """Draw independent assignments exactly from the posterior.
 
         Returns
         -------
-        int64 (n, variables), value indices, a column a variable of the problem.
+        int64 (n, variables), value indices, a column for each variable of the problem.
 
         Raises
         ------
-        UsageError : what is observed is impossible, or n is no number of samples.
+        UsageError : the evidence is impossible, or n is no number of samples.
         """
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise UsageError(f"sample: {n!r} is not a number of samples")
@@ -371,17 +369,17 @@ class JunctionTree:
     def expected_counts(
         self, cases: Sequence[Case] | NDArray[np.integer[Any]], *, likelihood: Likelihoods | None = None
     ) -> tuple[NDArray[np.float64], ...]:
-        """How often each assignment of each function's scope is expected in some cases, given what each observes.
+        """Expected counts of the assignments of each function's scope, over some cases, given the evidence of each.
 
-        Impossible cases count nowhere, so that each function's counts add up to the number of the others.
+        Impossible cases are not counted: each function's counts sum to the number of possible cases.
 
         Returns
         -------
-        For each of the problem's functions float64, an axis a variable of its scope, in its order.
+        For each of the problem's functions float64, an axis for each variable of its scope, in its order.
 
         Raises
         ------
-        UsageError : cases that cannot be used; see :meth:`batch`. LimitError : a function too large to be written out.
+        UsageError : invalid cases; see :meth:`batch`. LimitError : a function too large for a dense array.
         """
         return tuple(expected_counts(self._tree, cases_of(self.problem, cases, likelihood))[0])
 

@@ -1,7 +1,7 @@
-"""A problem's functions and constraints as tables of weights, each sorted as the cliques' rows are.
+"""A problem's functions and constraints as tables of weights, sorted like the cliques' rows.
 
-Weights are divided by a power of two each, so that the largest is between 1 and 2: products of many then neither
-overflow nor underflow without need, and not a bit is lost. In log space they are natural logarithms, the largest 0.
+Each table is divided by a power of two, so that its largest weight is between 1 and 2: this avoids overflow and
+underflow of products, without rounding. In log space weights are natural logarithms, the largest 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oocbe.model.semiring import LOG_SUM_EXP
 from oocbe.runtime.deadline import looked
 
 MOST_CELLS = 1 << 24
-"""Cells of the scope of a function with a default value, or of a constraint that forbids, that are written out."""
+"""Maximum cells of the scope of a function with a default value, or of a forbidding constraint, to be made dense."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +33,10 @@ class WeightTable:
     Attributes
     ----------
     scope : variable indices, the one eliminated last at the front.
-    values : (variables, rows), value indices of its rows, sorted, the first variable most significant; None where
-        every assignment has a row.
-    weights : float64 (rows,), linear or logarithms; None where each row weighs 1.
-    input : number of the input whose rows these are, see :mod:`oocbe.junction_trees.conditioning`; None for others.
+    values : (variables, rows), value indices of its rows, sorted, the first variable most significant; None if every
+        assignment has a row.
+    weights : float64 (rows,), linear or logarithms; None if each row has weight 1.
+    input : number of its input, see :mod:`oocbe.junction_trees.conditioning`; None for other tables.
     """
 
     scope: tuple[int, ...]
@@ -51,8 +51,8 @@ class Weights:
 
     Attributes
     ----------
-    tables : those with variables. logarithm : natural logarithm of everything that rows' weights leave out, -inf where
-        nothing has a weight.
+    tables : those with variables. logarithm : natural logarithm of the factor divided out of all weights, -inf if every
+        assignment has weight 0.
     is_log : whether weights are logarithms.
     """
 
@@ -67,7 +67,7 @@ def value_kind(sizes: Sequence[int]) -> np.dtype[Any]:
 
 
 def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
-    """The factors of a problem whose values are multiplied, or logarithms of such (log-sum-exp).
+    """The factors of a problem whose values are multiplied, or logarithms of such values (log-sum-exp).
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
 
     Raises
     ------
-    UnsupportedError : a negative weight, a linear constraint too large to be written out, or a factor that leaves too
-        many assignments to a default.
+    UnsupportedError : a negative weight, a linear constraint too large for a table, or a factor with too many
+        assignments of default value.
     """
     relaxed = left_out(problem)
     large = [c for c in problem.linear_constraints if c.scope and c.can_bind and not is_tabulated(problem, c)]
@@ -97,7 +97,7 @@ def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
 
 
 def tabulated(problem: Problem) -> Problem:
-    """The problem with small linear constraints as tables, impossible ones too; those that cannot bind go."""
+    """The problem with small and impossible linear constraints as tables, without those that cannot bind."""
     if not problem.linear_constraints:
         return problem
     linears, tables = [], []
@@ -115,7 +115,7 @@ def tabulated(problem: Problem) -> Problem:
 
 
 class _Maker:
-    """Makes tables and adds up what they leave out."""
+    """Makes tables and sums the logarithms of their divisors."""
 
     def __init__(self, problem: Problem, order: Sequence[int], is_log: bool) -> None:
         self._problem, self._is_log = problem, is_log
@@ -164,7 +164,7 @@ class _Maker:
             yield WeightTable(scope, np.ascontiguousarray(columns.T, dtype=self._kind), None)
 
     def support(self, scope: tuple[int, ...], permitted: NDArray[np.bool_]) -> Iterator[WeightTable]:
-        """The table of what a constraint permits, or none where that is everything."""
+        """The table of the permitted assignments of a constraint, or none if all are permitted."""
         if permitted.all():
             return
         if not scope or not permitted.any():
@@ -184,7 +184,7 @@ class _Maker:
         return np.array(np.nonzero(feasible), dtype=self._kind)
 
     def _scaled(self, number: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weights of values, divided by what is added to the logarithm."""
+        """Scaled weights of values; the logarithm of the divisor is added to the total."""
         greatest = float(values.max())
         if self._problem.semiring == LOG_SUM_EXP:
             self.logarithm += greatest
