@@ -1,4 +1,4 @@
-"""The answer for one case: plans for what is asked, and what they find."""
+"""Answers for one case: plans for the targets, and their results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from oocbe.junction_trees.query_elimination.groups import CELL_SECONDS, Plan
 from oocbe.model.problem import Problem
 
 CELL_BYTES = 3 * 8
-"""Bytes of a cell of the largest clique: joined, arranged for the kernel, and parts of it in messages."""
+"""Bytes per cell of the largest clique: the joined table, its arrangement for the kernel, and its messages."""
 
 FACTOR_SECONDS = 1e-4
-"""What is to be done for a factor before anything is planned, about."""
+"""Approximate seconds per factor before planning."""
 
 
 class QueryAnswer:
@@ -36,18 +36,18 @@ class QueryAnswer:
 
     @classmethod
     def of(cls, problem: Problem) -> QueryAnswer:
-        """The case that observes nothing, of a problem whose factors can be written out."""
+        """The case without evidence, of a problem whose factors can be made dense."""
         factors = written_out(problem)
         assert factors is not None
         return cls(factors, {})
 
     @property
     def is_known(self) -> bool:
-        """Whether something was asked already, so that the probability of the evidence is known."""
+        """Whether an earlier query has computed the probability of the evidence."""
         return self._logarithm is not None
 
     def seconds(self, asked: Collection[int], memory: int) -> float:
-        """What an answer takes, about; infinite where the memory has no room for it, in bytes."""
+        """Estimated seconds of an answer; infinite if it exceeds the memory limit, in bytes."""
         if self._case is None:
             return 0.0
         plan = self._plan(asked)
@@ -62,7 +62,7 @@ class QueryAnswer:
         return self._logarithm
 
     def posteriors(self, asked: Collection[int], backend: str) -> dict[int, NDArray[np.float64]]:
-        """Posteriors of some variables, float64 (domain size,) each; zeros where nothing has a weight."""
+        """Posteriors of some variables, float64 (domain size,) each; zeros if every weight is 0."""
         found = {v: np.zeros(self._sizes[v]) for v in asked}
         if self._case is None or self._logarithm == -math.inf:
             return found
@@ -92,8 +92,8 @@ class QueryAnswer:
         return found
 
     def numbers(self, asked: Collection[int]) -> tuple[int, list[int], list[int]]:
-        """Of the trees for what is asked: the width, cells of all messages, and an order of all variables that are
-        eliminated, those of each tree in turn, each when it is for the first time."""
+        """Of the trees for the targets: the width, cells of all messages, and the eliminated variables, tree by tree,
+        each listed at its first elimination."""
         if self._case is None:
             return 0, [], []
         plan = self._plan(asked)

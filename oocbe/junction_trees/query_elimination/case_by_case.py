@@ -1,4 +1,4 @@
-"""Several cases, each answered by itself, where rows for all of them would take longer to be made or swept over."""
+"""Several cases answered one by one, where making or sweeping over a tree's rows would take longer."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def answer_cases(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
 
-    None as soon as the cases that are left are thought to take longer than what is left of ``most_seconds``.
+    None as soon as the estimated time of the remaining cases exceeds the rest of ``most_seconds``.
 
     Parameters
     ----------
-    memory : bytes that may be used. backend : ``cpu``, or ``cuda`` for large cliques.
+    memory : limit in bytes. backend : ``cpu``, or ``cuda`` for large cliques.
 
     Raises
     ------
-    TimeLimitError : the deadline came.
+    TimeLimitError : the deadline passed.
     """
     if len(cases) * FACTOR_SECONDS * len(factors.factors) > most_seconds:
-        return None  # without a look at any
+        return None  # before the first case
     sizes = factors.sizes
     ends = np.cumsum([0, *(sizes[v] for v in targets)])
     found = np.zeros((len(cases), int(ends[-1])))
@@ -53,7 +53,7 @@ def answer_cases(
 
 
 def known_of_case(sizes: Sequence[int], cases: Cases, number: int) -> dict[int, NDArray[np.float64]] | None:
-    """By variable, the likelihood that a case gives its values; None where it leaves none of them possible."""
+    """By variable, the likelihood of its values in a case; None if it makes all values impossible."""
     known = {}
     for v in np.flatnonzero(cases.observed[number] != UNOBSERVED).tolist():
         known[v] = np.eye(sizes[v])[cases.observed[number, v]]

@@ -1,4 +1,4 @@
-"""A junction tree whose cliques are joined as complete tables, and a sweep over it for one case."""
+"""A junction tree of dense cliques, and a sweep over it for one case."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 LEAST_PRODUCT = -1000.0
-"""Logarithm to the base 2 of a product that float64 holds with all of its digits; products of all of a clique's tables
-that are greater lose nothing to underflow, nor do those of some of them."""
+"""Binary logarithm of the smallest product of a clique's tables that is computed in probabilities. At or above it,
+neither full nor partial products underflow in float64."""
 
 SMALL_CELLS = 1 << 15
-"""Cells of a clique up to which its tables are added up cell by cell: arranging them for kernels that go through many
-cells at once would take longer."""
+"""Cells of a clique up to which its tables are summed cell by cell, because arranging them for the vectorised kernels
+would take longer."""
 
 SHARED_CELLS = 1 << 20
-"""Cells of a clique from which threads share a pass over them."""
+"""Minimum cells of a clique for a pass by several threads."""
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -44,8 +44,8 @@ class _Table:
 
     Attributes
     ----------
-    values : float64 (cells,), between 0 and 1, or logarithms; where the kernels that made it work.
-    least : logarithm to the base 2 of its least weight above 0; not used for logarithms.
+    values : float64 (cells,), between 0 and 1, or logarithms; a host or device array.
+    least : binary logarithm of its least weight above 0; not used for logarithms.
     """
 
     scope: tuple[int, ...]
@@ -54,16 +54,16 @@ class _Table:
 
     @cached_property
     def address(self) -> tuple[int, int]:
-        """Where its cells lie in main memory, and how many there are."""
+        """Main memory address of its cells, and their number."""
         return self.values.ctypes.data, len(self.values)
 
 
 class UnderflowError(ArithmeticError):
-    """Products of probabilities may be too small for float64: the case is for logarithms."""
+    """Products of probabilities may be too small for float64; the case needs logarithms."""
 
 
 class CompleteTree:
-    """A tree of complete cliques over a connected set of factors.
+    """A tree of dense cliques over a connected set of factors.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class CompleteTree:
 
     @cached_property
     def cells(self) -> tuple[int, ...]:
-        """Of each clique."""
+        """Number of cells of each clique."""
         return tuple(math.prod(self._sizes[v] for v in clique.variables) for clique in self.cliques)
 
     def answer(
@@ -105,19 +105,19 @@ class CompleteTree:
 
         Parameters
         ----------
-        backend : ``cpu``, or ``cuda``, which takes large cliques to the device.
+        backend : ``cpu``, or ``cuda``, which joins large cliques on the device.
         is_log : whether to compute with logarithms.
 
         Raises
         ------
-        UnderflowError : ``is_log`` should be true. TimeLimitError : the deadline came.
+        UnderflowError : the case needs ``is_log``. TimeLimitError : the deadline passed.
         """
         sweep = _Sweep(self, backend, is_log)
         logarithm = sweep.collect()
         return logarithm, sweep.distribute(asked) if asked and logarithm > -math.inf else {}
 
     def steps(self, scope: tuple[int, ...]) -> dict[int, int]:
-        """Cells between neighbours along each variable of a table, the first one fastest."""
+        """Strides of a table in cells, by variable, the first one fastest."""
         known = self._steps_of.get(scope)
         if known is None:
             known, cells = {}, 1
@@ -140,9 +140,9 @@ class CompleteTree:
         return clique.variables[: clique.separator]
 
     def places(self, asked: Collection[int]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-        """Where posteriors of variables are added up from: by clique, and by clique the separator to its parent.
+        """The smallest table that has each target: targets by clique, and targets by clique of the separator.
 
-        That is the table with the fewest cells.
+        Their posteriors are marginals of that table.
         """
         best = {v: (self.cells[self._home[v]], self._home[v], False) for v in asked}
         for number in range(len(self.cliques)):
@@ -159,7 +159,7 @@ class CompleteTree:
 
 
 class _Sweep:
-    """One pass up, and one down."""
+    """One upward and one downward pass."""
 
     def __init__(self, tree: CompleteTree, backend: str, is_log: bool) -> None:
         self._tree, self._backend, self._is_log = tree, backend, is_log
@@ -206,7 +206,7 @@ class _Sweep:
         return logarithm
 
     def distribute(self, asked: Collection[int]) -> dict[int, NDArray[np.float64]]:
-        """Bring posteriors of some variables down."""
+        """Compute posteriors of some variables from the root down."""
         tree = self._tree
         at_cliques, at_separators = tree.places(asked)
         needed = set(at_cliques) | {clique for number in at_separators if (clique := _parent(tree, number)) is not None}
@@ -235,14 +235,14 @@ class _Sweep:
         return found
 
     def _inputs(self, number: int) -> list[_Table]:
-        """Tables that a clique multiplies, but for what comes from above."""
+        """Tables that a clique multiplies, without its parent's message."""
         tree = self._tree
         return [self._factors[f] for f in tree._assigned[number]] + [self._up[c] for c in tree._children[number]]
 
     def _shares(
         self, inputs: Sequence[_Table], variables: tuple[int, ...], wanted: Sequence[tuple[int, ...]]
     ) -> list[NDArray[np.float64]]:
-        """The product of tables added up for each of some scopes; each adds up to 1 (or its logarithms do)."""
+        """The product of tables marginalised to each of some scopes; each sums to 1 (or its exponentials do)."""
         if not self._is_log and not self._takes_device(variables):
             found = self._added_up(inputs, variables, wanted)
             for values in found:
@@ -275,7 +275,7 @@ class _Sweep:
     def _added_up(
         self, tables: Sequence[_Table], variables: tuple[int, ...], wanted: Sequence[tuple[int, ...]]
     ) -> list[NDArray[np.float64]]:
-        """The product of the tables of a clique, added up for each of some scopes, on the CPU."""
+        """The product of the tables of a clique, marginalised to each of some scopes, on the CPU."""
         sizes = [self._tree._sizes[v] for v in variables]
         cells = math.prod(sizes)
         if cells > SMALL_CELLS:
@@ -307,19 +307,19 @@ class _Sweep:
         return tuple(self._tree.steps(scope).values())
 
     def _strides(self, scopes: Sequence[tuple[int, ...]], variables: Sequence[int]) -> NDArray[np.int64]:
-        """Elements between neighbours along each variable, of tables over some of them, the first one fastest."""
+        """Strides in elements of tables over some of the variables, the first one fastest."""
         found = [[steps.get(v, 0) for v in variables] for steps in map(self._tree.steps, scopes)]
         return np.array(found, dtype=np.int64).reshape(len(scopes), len(variables))
 
     def _eliminate(
         self, tables: Sequence[_Table], scope: Sequence[int], eliminated: Sequence[int]
     ) -> NDArray[np.float64]:
-        """Join tables and add up; the result is over ``scope``, where the kernels that made it work."""
+        """Join tables and marginalise to ``scope``; the result is a host or device array, as the kernel made it."""
         functions = [BucketFunction(t.scope, t.values, self._steps(t.scope)) for t in tables]
         if self._takes_device((*scope, *eliminated)):
             try:
                 return self._bucket(scope, eliminated, "cuda").eliminate(functions)
-            except ResourceError:  # it has too little memory
+            except ResourceError:  # too little device memory
                 self._backend = "cpu"
         here = [replace(f, values=host_array(f.values)) for f in functions]
         return self._bucket(scope, eliminated, "cpu").eliminate(here)
@@ -329,9 +329,9 @@ class _Sweep:
         return CompleteBucket(scope, eliminated, self._tree._sizes, self._semiring, FLOAT64, kernels)
 
     def _quotient(self, share: NDArray[np.float64], message: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What comes back to a child, in place of its posteriors: these over what it had sent, which is used up.
+        """The message to a child: its separator's posteriors divided by its own message, which is overwritten.
 
-        Where it had sent nothing, nothing comes back.
+        It is 0 where the child's message is 0.
         """
         if is_device_array(share) != is_device_array(message):
             share, message = host_array(share), host_array(message)

@@ -1,4 +1,4 @@
-"""What a case leaves of a problem's factors: observed variables are gone, and values that have no weight."""
+"""A problem's factors reduced by the evidence of a case: without observed variables and impossible values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oocbe.model.semiring import LOG_SUM_EXP
 from oocbe.runtime.deadline import check_deadline
 
 MOST_NUMBERS = 1 << 26
-"""Numbers of all factors written out, beyond which none is: half a GiB, which is kept as long as the problem."""
+"""Limit of the numbers of all dense factors together, half a GiB; they are cached as long as the problem exists."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +28,11 @@ class CaseFactors:
 
     Attributes
     ----------
-    kept : int64, by variable, the values that may have a weight, ascending.
-    factors : over variables of which two values or more are kept; an axis a variable, values as kept.
-    sums_to_one : by factor, a variable over which it adds up to 1 whatever the others are, or None. A variable is that
-        of one factor at most, as far as there is a choice: the conditional probabilities of a variable are its own.
-    logarithm : of everything that the factors leave out.
+    kept : int64, by variable, the possible values, ascending.
+    factors : over variables with two or more kept values; an axis for each variable, restricted to kept values.
+    sums_to_one : by factor, a variable over which it sums to 1 for all values of the others, or None. If a factor has
+        several such variables, they are matched so that each variable belongs to at most one factor.
+    logarithm : of the constant divided out of the factors.
     """
 
     kept: tuple[NDArray[np.int64], ...]
@@ -42,18 +42,18 @@ class CaseFactors:
 
     @property
     def hidden(self) -> list[int]:
-        """Variables of which two values or more are kept."""
+        """Variables with two or more kept values."""
         return [v for v, values in enumerate(self.kept) if len(values) > 1]
 
 
 @dataclass(frozen=True, eq=False)
 class WrittenFactors:
-    """All factors of a problem as arrays, and what is known of those that a case leaves as they are.
+    """All factors of a problem as dense arrays, with properties reused for factors that evidence does not change.
 
     Attributes
     ----------
-    sizes : of the domains. factors : one of them, of the constant, has no variables.
-    ends : by factor, its least and its greatest weight. sums : by factor, variables over which it adds up to 1.
+    sizes : of the domains. factors : including the constant, a factor without variables.
+    ends : by factor, its least and its greatest weight. sums : by factor, variables over which it sums to 1.
     """
 
     sizes: tuple[int, ...]
@@ -63,13 +63,13 @@ class WrittenFactors:
 
 
 _WRITTEN_OUT: WeakKeyDictionary[Problem, WrittenFactors | None] = WeakKeyDictionary()
-"""Factors of problems, written out once."""
+"""Cache of the dense factors of problems."""
 
 
 def written_out(problem: Problem) -> WrittenFactors | None:
-    """All factors of a problem of weights; None where some, or all together, are too large to be written out.
+    """All factors of a problem of weights as dense arrays; None if one of them, or all together, are too large.
 
-    None, too, where a factor's weights are so far apart that no float64 holds all: trees have logarithms for these.
+    Also None if the weights of a factor exceed the range of float64; trees use logarithms for these.
     """
     if problem not in _WRITTEN_OUT:
         _WRITTEN_OUT[problem] = _written_out(problem)
@@ -96,20 +96,20 @@ def _written_out(problem: Problem) -> WrittenFactors | None:
 
 
 def _sums(scope: Sequence[int], weights: NDArray[np.float64], logarithm: float) -> tuple[int, ...]:
-    """Variables over which weights add up to 1."""
+    """Variables over which weights sum to 1."""
     return tuple(v for axis, v in enumerate(scope) if adds_up_to_one(weights, axis, logarithm))
 
 
 def _sums_left(
     before: tuple[int, ...], scope: Sequence[int], weights: NDArray[np.float64], logarithm: float
 ) -> tuple[int, ...]:
-    """Of the variables over which a factor added up to 1 before values went, those over which it still does."""
+    """The variables over which a factor still sums to 1 after values were removed."""
     axes = ((scope.index(v), v) for v in before if v in scope)
     return tuple(v for axis, v in axes if adds_up_to_one(weights, axis, logarithm))
 
 
 def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.float64]]) -> CaseFactors | None:
-    """What some evidence leaves of factors; None where nothing has a weight.
+    """The factors reduced by some evidence; None if every assignment has weight 0.
 
     known : by variable, its likelihood, float64 (domain size,), not all 0.
     """
@@ -136,7 +136,7 @@ def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.floa
             least, greatest = written.ends[number]
         else:
             least, greatest = float(array.min()), float(array.max())
-        if least == greatest:  # it says nothing of any variable
+        if least == greatest:  # a constant factor
             logarithm += factor.logarithm + math.log(least)
             continue
         scope = factor.scope
@@ -151,7 +151,7 @@ def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.floa
 
 
 def _chosen(choices: Sequence[Sequence[int]]) -> list[int | None]:
-    """One of each factor's variables, or None; factors with few to choose from first, and no variable twice."""
+    """One of each factor's variables, or None, and no variable twice; factors with the fewest choices come first."""
     found: list[int | None] = [None] * len(choices)
     taken: set[int] = set()
     for number in sorted(range(len(choices)), key=lambda number: len(choices[number])):
@@ -169,12 +169,12 @@ def _supported(
     kept: list[NDArray[np.int64]],
     alive: Mapping[int, NDArray[np.bool_]],
 ) -> list[NDArray[np.float64]] | None:
-    """Take values away until each has a weight in every factor (arc consistency); None where a variable has none left.
+    """Remove values until each has support in every factor (arc consistency); None if a domain becomes empty.
 
     Parameters
     ----------
-    arrays : of the factors. has_zeros : whether a factor has any; others need no look.
-    kept : of each variable, rewritten. alive : by observed variable, which values evidence leaves.
+    arrays : of the factors. has_zeros : whether a factor has any; others are skipped.
+    kept : of each variable, overwritten. alive : by observed variable, a mask of the possible values.
     """
     uses: list[list[int]] = [[] for _ in kept]
     for number, scope in enumerate(scopes):

@@ -1,8 +1,8 @@
-"""Which targets are answered together, each group by a tree of its own.
+"""Groups of targets, each answered by a tree of its own.
 
-One tree for all targets holds everything that any of them needs, and its cliques grow with that: of munin1 the
+One tree for all targets contains every factor that any target needs, which enlarges its cliques: for munin1, the
 posteriors of all variables need cliques of a hundred million cells, those of a single one a thousandth of that. Targets
-that need much of the same are put into a group as long as its tree costs no more than the trees of its parts.
+that share many factors are grouped as long as the tree of the group costs no more than the trees of its parts.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.runtime.deadline import check_deadline
 
 CLIQUE_CELLS = 2e4
-"""Joined cells that cost as much as what there is to do for a clique besides."""
+"""Overhead of a clique, in joined cells."""
 
 GROUP_SECONDS = 3e-3
-"""What looking for a group takes for each target that nothing else needs, about."""
+"""Approximate seconds to find a group for each target that is barren otherwise."""
 
 CELL_SECONDS = 3e-9
-"""What a joined cell takes, up and down together, about."""
+"""Approximate seconds per joined cell, up and down together."""
 
 ORDER_SECONDS = 1e-3
-"""What an order takes, about."""
+"""Approximate seconds to compute an order."""
 
 SEARCH_SHARE = 0.2
-"""Part of the time that a tree is thought to take, for which better orders are looked for."""
+"""Time limit of the search for better orders, as a share of the estimated time of a tree."""
 
 MOST_TRIES = 200
-"""Orders of a tree at most."""
+"""Maximum number of orders tried for a tree."""
 
 NOISE = 0.15
-"""Standard deviation of noise on the scores of orders after the first ones, in logarithms."""
+"""Standard deviation of the noise on the log scores of orders after the first ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +61,12 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Factors that are joined, none of whose variables others have, and whose posteriors are asked for.
+    """Factors of one tree, which share no hidden variable with other factors of the plan, and their targets.
 
     Attributes
     ----------
-    factors : their numbers. asked : variables. order : of all of their variables.
-    is_evidence : whether what they add up to is part of the probability of the evidence.
+    factors : their numbers. asked : target variables. order : of all of their variables.
+    is_evidence : whether their total weight is a factor of the probability of the evidence.
     """
 
     factors: frozenset[int]
@@ -76,16 +76,16 @@ class Group:
 
 
 class Plan:
-    """What is computed for a case.
+    """The computations for a case.
 
     Parameters
     ----------
-    case : the factors. asked : variables whose posteriors are wanted, of which two values or more are left.
+    case : the factors. asked : target variables, each with two or more remaining values.
 
     Attributes
     ----------
-    groups : what is joined together.
-    free : variables that no factor needs, and all of whose values weigh the same.
+    groups : factors that are joined together.
+    free : variables in no factor, whose values have equal weights.
     """
 
     def __init__(self, case: CaseFactors, asked: Collection[int]) -> None:
@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def cost(self) -> float:
-        """Joined cells of all groups, and what cliques cost besides."""
+        """Joined cells of all groups, plus the overhead of their cliques."""
         return sum(group.order.cost for group in self.groups)
 
     @property
@@ -111,7 +111,7 @@ class Plan:
         return max((group.order.largest for group in self.groups), default=0.0)
 
     def variables(self, group: Group) -> set[int]:
-        """Those of a group's factors."""
+        """Variables of a group's factors."""
         return {v for f in group.factors for v in self._scopes[f]}
 
     def tree(self, group: Group) -> CompleteTree:
@@ -124,7 +124,7 @@ class Plan:
         return relevant(self._scopes, range(len(self._scopes)), asked, lambda f, v: sums[f] == v)
 
     def _with_targets(self, evidence: Sequence[Group], rest: Sequence[int]) -> list[Group]:
-        """Groups for targets that the evidence does not need, given in the order in which they are barren."""
+        """Groups for targets that the evidence does not need, given in the order of their removal as barren."""
         if not rest:
             return []
         whole = self._together(evidence, rest)
@@ -150,14 +150,14 @@ class Plan:
         return min((whole, groups), key=_cost)
 
     def _together(self, evidence: Sequence[Group], asked: Collection[int]) -> list[Group]:
-        """One group for each component of what some targets need."""
+        """One group for each component of the factors that some targets need."""
         needed, _ = self._relevant(set(asked))
         known = {group.factors for group in evidence}
         found = [frozenset(own) for own in components(self._scopes, needed)]
         return [self._group(own, asked) for own in found if own not in known]
 
     def _group_of(self, targets: set[int], asked: Collection[int]) -> Group:
-        """The group of what some targets need, which is connected; ``asked`` may be more than these."""
+        """The group of the factors that some targets need, which are connected; ``asked`` may have more variables."""
         needed, _ = self._relevant(targets)
         for own in components(self._scopes, needed):
             if targets <= {v for f in own for v in self._scopes[f]}:
@@ -165,7 +165,7 @@ class Plan:
         raise AssertionError("targets of a group are connected")
 
     def _merged(self, groups: Sequence[Group], new: Group) -> tuple[int, Group] | None:
-        """A group that becomes larger by another one, and what becomes of it, where that costs no more than both."""
+        """The number of a group to merge with a new one, and the merged group, if that costs no more than both."""
         if not groups:
             return None
 
@@ -186,7 +186,7 @@ class Plan:
         return Group(frozenset(factors), frozenset(having & set(asked)), self._orders(factors).order(0), False)
 
     def _improved(self, group: Group) -> Group:
-        """The group with the best order that is found in a part of the time that its tree takes."""
+        """The group with the best order of a search limited to a share of its tree's time."""
         if SEARCH_SHARE * CELL_SECONDS * group.order.cost < ORDER_SECONDS:
             return group
         orders, best = self._orders(group.factors), group.order
@@ -202,8 +202,8 @@ class Plan:
 
 
 def _told_apart(evidence: Sequence[Group], targets: Sequence[Group]) -> list[Group]:
-    """All groups, such that each part of the evidence is in one that counts for its probability, and is not joined by
-    itself where a group for targets has it, too."""
+    """All groups, such that each evidence component counts once for the probability of the evidence, and is not joined
+    separately if a group of targets contains it."""
     left = list(evidence)
     found = []
     for group in targets:
@@ -221,7 +221,7 @@ def _cost(groups: Iterable[Group]) -> float:
 
 
 def whole_cost(scopes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> float:
-    """Cells of all buckets of a greedy order of everything."""
+    """Cells of all buckets of a greedy order of all variables."""
     having = [scope for scope in scopes if scope]
     if not having:
         return 0.0
@@ -240,7 +240,7 @@ class _Orders:
         self._graph = ScopeGraph("a case", numbered, sizes[self._variables].tolist())
 
     def order(self, seed: int) -> Order:
-        """The order of a seed: weighted min-fill and min-fill in turn, with noise after that."""
+        """The order of a seed: min-fill for every third seed, else weighted min-fill; with noise from seed 2 on."""
         criterion = greedy.MIN_FILL if seed % 3 == 1 else greedy.WEIGHTED_MIN_FILL
         factors = None
         if seed > 1:

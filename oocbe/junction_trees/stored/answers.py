@@ -1,4 +1,4 @@
-"""Questions about a tree whose rows are on disk: one case that changes, many cases, counts."""
+"""Queries on a tree with rows on disk: one case with changing evidence, many cases, counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sweep_stored(
     Raises
     ------
     ResourceError : memory has no room for a clique's messages. CorruptDataError : rows are damaged. DiskError : the
-        disk is full. TimeLimitError : the deadline came.
+        disk is full. TimeLimitError : the deadline passed.
     """
     sizes = tree.problem.sizes
     found = np.zeros((len(cases), sum(sizes[v] for v in targets)))
@@ -55,7 +55,7 @@ def sweep_stored(
 
 
 def _likelihoods(sizes: Sequence[int], cases: Cases) -> tuple[dict[int, NDArray[np.float64]], NDArray[np.float64]]:
-    """What a block observes, by variable (domain size, cases), greatest 1; and logarithms of what it is divided by."""
+    """Likelihoods of a block by variable (domain size, cases), scaled to a maximum of 1; logarithms of the divisors."""
     known: dict[int, NDArray[np.float64]] = {}
     factors = np.zeros(len(cases))
     for v in np.flatnonzero((cases.observed != UNOBSERVED).any(axis=0)).tolist():
@@ -69,8 +69,8 @@ def _likelihoods(sizes: Sequence[int], cases: Cases) -> tuple[dict[int, NDArray[
 
 
 class StoredCalibration:
-    """One case over a stored tree, whose evidence changes; what :class:`oocbe.junction_trees.calibration.Calibration`
-    is for trees in memory. A sweep is made for each question that no sweep before it has answered."""
+    """One case with changing evidence over a stored tree, the counterpart of
+    :class:`oocbe.junction_trees.calibration.Calibration`. Each query that no earlier sweep answered makes a sweep."""
 
     def __init__(self, tree: StoredTree) -> None:
         self._tree = tree
@@ -82,7 +82,7 @@ class StoredCalibration:
         self._logarithm: float | None = None
 
     def change(self, v: int, known: CaseEvidence | None) -> None:
-        """Set what is known of a variable; None: nothing."""
+        """Set the evidence of a variable; None: none."""
         if known is not None:
             self._inputs[v] = known.likelihood
         elif self._inputs.pop(v, None) is None:
@@ -91,15 +91,15 @@ class StoredCalibration:
 
     @property
     def log_evidence(self) -> float:
-        """Natural logarithm of the total weight of what agrees with what is known; -inf for none."""
+        """Natural logarithm of the total weight of the assignments consistent with the evidence; -inf for none."""
         if self._logarithm is None:
             self._logarithm = float(sweep_stored(self._tree, self._case(), ())[1][0])
         return self._logarithm
 
     def posteriors(self, targets: Sequence[int]) -> list[NDArray[np.float64]]:
-        """Probabilities of the values of some variables, float64 (domain size,) each; zeros where nothing agrees.
+        """Posteriors of some variables, float64 (domain size,) each; zeros if the evidence is impossible.
 
-        Those of all variables come with them: a sweep reads the tree twice, whatever is asked.
+        It computes those of all variables, because a sweep reads the tree twice whatever the targets.
         """
         if not all(v in self._posteriors for v in targets):
             sizes = self._tree.problem.sizes
@@ -110,7 +110,7 @@ class StoredCalibration:
         return [self._posteriors[v].copy() for v in targets]
 
     def best(self) -> tuple[dict[int, int], float] | None:
-        """The most probable values of all variables, and the logarithm of their weight; None where nothing agrees."""
+        """The most probable values of all variables, and the logarithm of their weight; None: impossible evidence."""
         tree = self._tree
         known, factors = self._known()
         with StoredSweep(tree, known, 1, True) as sweep:
@@ -124,7 +124,7 @@ class StoredCalibration:
         return found, logarithm
 
     def _take_best(self, sweep: StoredSweep, number: int, separator_row: dict[int, int], found: dict[int, int]) -> None:
-        """The best row of a clique among those of its row of the separator: its values, and its children's rows."""
+        """The best row of a clique for a given separator row: its values, and its children's separator rows."""
         own, group = self._tree.stored[number], separator_row[number]
         edges = sweep.edges(number)
         best = -np.inf
@@ -145,7 +145,7 @@ class StoredCalibration:
         separator_row |= below
 
     def sample(self, count: int, seed: int) -> NDArray[np.int64]:
-        """Value indices drawn from the posterior, int64 (count, variables); what is known must be possible."""
+        """Value indices drawn from the posterior, int64 (count, variables); the evidence must be possible."""
         tree, random = self._tree, np.random.default_rng(seed)
         found = np.zeros((count, len(tree.problem.variables)), dtype=np.int64)
         with StoredSweep(tree, self._known()[0], 1, True) as sweep:
@@ -189,7 +189,7 @@ class StoredCalibration:
                 row[here] = numbers[picked[here]]
             if state[0] == len(draws):
                 break
-        # Draws that rounding keeps from having a row follow one of their group that has its last row.
+        # A draw without a row, by rounding, follows one of its group that has the group's last row.
         having = np.maximum.accumulate(np.where(values[0] >= 0, np.arange(len(draws)), 0)) if len(draws) else draws
         for row, v in zip(values, own.clique.variables, strict=True):
             if v in own.clique.own:
@@ -208,9 +208,9 @@ class StoredCalibration:
 
 
 def count_rows(tree: StoredTree, scope: Sequence[int], counts: NDArray[np.float64]) -> Callable[..., None]:
-    """What adds the probabilities of a clique's rows up by the values of some of its variables.
+    """A callback that sums the probabilities of a clique's rows by the values of some of its variables.
 
-    counts : float64, an axis a variable of the scope, added to.
+    counts : float64, an axis for each variable of the scope, added to.
     """
     flat = counts.reshape(-1)
 

@@ -1,15 +1,15 @@
-"""The folder in which a tree is made on disk: what a process that was killed leaves behind, and how another goes on.
+"""The folder in which a tree is made on disk, in a form from which another process can resume.
 
     .NAME.unfinished/     beside the tree to be, which is this folder renamed
         lock              held while a process works there
-        order.json        digest of the problem, what was asked for, order and cliques
-        rows-000000       a segment: pieces of rows end to end
-        rows-000000.json  where each lies, its checksum, and where to go on behind it; written when the segment is safe
+        order.json        digest of the problem, requested order, order and cliques
+        rows-000000       a segment: pieces of rows, concatenated
+        rows-000000.json  offset and checksum of each, and where to resume; written when the segment is synced
         …
         function_tuples … the problem's arrays
         tree.json         the record of a whole tree, written last
 
-A segment without a record, or whose bytes are not as its record says, is made again, and so are those behind it.
+A segment without a record, or whose bytes differ from its record, is made again, and so are all later segments.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.records import read_record, render_record
 
 ORDER_NAME, ORDER_FORMAT = "order.json", "oocbe-tree-order"
-"""The record of what tree this is to be, and what it calls itself."""
+"""File name and format name of the record that identifies the tree."""
 
 SEGMENT_FORMAT = "oocbe-tree-rows"
-"""What the record of a segment calls itself."""
+"""Format name of the record of a segment."""
 
 VERSION = 1
 """Version of both records."""
 
 LARGEST_RECORD = 1 << 28
-"""Bytes above which a record is not even read."""
+"""Maximum size of a record, in bytes; a larger one is not read."""
 
 SEGMENT_BYTES = 1 << 26
-"""Bytes from which on a segment is made safe: a few tenths of a second of a disk's time, and of a killed process's."""
+"""Size in bytes at which a segment is synced: a few tenths of a second of disk time, and of lost work when killed."""
 
 
 def unfinished(target: Path) -> Path:
-    """Where a tree of that name is made."""
+    """The folder in which a tree of that name is made."""
     return target.with_name(f".{target.name}.unfinished")
 
 
 class Made(NamedTuple):
-    """A piece, and what was known when it was made.
+    """A piece, and the data recorded when it was made.
 
     Attributes
     ----------
     clique : number of the clique. piece : of its rows.
-    last : value indices of the separator's last row in it. then : where to go on: the number of the next row, or the
-        values of the first variables of what comes next.
+    last : value indices of the separator's last row in it. then : where to resume: the number of the next row, or the
+        values of the first variables of the next range.
     peak : greatest weight. sums : of the weights of the first, the last, and the greatest group.
     """
 
@@ -73,11 +73,11 @@ class Made(NamedTuple):
 
 
 class TreeFolder:
-    """A folder in which this process makes a tree; a context manager that gives its lock back.
+    """A folder in which this process makes a tree; a context manager that releases its lock.
 
     Parameters
     ----------
-    target : the tree to be. Nothing of that name may exist.
+    target : path of the finished tree; it must not exist.
 
     Raises
     ------
@@ -114,7 +114,7 @@ class TreeFolder:
         self._lock.release()
 
     def begun(self) -> dict[str, Any] | None:
-        """What :meth:`begin` wrote; None where there is nothing to go on with.
+        """The content that :meth:`begin` wrote; None if there is nothing to resume.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class TreeFolder:
         return content if content.get("version") == VERSION else None
 
     def begin(self, content: Mapping[str, Any]) -> None:
-        """Say what tree this is to be, in place of whatever was there."""
+        """Write the record that identifies the tree, and discard earlier content."""
         try:
             for entry in sorted(self.path.iterdir()):
                 if entry.name != LOCK_NAME:
@@ -140,7 +140,7 @@ class TreeFolder:
             raise self.budget.failure(error, str(self.path)) from None
 
     def find_segments(self) -> None:
-        """Take over the segments that are safe and sound; what lies behind them is removed."""
+        """Reuse the leading segments that are intact, and remove all later ones."""
         while (found := self._sound_segment()) is not None:
             for made in found:
                 self.made[made.clique].append(made)
@@ -171,9 +171,9 @@ class TreeFolder:
         return found
 
     def append(self, parts: Sequence[memoryview], **what: Any) -> Made:
-        """Write a piece; it is safe once its segment is (:meth:`publish`).
+        """Write a piece; it is durable once its segment is (:meth:`publish`).
 
-        what : fields of :class:`Made` and :class:`Piece` but for where it lies.
+        what : fields of :class:`Made` and :class:`Piece` except its location.
 
         Raises
         ------
@@ -202,7 +202,7 @@ class TreeFolder:
         return made
 
     def publish(self) -> None:
-        """Make what was written safe; nothing where that is nothing."""
+        """Sync the written pieces, if any, and write their record."""
         if not self._pending:
             return
         name = SEGMENT_NAME.format(self._segment)
@@ -219,21 +219,21 @@ class TreeFolder:
         self._segment, self._offset = self._segment + 1, 0
 
     def finish(self, record: Mapping[str, Any]) -> None:
-        """Write the record of the whole tree, and give the folder its name."""
+        """Write the record of the whole tree, and rename the folder to its final name."""
         try:
             disk.publish_file(self.path / RECORD_NAME, render_record(dict(record)), "tree-record")
             disk.rename(self.path, self.target)
             fault_point("tree-folder:renamed")
             disk.synchronise(self.target.parent)
             records = [f"{SEGMENT_NAME.format(number)}.json" for number in range(self._segment)]
-            for name in (*records, ORDER_NAME, LOCK_NAME):  # of no use any more, nor in the way of anything
+            for name in (*records, ORDER_NAME, LOCK_NAME):  # no longer needed, but harmless if left
                 disk.remove(self.target / name)
             fault_point("tree-folder:done")
         except OSError as error:
             raise self.budget.failure(error, str(self.target)) from None
 
     def remove(self) -> None:
-        """Remove everything, where there is to be no tree."""
+        """Remove the folder, if no tree is made."""
         self._close()
         disk.remove(self.path)
 

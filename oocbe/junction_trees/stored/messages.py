@@ -1,4 +1,4 @@
-"""Messages of a sweep over a stored tree: in memory while they have room there, else in a file without a name."""
+"""Messages of a sweep over a stored tree: in memory while they fit, else in an unnamed file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from oocbe.tables.scratch import default_parent
 
 
 class MessageStore:
-    """Messages by number of the clique that sent them, or is to get them: float64 (rows of the separator, cases).
+    """Messages by number of the sending or receiving clique: float64 (rows of the separator, cases).
 
     Parameters
     ----------
-    memory : bytes that may be held in memory.
+    memory : limit of messages in memory, in bytes.
     """
 
     def __init__(self, memory: int) -> None:
@@ -26,7 +26,7 @@ class MessageStore:
         self._end = 0
 
     def put(self, number: int, message: NDArray[np.float64]) -> None:
-        """Keep a copy of a message, in place of the one of the same shape that was kept under its number.
+        """Store a copy of a message, in place of an earlier one, of the same shape, with its number.
 
         Raises
         ------
@@ -49,7 +49,7 @@ class MessageStore:
         self._end += len(data)
 
     def get(self, number: int) -> NDArray[np.float64]:
-        """A message, for the caller to keep."""
+        """A message, which the caller then owns."""
         if number in self._held:
             return self._held[number].copy()
         found = np.empty(self._places[number][1])
@@ -57,7 +57,7 @@ class MessageStore:
         return found
 
     def read(self, number: int, into: NDArray[np.float64]) -> None:
-        """Put a message into an array of its shape, with its rows one after the other."""
+        """Copy a message into a C-contiguous array of its shape."""
         if number in self._held:
             into[:] = self._held[number]
         elif into.size:
@@ -65,7 +65,7 @@ class MessageStore:
             self._file.read(into.data.cast("B"), self._places[number][0])
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release memory and file."""
         self._held.clear()
         if self._file is not None:
             self._file.close()

@@ -1,4 +1,4 @@
-"""Pieces of a clique's rows: how their bytes lie in a file, and how they are read back and checked."""
+"""Pieces of a clique's rows: their layout in a file, reading and checks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SEGMENT_NAME = "rows-{:06d}"
 
 
 class Piece(NamedTuple):
-    """Where a piece is, and what is in it.
+    """The location and the content of a piece.
 
     Attributes
     ----------
     segment, offset, size, checksum : of its bytes.
-    rows : how many. first_row : number of its first in the clique.
-    first_group, groups : rows of the separator that it has rows for; the first may have begun in the piece before.
+    rows : number of rows. first_row : number of its first in the clique.
+    first_group, groups : first separator row and number of separator rows; the first may continue the piece before.
     """
 
     segment: int
@@ -44,16 +44,16 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StoredClique:
-    """A clique whose rows are on disk.
+    """A clique with rows on disk.
 
     Attributes
     ----------
     clique : its variables. sizes : of their domains. children : numbers of the cliques below.
     child_scopes : variables of each child's separator. child_rows : rows of each.
-    is_complete : whether it has all rows, of which weights alone are stored.
-    rows, separator_rows : how many. pieces : of its rows, in order.
-    exponent : of the power of two that weights are divided by when they are read, so that the greatest is between 1
-        and 2; 0 for logarithms. norm : greatest sum of weights of a group, so divided.
+    is_complete : whether it is dense, so that only weights are stored.
+    rows, separator_rows : their numbers. pieces : of its rows, in order.
+    exponent : weights are divided by 2**exponent when they are read, so that the greatest is between 1 and 2; 0 for
+        logarithms. norm : greatest sum of the divided weights of a group.
     kind : dtype of value indices.
     """
 
@@ -72,7 +72,7 @@ class StoredClique:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of memory that a row takes while a sweep is at its piece: as stored, and its maps."""
+        """Bytes of memory per row while a sweep processes its piece: as stored, and its maps."""
         stored = 8 if self.is_complete else 12 + len(self.sizes) * self.kind.itemsize + 4 * len(self.children)
         return stored + 8 + 4 * (1 + len(self.children) + len(self.sizes))
 
@@ -94,7 +94,7 @@ class Rows:
         if not np.isfinite(self.weights).all() or (least < 0 and not is_log):
             raise ValueError("weights that are none")
         if owner.exponent:
-            self.weights *= 2.0**-owner.exponent  # it is the caller's own array
+            self.weights *= 2.0**-owner.exponent  # in place, because the array is the caller's own
         if owner.is_complete:
             if len(data) != 8 * rows:
                 raise ValueError("another number of bytes than its rows take")
@@ -118,9 +118,9 @@ class Rows:
         self.up = np.repeat(groups, lengths)
 
     def numbers(self, *tables: tuple[int | str, Sequence[int]]) -> NDArray[np.int32]:
-        """For each table the number of its row that each row of the piece is about: int32 (tables, rows).
+        """For each table, the number of its matching row for each row of the piece: int32 (tables, rows).
 
-        tables : the child whose message it is and its scope; or, of complete tables only, anything and the scope.
+        tables : number of the sending child, and scope; for a dense clique, only the scope is used.
         """
         owner = self._owner
         if owner.is_complete:
@@ -146,7 +146,7 @@ class Rows:
 
 
 def strides_of(owner: StoredClique, scope: Sequence[int]) -> list[int]:
-    """What the row number of a complete table grows by with a value of each of the clique's variables."""
+    """Strides of the row number of a dense table, by variable of the clique."""
     sizes = dict(zip(owner.clique.variables, owner.sizes, strict=True))
     return [
         math.prod(sizes[u] for u in scope[scope.index(v) + 1 :]) if v in scope else 0 for v in owner.clique.variables
@@ -156,7 +156,7 @@ def strides_of(owner: StoredClique, scope: Sequence[int]) -> list[int]:
 def packed(
     weights: NDArray[np.float64], children: NDArray[np.int32], lengths: NDArray[np.int32], values: NDArray[Any]
 ) -> list[memoryview]:
-    """The bytes of a piece of a clique that is not complete, part by part.
+    """The bytes of a piece of a sparse clique, part by part.
 
     children : int32 (children, rows), rows of their messages. lengths : int32 (groups,), rows of each row of the
     separator. values : (variables, rows).
@@ -174,7 +174,7 @@ def read_pieces(
 
     Raises
     ------
-    CorruptDataError : a piece is damaged or missing. TimeLimitError : the deadline came.
+    CorruptDataError : a piece is damaged or missing. TimeLimitError : the deadline passed.
     """
     for piece in owner.pieces if pieces is None else pieces:
         check_deadline()
@@ -192,7 +192,7 @@ def read_piece(folder: Path, owner: StoredClique, piece: Piece, is_log: bool) ->
 
 
 def read_bytes(path: Path, piece: Piece) -> NDArray[np.uint8]:
-    """The bytes of a piece, compared with their checksum: uint8 (bytes,); CorruptDataError where they are not those."""
+    """The bytes of a piece: uint8 (bytes,); CorruptDataError if they do not match their checksum."""
     data = np.empty(piece.size, dtype=np.uint8)
     try:
         found = disk.read_file_into(path, data.data, piece.offset)

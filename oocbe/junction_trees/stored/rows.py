@@ -1,10 +1,10 @@
 """Makes the rows of cliques piece by piece, and stores them.
 
-A clique that covers no zero has all rows, and the weights of any stretch of them follow from their numbers. Other
-cliques are walked over (:mod:`oocbe.junction_trees.kernels.cpu.clique_rows`), a *range* at a time: assignments that
-agree in the first variables and whose next one has one of some neighbouring values. A range of too many rows is halved,
-and one of a single value gives way to those of the next variable. Ranges come in the order of rows, so that the first
-values behind a range say where to go on.
+A clique without zeros has all rows, and the weights of any stretch of them follow from their numbers. The rows of other
+cliques are joined (:mod:`oocbe.junction_trees.kernels.cpu.clique_rows`) a *range* at a time: assignments with the same
+values of the first variables, and an interval of values of the next one. A range of too many rows is halved, and a
+single value is split by the next variable. Ranges are in the order of rows, so that work resumes at the first values
+after a range.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables import disk
 
 PIECE_ROWS = 1 << 18
-"""Rows of a piece at most: what a disk reads in a millisecond or two, and little beside the smallest memory."""
+"""Maximum rows of a piece: a disk reads them in a millisecond or two, and they are small even for the least memory."""
 
 LEAST_ROWS = 1 << 10
-"""Rows of a piece however little memory there is."""
+"""Minimum rows of a piece, however little memory there is."""
 
 MOST_NUMBERS = 1 << 31
-"""Rows of a message at most, which maps number with four bytes."""
+"""Maximum rows of a message, because maps have entries of four bytes."""
 
 WORK_COPIES = 4
-"""Times that the rows of a piece are held while they are made: the walk's arrays grow, and rows are packed."""
+"""Copies of a piece's rows in memory while they are made: the join's arrays grow, and rows are packed."""
 
 
 class RowMaker:
-    """Makes a tree's cliques one after the other.
+    """Makes the rows of a tree, clique by clique.
 
     Parameters
     ----------
-    folder : where rows go; what it has already is not made again. memory : bytes for all of this.
+    folder : for the rows; pieces that it has already are not made again. memory : limit in bytes.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class RowMaker:
         self.found: list[StoredClique] = []
 
     def run(self) -> bool:
-        """Make all rows; False where a clique has none, as nothing has a weight.
+        """Make all rows; False if a clique has none, so that every assignment has weight 0.
 
         Raises
         ------
-        ResourceError : the disk has no room for rows that are certain, or memory none for the tables of a clique.
-        DiskError : the disk is full, or fails. TimeLimitError : the deadline came.
+        ResourceError : the rows of cliques without zeros exceed the disk, or the tables of a clique the memory.
+        DiskError : the disk is full, or fails. TimeLimitError : the deadline passed.
         """
         self._check_room()
         for number in range(len(self._cliques)):
@@ -98,7 +98,7 @@ class RowMaker:
         return True
 
     def _check_room(self) -> None:
-        """ResourceError where rows of cliques without zeros do not fit the disk, or their maps the numbers."""
+        """Raise ResourceError if the weights of cliques without zeros exceed the disk."""
         rows, has_zeros = 0, [False] * len(self._cliques)
         for number, clique in enumerate(self._cliques):
             tables = (*self._assigned[number], *self._covered[number])
@@ -123,7 +123,7 @@ class RowMaker:
         return clique.variables[: clique.separator]
 
     def _make_complete(self, number: int, first: int = 0) -> None:
-        """Weights of a clique whose rows are all assignments, from a row on."""
+        """Make the weights of a clique without zeros, from a row on."""
         clique = self._cliques[number]
         shape = self._clique(number, True, 0, 0)
         rows, group_rows = math.prod(shape.sizes), math.prod(shape.sizes[clique.separator :])
@@ -153,7 +153,7 @@ class RowMaker:
             first += count
 
     def _make_sparse(self, number: int, begin: tuple[int, ...], last: tuple[int, ...] | None) -> None:
-        """Rows of a clique that covers zeros, from some values of its first variables on."""
+        """Make the rows of a clique with zeros, from some values of its first variables on."""
         clique = self._cliques[number]
         walker = _Walker(clique, self._sizes, *self._tries(number), self._kind)
         listed = len(self._listed(number))
@@ -225,7 +225,7 @@ class RowMaker:
         return tries, [*self._listed(number), *range(len(tables), len(tries))]
 
     def _separator_values(self, child: int) -> NDArray[Any] | None:
-        """Values of the rows of a clique's separator, (variables, rows), read from the disk; None: all there are."""
+        """Values of the rows of a clique's separator, (variables, rows), read from disk; None: all assignments."""
         owner, scope = self.found[child], self._scope(child)
         if owner.separator_rows == math.prod(self._sizes[v] for v in scope):
             return None
@@ -254,7 +254,7 @@ class RowMaker:
         )
 
     def _stored(self, number: int, is_complete: bool) -> StoredClique:
-        """The clique with the pieces that were made of it."""
+        """The clique with its finished pieces."""
         made = self._folder.made[number]
         rows = sum(m.piece.rows for m in made)
         shape = self._clique(number, is_complete, rows, 0)
@@ -278,7 +278,7 @@ class RowMaker:
 
 
 class _Walker:
-    """Walks over the rows of a clique, range by range.
+    """Joins the rows of a clique, range by range.
 
     tries : of the tables that it joins. listed : those whose row numbers are wanted.
     """
@@ -315,18 +315,18 @@ class _Walker:
     def ranges(
         self, begin: tuple[int, ...], most: int
     ) -> Iterator[tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], tuple[int, ...]]]:
-        """Rows not before some values of the first variables, at most so many at a time, up to the largest domain.
+        """Rows from some values of the first variables on, at most ``most`` (or the largest domain) at a time.
 
         Yields
         ------
-        values, numbers and groups of the rows of a range, as the walk gives them, and the first values behind it.
+        values, numbers and groups of the rows of a range, as returned by the walk, and the first values after it.
         """
         waiting: list[tuple[tuple[int, ...], int, int]] = [((), 0, int(self._sizes[0]))]
         while waiting:
             check_deadline()
             prefix, low, high = waiting.pop()
             if (*prefix, high - 1) < begin[: len(prefix) + 1]:
-                continue  # behind all of it already
+                continue  # the range ends before the start
             start, same = (*prefix, low), begin[: len(prefix) + 1]
             is_cut = start < same or (start == same and any(begin[len(prefix) + 1 :]))
             found = None if is_cut else self._walk(prefix, low, high, most)
@@ -341,7 +341,7 @@ class _Walker:
     def _walk(
         self, prefix: tuple[int, ...], low: int, high: int, most: int
     ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]] | None:
-        """Rows of a range; None where they are too many and it can be cut."""
+        """Rows of a range; None if they are too many and it can be split."""
         depth = len(prefix)
         for level in range(len(self._sizes)):
             step = self._step_start[level]

@@ -1,7 +1,7 @@
 """A sweep over a stored tree: clique by clique, piece by piece, messages up to the roots and posteriors down again.
 
-What is computed is what :mod:`oocbe.junction_trees.sweeping` computes in memory. A clique needs the messages of its
-children and room for its own at once, whatever its rows; other messages may be on disk meanwhile.
+The results are those of :mod:`oocbe.junction_trees.sweeping` in memory. A clique needs memory for its children's
+messages and its own at once, but not for its rows; other messages may be on disk meanwhile.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 BLOCK_CASES = 64
-"""Cases swept together at most."""
+"""Maximum number of cases in a block."""
 
 AT_WORK, WAITING = 2, 8
-"""Of how many parts of the memory the messages of the clique at work, and those that wait, take one at most; pieces
-take little beside them."""
+"""Messages of the current clique take at most 1 / AT_WORK of the memory, and waiting messages at most 1 / WAITING;
+pieces take little."""
 
 COPIES_IN, COPIES_OUT = 3, 2
-"""Times that a clique's incoming messages, and its own, are there at once on the way down: as they came, what is added
-up for each of their rows, and one on its way from or to those that wait."""
+"""Copies in memory of a clique's incoming messages, and of its own, on the way down: the messages, the sums for their
+rows, and one copy from or to the waiting messages."""
 
 
 class Edges(NamedTuple):
-    """What comes into a clique.
+    """The incoming messages of a clique.
 
     Attributes
     ----------
-    tables : of each edge, as :meth:`oocbe.junction_trees.stored.pieces.Rows.numbers` takes it; children come first.
-    variables : of the edges behind those of children.
+    tables : of each edge, for :meth:`oocbe.junction_trees.stored.pieces.Rows.numbers`; children come first.
+    variables : of the edges after those of children.
     offsets : int64 (edges + 1,), where the rows of each begin, and where all end.
     incoming : float64 (rows of all edges, cases), logarithms or not.
     """
@@ -72,12 +72,12 @@ def cases_at_once(tree: StoredTree) -> int:
 
 
 class StoredSweep:
-    """Messages of some cases; a context manager that gives them back.
+    """Messages of some cases; a context manager that releases them.
 
     Parameters
     ----------
-    observed : by variable, float64 (domain size, cases), how likely each value is, at most 1 and not all 0.
-    cases : how many, at most :func:`cases_at_once`. is_log : whether to use logarithms.
+    observed : by variable, likelihoods, float64 (domain size, cases), at most 1 and not all 0.
+    cases : their number, at most :func:`cases_at_once`. is_log : whether to use logarithms.
     """
 
     def __init__(self, tree: StoredTree, observed: Mapping[int, NDArray[np.float64]], cases: int, is_log: bool) -> None:
@@ -88,7 +88,7 @@ class StoredSweep:
         self.messages = MessageStore(tree.memory // WAITING)
         self._peaks = np.ones((len(tree.stored), cases))
         self._losses = np.zeros((len(tree.stored), cases))
-        self._logs = np.zeros((len(tree.stored), cases))  # of what messages were divided by
+        self._logs = np.zeros((len(tree.stored), cases))  # of the divisors of messages
 
     def __enter__(self) -> StoredSweep:
         return self
@@ -97,8 +97,8 @@ class StoredSweep:
         self.messages.close()
 
     def edges(self, number: int, asked: Collection[int] = ()) -> Edges:
-        """What comes into a clique, in that order: its children's messages, what is observed there, and ones for
-        variables that are asked about."""
+        """The incoming messages of a clique, in this order: its children's messages, its evidence, and ones for target
+        variables."""
         own = self._tree.stored[number]
         variables = (*self._here[number], *(v for v in asked if v not in self._observed))
         rows = (*own.child_rows, *(self._tree.problem.sizes[v] for v in variables))
@@ -119,7 +119,7 @@ class StoredSweep:
         return Edges(tables, variables, offsets, incoming)
 
     def rows(self, number: int, edges: Edges) -> Iterator[tuple[Rows, NDArray[np.float64], NDArray[np.int32]]]:
-        """The pieces of a clique, their weights as the sweep has them, and their maps, int32 (edges, rows)."""
+        """The pieces of a clique, their weights (or logarithms, as in the sweep), and maps, int32 (edges, rows)."""
         for piece in self._tree.rows(number):
             weights = piece.weights
             if self._is_log and not self._tree.is_log:
@@ -127,13 +127,13 @@ class StoredSweep:
             yield piece, weights, piece.numbers(*edges.tables)
 
     def collect(self, maximises: bool = False) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Send all messages up: logarithm of each case's total weight, and for which cases it can be trusted.
+        """Send all messages up; returns the logarithm of each case's total weight, and a mask of reliable cases.
 
-        maximises : the greatest weight and not the total one; in logarithms only.
+        maximises : return the greatest weight instead of the total one; in logarithms only.
 
         Raises
         ------
-        CorruptDataError : rows are damaged. DiskError : the disk is full. TimeLimitError : the deadline came.
+        CorruptDataError : rows are damaged. DiskError : the disk is full. TimeLimitError : the deadline passed.
         """
         tree = self._tree
         logarithms = np.full(self._cases, tree.logarithm)
@@ -160,7 +160,7 @@ class StoredSweep:
         return logarithms, lost <= NEGLIGIBLE
 
     def _scale(self, number: int, own: StoredClique, message: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Bring a message into range and bound what it lost; logarithms of what it was divided by."""
+        """Scale a message and bound its underflow error; returns the logarithms of the divisors."""
         total = self._losses[list(own.children)].sum(axis=0)
         bound = own.norm * self._peaks[list(own.children)].prod(axis=0)
         peak = message.max(axis=0)
@@ -178,17 +178,16 @@ class StoredSweep:
         trusted: NDArray[np.bool_],
         counted: Mapping[int, Any] | None = None,
     ) -> dict[int, NDArray[np.float64]]:
-        """Bring posteriors down; messages are used up.
+        """Compute posteriors from the roots down; messages are overwritten.
 
         Parameters
         ----------
-        targets : variables. trusted : as :meth:`collect` says; others get no probabilities.
-        counted : by clique, what is called with each of its pieces and the probabilities of its rows, all cases
-            together.
+        targets : variables. trusted : from :meth:`collect`; other cases get no probabilities.
+        counted : by clique, a callback for each of its pieces and the probabilities of its rows, all cases together.
 
         Returns
         -------
-        By target float64 (domain size, cases), zeros for cases that are impossible.
+        By target float64 (domain size, cases), zeros for impossible cases.
 
         Raises
         ------
@@ -229,7 +228,7 @@ class StoredSweep:
         return {v: found[v] for v in targets}
 
     def _enter_roots(self, trusted: NDArray[np.bool_]) -> None:
-        """In place of each root's message its reciprocal, nothing where any root says that the case is impossible."""
+        """Replace each root's message by its reciprocal, or by 0 for cases that are impossible at any root."""
         roots = [number for number, own in enumerate(self._tree.stored) if own.clique.parent is None]
         at_roots = np.concatenate([self.messages.get(number) for number in roots])
         is_possible = (at_roots > (-np.inf if self._is_log else 0.0)).all(axis=0) & trusted
@@ -241,9 +240,9 @@ class StoredSweep:
             self.messages.put(number, down[None])
 
     def _down(self, shares: NDArray[np.float64], up: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The message to a child: what its separator's rows have, without what the child said of them.
+        """The message to a child: the probabilities of its separator's rows divided by the child's message.
 
-        It takes the place of what the child said. Where shares are 0 it is nothing, whatever that was.
+        It overwrites the child's message. It is 0 where shares are 0, whatever the divisor.
         """
         if self._is_log:
             with np.errstate(divide="ignore", invalid="ignore"):

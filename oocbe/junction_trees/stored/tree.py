@@ -1,4 +1,4 @@
-"""A junction tree whose rows are on disk: made, saved, opened. It never changes."""
+"""An immutable junction tree with rows on disk: how it is made, saved and opened."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from oocbe.tables import disk
 from oocbe.tables.scratch import ScratchFolder, default_parent
 
 STORED_VERSION = 2
-"""Version of the format of trees whose rows are not read at once."""
+"""Version of the format of trees with rows on disk."""
 
 SCRATCH_NAME = "tree"
-"""Name of a tree that nobody has named, in a scratch folder."""
+"""Name of a tree in a scratch folder, if the caller gave none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +53,10 @@ class StoredTree:
 
     Attributes
     ----------
-    problem : whose weights they are, its values weights or (log-sum-exp) logarithms of them.
+    problem : the problem; its values are weights or (log-sum-exp) logarithms of them.
     order : variables as they were eliminated. stored : the cliques, children before their parents.
-    logarithm : natural logarithm of what is left out of all weights. is_log : whether weights are logarithms.
-    folder : where the rows are. memory : bytes that a sweep may take.
+    logarithm : natural logarithm of the factor divided out of all weights. is_log : whether weights are logarithms.
+    folder : of the rows. memory : limit of a sweep, in bytes.
     seconds : wall time by phase: ``order`` and ``rows``.
     """
 
@@ -71,7 +71,7 @@ class StoredTree:
 
     @property
     def is_possible(self) -> bool:
-        """Whether anything has a weight: else rows are not stored."""
+        """Whether any assignment has a nonzero weight; else no rows are stored."""
         return True
 
     @cached_property
@@ -91,7 +91,7 @@ class StoredTree:
 
     @property
     def work(self) -> float:
-        """What a sweep costs for a case, as :attr:`oocbe.junction_trees.compiled.CompiledTree.work`."""
+        """Cost of a sweep per case, as :attr:`oocbe.junction_trees.compiled.CompiledTree.work`."""
         return float(sum(own.rows * (2 + len(own.children)) for own in self.stored))
 
     @cached_property
@@ -117,13 +117,13 @@ def make_tree(
     folder: Path | None,
     is_log: bool,
 ) -> StoredTree | None:
-    """Make a problem's tree in a new folder, or go on where a killed process left it; None: nothing has a weight.
+    """Make a problem's tree in a new folder, or resume after a killed process; None: every assignment has weight 0.
 
     Parameters
     ----------
     problem, is_log : as for :func:`oocbe.junction_trees.compiled.compile_tree`.
-    wanted : the order that was asked for. search : finds it, where no process before has found one.
-    memory : bytes for making it. folder : to be; None: one that goes with the tree.
+    wanted : the requested order. search : finds it, unless an earlier process has found one.
+    memory : limit in bytes while it is made. folder : the new folder; None: a temporary one, deleted with the tree.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def _make(
 
 
 def _may_leave_range(weights: Weights, cliques: Sequence[Clique]) -> bool:
-    """Whether products of a clique's factors could be too small to be multiplied further."""
+    """Whether products of a clique's factors could be too small for further products in float64."""
     home = {v: number for number, clique in enumerate(cliques) for v in clique.own}
     least = [0.0] * len(cliques)
     for table in weights.tables:
@@ -227,11 +227,11 @@ def _record(
 
 
 def copy_tree(tree: StoredTree, folder: str | Path) -> None:
-    """Write a tree to a new folder, or leave it where that is where it is.
+    """Write a tree to a new folder; does nothing if it is there already.
 
     Raises
     ------
-    UsageError : there is something else of that name. DiskError : it cannot be written.
+    UsageError : the path exists otherwise. DiskError : it cannot be written.
     """
     target = Path(folder).absolute()
     if target == tree.folder:
@@ -255,7 +255,7 @@ def copy_tree(tree: StoredTree, folder: str | Path) -> None:
 
 
 def tree_from(path: Path, record: Mapping[str, Any], memory: int) -> StoredTree:
-    """The tree that a record of version :data:`STORED_VERSION` describes; rows are read, and checked, by sweeps.
+    """The tree of a record of version :data:`STORED_VERSION`; its rows are read and checked later, by sweeps.
 
     Raises
     ------

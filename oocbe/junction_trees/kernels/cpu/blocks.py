@@ -1,4 +1,4 @@
-"""Before and after a sweep over a block of cases: what is observed goes in, probabilities of values come out."""
+"""Input and output of a sweep over a block of cases: evidence, and probabilities of values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from oocbe.kernels.cpu.jit import jit
 
 @jit
 def enter_evidence(messages: Any, prior: Any, observed: Any, start: Any, nothing: Any, everything: Any) -> None:
-    """Set a block's messages to those without evidence, and the rows of observed variables to what is observed.
+    """Set a block's messages to those without evidence, and the rows of observed variables to their evidence.
 
     Parameters
     ----------
     messages : float64 (message rows, cases), written. prior : float64 (message rows,).
     observed : int64 (cases, observed variables), value indices, negative where a case does not observe a variable.
     start : int64 (observed variables, 2), where the rows of each variable's values begin and end.
-    nothing, everything : what stands for the likelihoods 0 and 1.
+    nothing, everything : the representations of the likelihoods 0 and 1.
     """
     rows, width = messages.shape
     for row in range(rows):
@@ -31,12 +31,12 @@ def enter_evidence(messages: Any, prior: Any, observed: Any, start: Any, nothing
 
 @jit
 def take_shares(posteriors: Any, begin: Any, rows: Any, map_start: Any, maps: Any, out_start: Any, out: Any) -> None:
-    """Add probabilities of rows up to probabilities of values, for each case of a block.
+    """Sum probabilities of rows to probabilities of values, for each case of a block.
 
     Parameters
     ----------
     posteriors : float64 (message rows, cases).
-    begin, rows : int64 (targets,), which rows each target is added up from.
+    begin, rows : int64 (targets,), first row and number of rows of each target.
     map_start : int64 (targets,), where each one's map begins in ``maps``, int32: the value of each row; -1: rows are
         values.
     out_start : int64 (targets,), where the values of each begin in a row of ``out``, float64 (cases, values of all).

@@ -1,17 +1,17 @@
-"""The rows of a clique that are not zero: a walk over tries, one for each table that the clique covers.
+"""The nonzero rows of a clique: a trie join of the tables that the clique covers.
 
-Every table keeps its rows sorted by one order of the variables, the last one eliminated most significant. Rows that
-begin alike are then neighbours, and a table is a *trie*: a node for each beginning, whose child for a value is found in
-an array. A clique's variables are assigned in that order; each table that has the variable goes down by one node, and
-where one of them has no such child, the assignment ends there (Veldhuizen 2014: leapfrog triejoin, here with arrays for
-children, which cost less than searches as domains are small). Leaves are numbered as rows are, so that at the end of an
-assignment each table's node is the number of its row: the row maps of messages come with the walk.
+Every table has its rows sorted by one order of the variables, the last one eliminated most significant. A table is a
+*trie* with a node for each prefix of its rows, and an array of children by value. A clique's variables are assigned in
+that order; each table with the variable descends by one node, and if one of them has no such child, the assignment is
+pruned (Veldhuizen 2014: leapfrog triejoin, here with arrays of children, which cost less than searches because domains
+are small). Leaves are numbered like rows, so that each table's node at the end of an assignment is the number of its
+row: the join yields the row maps of messages.
 
-What a row has of a variable, or of a table, is written where all rows of its node are known, as one run: only the last
-variable is written row by row.
+A variable's values, and a table's row numbers, are written as one run for all rows of a node; only those of the last
+variable are written row by row.
 
 The separator's variables are eliminated after all others of the clique, so that they are assigned first. The rows of
-one row of the separator are therefore neighbours, and the separator's rows come in their order.
+one separator row are therefore neighbours, in the order of separator rows.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ import numpy as np
 from oocbe.kernels.cpu.jit import helper, jit
 
 COMPLETE = -2
-"""In place of where the children of a level begin: the table has all rows, a child's number follows from that of its
-parent."""
+"""Marks a level without a children array: the table is dense, and a child's number follows from that of its parent."""
 
 STRIDE = 1 << 16
-"""Assignments of all variables but the last tried between two looks at the flag."""
+"""Assignments of all variables but the last between two checks of the stop flag."""
 
 FIRST_ROWS = 1 << 25
-"""Rows that there is room for at first, where a clique has so many cells: pages that nobody writes to take none, and
+"""Initial capacity in rows, limited by the clique's cells. It is large because untouched pages take no memory, and
 moving rows takes as long as finding them."""
 
 BLOCK = 1 << 18
-"""Rows moved to longer arrays between two looks at the flag: tens of millions of rows take seconds."""
+"""Rows moved to longer arrays between two checks of the stop flag: tens of millions of rows take seconds."""
 
 
 @jit
 def trie_children(values: Any, sizes: Any) -> Any:
-    """Children of all nodes of a table's trie: int32, those of one level after the other, and where levels begin.
+    """Children of all nodes of a table's trie, concatenated by level, and where levels begin.
 
     Parameters
     ----------
@@ -48,8 +47,8 @@ def trie_children(values: Any, sizes: Any) -> Any:
 
     Returns
     -------
-    children : int32, for each node of a level as many as the level's variable has values; -1: no such child. Nodes of
-        a level, and so the leaves, are numbered in the order of rows.
+    children : int32, for each node of a level one per value of the level's variable; -1: no such child. Nodes of a
+        level, and so the leaves, are numbered in the order of rows.
     starts : int64 (variables + 1,), where each level's begin.
     """
     depth, rows = values.shape
@@ -79,7 +78,7 @@ def trie_children(values: Any, sizes: Any) -> Any:
 
 @helper
 def _moved(old: Any, used: Any, capacity: Any, stop: Any) -> Any:
-    """The first ``used`` columns in an array of ``capacity`` columns; not all of them where the flag is set."""
+    """The first ``used`` columns in an array of ``capacity`` columns; incomplete if the stop flag is set."""
     moved = np.empty((old.shape[0], capacity), dtype=old.dtype)
     for begin in range(0, used, BLOCK):
         if stop[0] != 0:
@@ -93,7 +92,7 @@ def _moved(old: Any, used: Any, capacity: Any, stop: Any) -> Any:
 
 @jit
 def keep_groups(old: Any, groups: Any, kept: Any, rows: Any, stop: Any) -> Any:
-    """The columns of some groups, one after the other; not all of them where the flag is set.
+    """The columns of some groups, concatenated; incomplete if the stop flag is set.
 
     Parameters
     ----------
@@ -129,27 +128,27 @@ def walk(
     most: Any,
     stop: Any,
 ) -> Any:
-    """All assignments of a clique's variables that every table has a row for, in order.
+    """All assignments of a clique's variables with a row in every table, in order.
 
     Parameters
     ----------
-    sizes : int64 (variables,), of the clique's domains, the variable assigned first at the front.
-    separator : how many of them, at the front, are the separator's.
-    step_start : int64 (variables + 1,), where each variable's steps begin; a step takes one table down by one node.
-    step_table, step_depth : int64 (steps,), which table, and how many nodes it has gone down before.
+    sizes : int64 (variables,), of the clique's domains, in order of assignment.
+    separator : number of the separator's variables, which are the first.
+    step_start : int64 (variables + 1,), where each variable's steps begin; in a step, one table descends by one node.
+    step_table, step_depth : int64 (steps,), the table, and its depth before the step.
     step_children : int64 (steps,), where the children of its level begin in ``children``, or :data:`COMPLETE`.
     children : int32, of all tables. depths : int64 (tables,), variables of each.
-    listed : int64 (listed,), tables whose row numbers are wanted.
-    kind : empty array of the dtype that values are returned in.
-    room : rows that there is room for at first, where so many can come.
-    most : rows after which the walk is given up. stop : int64 (1,); it is given up where another value than 0 is set.
+    listed : int64 (listed,), tables whose row numbers are returned.
+    kind : empty array of the dtype of returned values.
+    room : initial capacity in rows, limited by the number of possible rows.
+    most : limit of rows, after which the walk stops. stop : int64 (1,); the walk stops when it is not 0.
 
     Returns
     -------
     values : (variables, rows) of the dtype of ``kind``.
     numbers : int32 (listed, rows), the number of the row of each listed table.
     groups : int64 (separator's rows + 1,), where the rows of each begin.
-    finished : False where the walk was given up.
+    finished : False if the walk stopped early.
     """
     width, tables = len(sizes), len(depths)
     cells: Any = 1.0

@@ -1,8 +1,8 @@
-"""The product of a clique's tables, cell by cell, added up for several scopes in one pass; no cell is written.
+"""The product of a clique's tables, marginalised to several scopes in one pass, without storing the joined cells.
 
-The clique's first variables, some hundred of their assignments, are gone through in an inner loop, which tells apart
-tables that are one number there, those whose cells are neighbours, and others, whose cells are looked up. What the
-outer variables leave of the tables that are one number is multiplied first: where it is 0, the inner loop is left out.
+An inner loop runs over about a hundred assignments of the clique's first variables. In it, a table is constant, has
+consecutive cells, or has cells that are read through a list of offsets. The constant tables are multiplied first: if
+their product is 0, the inner loop is skipped.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.native import array_at
 
 ONE, NEIGHBOURS, LISTED = range(3)
-"""Where a table's cells lie along the inner loop."""
+"""Layout of a table's cells along the inner loop: constant, consecutive, or listed offsets."""
 
 INNER_CELLS = 128
-"""Assignments of the inner variables, at least, where there are so many."""
+"""Minimum number of assignments of the inner variables, if the clique has as many."""
 
 
 @helper
 def _offsets(strides: Any, sizes: Any, inner: Any, run: Any) -> Any:
-    """Where the cells of each table lie along the inner loop: int64 (tables, run), and in which of the three ways."""
+    """Offsets of the cells of each table along the inner loop, int64 (tables, run), and its kind of layout."""
     tables = len(strides)
     found = np.zeros((tables, run), dtype=np.int64)
     kinds = np.empty(tables, dtype=np.int64)
     for t in range(tables):
-        done = 1  # the first assignments, of the variables before: those of one more repeat them, moved by its stride
+        done = 1  # assignments of the previous variables; each value of the next one repeats them, moved by its stride
         for axis in range(inner):
             stride = strides[t, axis]
             for i in range(done, done * sizes[axis]):
@@ -44,7 +44,7 @@ def _offsets(strides: Any, sizes: Any, inner: Any, run: Any) -> Any:
 
 @helper
 def _join(source: Any, kind: Any, offsets: Any, joined: Any) -> None:
-    """Multiply the cells of one table in."""
+    """Multiply by the cells of one table."""
     if kind == NEIGHBOURS:
         for i in range(len(joined)):
             joined[i] *= source[i]
@@ -55,7 +55,7 @@ def _join(source: Any, kind: Any, offsets: Any, joined: Any) -> None:
 
 @helper
 def _sum(joined: Any) -> Any:
-    """All cells together, in four sums beside one another."""
+    """The sum of all cells, as four interleaved partial sums."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     i = 0
     while i + 4 <= len(joined):
@@ -74,7 +74,7 @@ def _sum(joined: Any) -> Any:
 def add_up_products(
     addresses: Any, strides: Any, sizes: Any, out_begins: Any, out_strides: Any, first: Any, last: Any, stop: Any
 ) -> Any:
-    """Join complete tables and add the joined cells up.
+    """Join dense tables and sum the joined cells.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def add_up_products(
         does not have it. sizes : int64 (variables,), of the domains, one variable at least.
     out_begins : int64 (results + 1,), where the cells of each result begin, and where all end. out_strides : int64
         (results, variables), as ``strides``.
-    first, last : which runs of the inner loop are gone through; negative ``last``: to the end.
-    stop : int64 (1,); the pass ends where another value than 0 is set.
+    first, last : range of runs of the inner loop; negative ``last``: to the end.
+    stop : int64 (1,); the pass ends when it is not 0.
 
     Returns
     -------
@@ -158,9 +158,9 @@ def add_up_products(
 
 @jit
 def scale_message(values: Any) -> Any:
-    """Divide weights, float64 (cells,), by the greatest; that one, and of the quotients the least above 0.
+    """Divide weights, float64 (cells,), by the greatest; returns the greatest, and the least quotient above 0.
 
-    Nothing is divided where the greatest is not above 0; the least is infinite where none is above 0.
+    Nothing is divided if the greatest is not above 0; the least is infinite if none is above 0.
     """
     greatest, least = 0.0, np.inf
     for i in range(len(values)):
@@ -176,7 +176,7 @@ def scale_message(values: Any) -> Any:
 
 @jit
 def least_weight(values: Any) -> Any:
-    """The least number above 0 of weights, float64 (cells,); infinite where there is none."""
+    """The least number above 0 of weights, float64 (cells,); infinite if there is none."""
     least = np.inf
     for i in range(len(values)):
         if 0.0 < values[i] < least:

@@ -1,4 +1,4 @@
-"""Which rows of a clique are about each row of a message, or have each value of a variable: maps turned around."""
+"""Inverted maps: the rows of a clique for each row of a message, or for each value of a variable."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from oocbe.kernels.cpu.orders.graphs import turned
 
 @jit
 def list_rows(maps: Any, map_start: Any, slot_start: Any, lengths: Any, listed: Any) -> None:
-    """List, for each edge, its clique's rows by the row of the message that they are about.
+    """List, for each edge, its clique's rows by message row.
 
     Parameters
     ----------
-    maps : int32, of all edges one after the other. map_start : int64 (edges + 1,), where each edge's map begins.
+    maps : int32, of all edges concatenated. map_start : int64 (edges + 1,), where each edge's map begins.
     slot_start : int64 (edges + 1,), where the rows of each edge's message begin in ``lengths``.
-    lengths : int64, zeros; how many rows are about each row of a message.
-    listed : int32, as many as maps; numbers of rows within the clique, written, ascending for each row of a message.
+    lengths : int64, zeros; overwritten with the number of clique rows for each message row.
+    listed : int32, of the size of the maps; numbers of rows within the clique, written, ascending for each message row.
     """
     for edge in range(len(map_start) - 1):
         slot = slot_start[edge]
@@ -43,7 +43,7 @@ def list_rows(maps: Any, map_start: Any, slot_start: Any, lengths: Any, listed: 
 
 @jit
 def list_values(values: Any, size: Any) -> Any:
-    """List rows by the value that each has of a variable.
+    """List rows by their value of a variable.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
-"""Sweeps over a junction tree in logarithms, for what leaves the range of float64 otherwise, and for best assignments.
+"""Sweeps over a junction tree in logarithms, for numbers beyond the range of float64, and for best assignments.
 
-The sweeps of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` with logarithms for weights and messages: no message is
-scaled, nothing is lost, and each row costs an exponential. A clique may maximise over its rows instead of adding them
-up.
+The sweeps of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` with logarithms for weights and messages: messages are not
+scaled, nothing underflows, and each row costs an exponential. A clique may maximise over its rows instead of summing.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ def collect_logs(tree: Any, cliques: Any, read_start: Any, reads: Any, maximised
     ----------
     tree, cliques, read_start, reads, stop : as for :func:`oocbe.junction_trees.kernels.cpu.sweeps.collect`; weights are
         logarithms.
-    maximised : bool (cliques of the tree,), whether a clique's message is the greatest of a group's rows and not their
-        sum.
-    messages : float64 (message rows, cases), -inf for nothing.
+    maximised : bool (cliques of the tree,), whether a clique's message is the maximum of a group's rows, not their sum.
+    messages : float64 (message rows, cases), -inf for 0.
     """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message = tree.edge_map, tree.edge_message
@@ -77,9 +75,9 @@ def distribute_logs(
 ) -> Any:
     """Posterior probabilities from the roots downwards, for every case.
 
-    Parameters are those of :func:`oocbe.junction_trees.kernels.cpu.sweeps.distribute`, but that there are no ``logs``;
-    messages as :func:`collect_logs` leaves them, those of roots negated. Posteriors are probabilities, messages down
-    are logarithms.
+    Parameters are those of :func:`oocbe.junction_trees.kernels.cpu.sweeps.distribute` without ``logs``; messages are
+    the output of :func:`collect_logs`, those of roots negated. Posteriors are probabilities, messages down are
+    logarithms.
     """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender

@@ -1,9 +1,8 @@
-"""Sweeps over one clique piece by piece, where its rows do not fit the memory: each adds to what those before did.
+"""Sweeps over one clique piece by piece, for rows that do not fit the memory; results accumulate over pieces.
 
-What comes into the clique lies in one array, the rows of one *edge* (a child's message, or what is observed of a
-variable) after those of another; ``offsets`` says where each edge's begin. A piece's maps say for each of its rows
-which row of each edge it is about, and ``up`` which row of the clique's separator. In logarithms nothing is scaled;
-else the caller scales a whole message when its last piece has been added
+The incoming messages of the clique are concatenated by *edge* (a child's message, or the evidence of a variable);
+``offsets`` has the start of each edge. A piece's maps give, for each of its rows, the row of each edge, and ``up`` the
+row of the clique's separator. Logarithms are not scaled; otherwise the caller scales the message after its last piece
 (:mod:`oocbe.junction_trees.kernels.cpu.sweeps`).
 """
 
@@ -16,18 +15,18 @@ import numpy as np
 from oocbe.kernels.cpu.jit import jit
 
 STRIDE = 1 << 14
-"""Rows between two looks at the flag."""
+"""Rows between two checks of the stop flag."""
 
 
 @jit
 def number_rows(first: Any, sizes: Any, strides: Any, out: Any, stop: Any) -> None:
-    """Numbers of rows of complete tables that neighbouring rows of a complete clique are about.
+    """For consecutive rows of a dense clique, the numbers of the matching rows of dense tables.
 
     Parameters
     ----------
     first : number of the first row, the first variable most significant. sizes : int64 (variables,), of the clique.
-    strides : int64 (tables, variables), what the number of a table's row grows by with a value; 0: not its variable.
-    out : int32 (tables, rows), written. stop : int64 (1,); given up where another value than 0 is set.
+    strides : int64 (tables, variables), of the row numbers of each table; 0: not its variable.
+    out : int32 (tables, rows), written. stop : int64 (1,); the function returns early when it is not 0.
     """
     tables, rows = out.shape
     width = len(sizes)
@@ -65,7 +64,7 @@ def collect_piece(weights: Any, up: Any, maps: Any, offsets: Any, incoming: Any,
     ----------
     weights : float64 (rows,). up : int32 (rows,), row of the message. maps : int32 (edges, rows).
     offsets : int64 (edges, or more). incoming : float64 (rows of all edges, cases).
-    out : float64 (message rows, cases), added to. stop : int64 (1,); given up where another value than 0 is set.
+    out : float64 (message rows, cases), added to. stop : int64 (1,); the function returns early when it is not 0.
     """
     edges, width = len(maps), out.shape[1]
     product = np.empty(width)
@@ -87,7 +86,7 @@ def collect_piece(weights: Any, up: Any, maps: Any, offsets: Any, incoming: Any,
 def collect_piece_logs(
     weights: Any, up: Any, maps: Any, offsets: Any, incoming: Any, maximises: Any, out: Any, stop: Any
 ) -> None:
-    """The same with logarithms, -inf for nothing; ``maximises``: the greatest of the products, not their sum."""
+    """:func:`collect_piece` with logarithms, -inf for 0; ``maximises``: the maximum of the products, not their sum."""
     edges, width = len(maps), out.shape[1]
     for row in range(len(weights)):
         if row % STRIDE == 0 and stop[0] != 0:
@@ -128,10 +127,10 @@ def distribute_piece(
     ----------
     down : float64 (message rows, cases), the message from the parent; of a root the reciprocal of its own message.
     is_log : whether weights, incoming and down are logarithms.
-    scale : float64 (cases,), what products of the clique are multiplied by to be probabilities: the reciprocal of what
-        its own message was divided by.
+    scale : float64 (cases,), factor from products of the clique to probabilities: the reciprocal of the divisor of its
+        own message.
     posteriors : float64 (rows of all edges, cases), added to, never logarithms, and not scaled.
-    expected : float64 (rows,), to which the probabilities of the rows are added, all cases together; empty: not wanted.
+    expected : float64 (rows,), to which the probabilities of the rows are added, all cases together; empty: unused.
     The rest is as for :func:`collect_piece`.
     """
     edges, width = len(maps), down.shape[1]
@@ -159,7 +158,7 @@ def distribute_piece(
                 posteriors[i, b] += product[b]
         if len(expected):
             for b in range(width):
-                if product[b] < np.inf:  # else the case is done again, in logarithms
+                if product[b] < np.inf:  # else the case is repeated in logarithms
                     expected[row] += product[b] * scale[b]
 
 
@@ -182,21 +181,21 @@ def draw_piece(
 
     Parameters
     ----------
-    weights, incoming, message : logarithms, the last float64 (message rows,), as :func:`collect_piece_logs` leaves it.
+    weights, incoming, message : logarithms, the last float64 (message rows,), from :func:`collect_piece_logs`.
     wanted : int64 (draws,), the row of the separator of each, ascending. shares : float64 (draws,), uniform between 0
-        and 1, ascending within a group: the draw falls on the row where the probabilities added up pass it.
-    state : int64 (2,), the first draw without a row, and the group that was added up last; carried from piece to piece.
-    sums : float64 (1,), what its rows had together; likewise.
-    picked : int64 (draws,), number of the row in this piece, written; a later row of the group replaces an earlier one
-        for draws that only rounding keeps from having one.
-    stop : int64 (1,); given up where another value than 0 is set.
+        and 1, ascending within a group: the draw takes the row at which the cumulative probability exceeds it.
+    state : int64 (2,), the first draw without a row, and the group summed last; carried from piece to piece.
+    sums : float64 (1,), the sum of that group's rows so far; carried likewise.
+    picked : int64 (draws,), number of the row in this piece, written. Draws that the cumulative probability misses by
+        rounding get the last row of their group.
+    stop : int64 (1,); the function returns early when it is not 0.
     """
     for row in range(len(weights)):
         if row % STRIDE == 0 and stop[0] != 0:
             return
         s = up[row]
         while state[0] < len(wanted) and wanted[state[0]] < s:
-            state[0] += 1  # its share was never passed, by rounding: the group's last row is already picked
+            state[0] += 1  # missed by rounding: the group's last row is already picked
         if state[0] == len(wanted):
             return
         if wanted[state[0]] != s:

@@ -13,12 +13,12 @@ from oocbe.kernels.cpu.jit import jit
 def draw_rows(
     tree: Any, clique: Any, reads: Any, messages: Any, is_log: Any, above: Any, uniform: Any, out: Any
 ) -> None:
-    """Draw a row for each sample, each with the probability that it has among the rows of its group.
+    """Draw a row for each sample, with its probability among the rows of its group.
 
     Parameters
     ----------
     tree : :class:`oocbe.junction_trees.arrays.TreeArrays`; its weights are logarithms where ``is_log``.
-    reads : int64, the edges that the clique multiplies. messages : float64 (message rows,), as collecting leaves them.
+    reads : int64, the edges that the clique multiplies. messages : float64 (message rows,), the output of collecting.
     above : int64 (samples,), row of the separator of each, counted from the separator's first.
     uniform : float64 (samples,), between 0 and 1. out : int64 (samples,), row of each, counted from the clique's first.
     """

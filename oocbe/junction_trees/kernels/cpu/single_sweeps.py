@@ -1,9 +1,9 @@
-"""Sweeps over a junction tree for one case: what evidence has made 0 is passed over.
+"""Sweeps over a junction tree for one case, which skip zeros from the evidence.
 
-The sweeps of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` with one case, where there is something to be saved that
-many cases do not have in common: a row's product ends with the first factor that is 0, and downwards whole groups of
-rows go where their separator's row is 0. Where the rows that agree with an observed value are listed, no others are
-looked at. Messages, peaks, losses and logarithms mean what they mean there.
+The sweeps of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` with one case. A row's product ends at the first zero
+factor, and downwards, groups of rows with a zero separator row are skipped; many cases do not share such zeros. Where
+the rows that agree with an observed value are listed, only these are read. Messages, peaks, losses and logarithms have
+the same meaning as there.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from oocbe.kernels.cpu.jit import jit
 
 
 class Picked(NamedTuple):
-    """Rows that may be worth something.
+    """Rows that may have a nonzero product.
 
     Attributes
     ----------
-    begin, end : int64 (cliques,), where those of each clique are listed in ``rows``; -1: all of it are looked at.
+    begin, end : int64 (cliques,), where those of each clique are listed in ``rows``; -1: all its rows are read.
     rows : int32, numbers of rows within their clique. group : int32 (rows of the tree,), the group of each within its
-        clique; empty where nothing is listed.
+        clique; empty if nothing is listed.
     """
 
     begin: NDArray[np.int64]
@@ -48,7 +48,7 @@ def collect_one(
 ) -> Any:
     """Messages from cliques to their parents; parameters as for many cases, without the axis of cases.
 
-    picked : :class:`Picked`; rows whose product is 0 are taken out, so that none of them is looked at downwards.
+    picked : :class:`Picked`; rows with a zero product are removed, so that the downward sweep skips them.
     """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
@@ -116,11 +116,11 @@ def collect_one(
 
 @jit
 def evidence_one(tree: Any, roots: Any, messages: Any, losses: Any, logs: Any) -> Any:
-    """The logarithm of the total weight beside that of the tree's weights, -inf for none, and a bound of its error.
+    """The logarithm of the total weight, without that of the tree, -inf for none, and a bound of its error.
 
     Parameters
     ----------
-    roots : int64, cliques without a parent. The rest is as :func:`collect_one` leaves it.
+    roots : int64, cliques without a parent. The rest is the output of :func:`collect_one`.
     """
     logarithm, lost = 0.0, 0.0
     for log in logs:
@@ -148,7 +148,7 @@ def distribute_one(
 ) -> Any:
     """Posterior probabilities from the roots downwards; parameters as for many cases, without the axis of cases.
 
-    roots : int64, cliques without a parent, whose messages are what collecting leaves: the reciprocal is taken here.
+    roots : int64, cliques without a parent, with messages from collecting; this function takes their reciprocal.
     picked : :class:`Picked`.
     """
     for root in roots:

@@ -1,17 +1,17 @@
 """Sweeps over a junction tree for several cases at once: messages up to the roots, and posteriors down again.
 
-Cases are the last axis of all messages: what a row of a clique costs besides arithmetic (where its rows of messages
-are) is then paid once for all of them, and the arithmetic runs over neighbouring numbers.
+Cases are the last axis of all messages: the overhead of a clique's row (finding its message rows) is then paid once for
+all of them, and the arithmetic runs over neighbouring numbers.
 
-Upwards, a clique's message is the sum, for each row of its separator, over the clique's rows of their weights times
-what the messages into it say (Shafer and Shenoy 1990). Downwards, a clique's rows get their posterior probabilities;
-added up for each row of a child's separator and divided by the message that had come from there, these are the message
-back (Jensen, Lauritzen and Olesen 1990). It takes the place of the one that had come: nobody asks for that again.
+Upwards, a clique's message is, for each separator row, the sum over the clique's rows of weight times incoming messages
+(Shafer and Shenoy 1990). Downwards, a clique's rows get their posterior probabilities; their sums by row of a child's
+separator, divided by the child's message, are the message back (Jensen, Lauritzen and Olesen 1990). It overwrites the
+child's message, which is not needed again.
 
-**Range.** A message is scaled where its greatest number has left a range, and the logarithm of what it was divided by
-is added up by case. What could still be lost to underflow is bounded beside: a message's *loss* is a bound of the error
-of its numbers relative to its greatest one, and grows with each clique by as much as the message is smaller than it
-could be. Cases whose loss at a root is not negligible are for logarithms.
+**Range.** A message is scaled if its greatest number has left a range, and the logarithms of the divisors are summed by
+case. The remaining underflow is bounded: a message's *loss* is a bound of the error of its numbers relative to its
+greatest one, and grows with each clique by as much as the message is smaller than it could be. Cases with a loss at a
+root that is not negligible are repeated in logarithms.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import numpy as np
 from oocbe.kernels.cpu.jit import jit
 
 LEAST, GREATEST = 2.0**-100, 2.0**100
-"""A message is scaled where its greatest number is outside of these."""
+"""Range of a message's greatest number; a message outside of it is scaled."""
 
 TINY = 2.0**-600
-"""Bound of what underflow takes from a product of numbers that are scaled so, with room for many of them."""
+"""Bound of the underflow error of a product of scaled numbers, with a margin for many factors."""
 
 
 @jit
@@ -44,8 +44,8 @@ def collect(
         of the cliques' separators are written.
     peaks, losses : float64 (cliques of the tree + variables, cases), of each message its greatest number, and a bound
         of its error relative to that; read and written likewise.
-    logs : float64 (cliques of the tree, cases), logarithm of what each message is divided by; written likewise.
-    stop : int64 (1,); the sweep ends where another value than 0 is set.
+    logs : float64 (cliques of the tree, cases), logarithm of the divisor of each message; written likewise.
+    stop : int64 (1,); the sweep ends when it is not 0.
     """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
@@ -67,7 +67,7 @@ def collect(
             bound[b] = norms[c]
         for e in range(count):
             edge = reads[read_start[n] + e]
-            # A map's entries are by row of the clique: counted from its first row, so that rows index them as weights.
+            # Shifted by the clique's first row, so that row numbers index maps and weights alike.
             places[e] = edge_map[edge] - row_start[c]
             offsets[e] = edge_message[edge]
             sender = edge_sender[edge]
@@ -155,11 +155,11 @@ def distribute(
     tree, reads, stop : as for :func:`collect`, of the cliques listed here, whose order is parents before children.
     cliques : int64, those whose rows get their probabilities.
     write_start : int64 (cliques + 1,), writes : int64, edges of each for which they are added up.
-    messages : as :func:`collect` leaves them; rows of a root's separator hold the reciprocal of its message. Rows of
-        written edges to children are replaced by the messages down.
-    logs : as :func:`collect` leaves them: the rows of a clique whose message was divided have that much more in all.
-    posteriors : float64 (message rows, cases), of written edges the probabilities are written here.
-    expected : float64 (rows,), to which each row's probabilities are added, all cases together; empty: not wanted.
+    messages : output of :func:`collect`; rows of a root's separator hold the reciprocal of its message. Rows of written
+        edges to children are replaced by the messages down.
+    logs : output of :func:`collect`; they undo the scaling of each clique's message in the products of its rows.
+    posteriors : float64 (message rows, cases), where the probabilities of written edges are stored.
+    expected : float64 (rows,), to which each row's probabilities are added, all cases together; empty: unused.
     """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender
@@ -234,7 +234,7 @@ def distribute(
                         posteriors[i, b] += product[b]
                 if len(expected):
                     for b in range(width):
-                        if product[b] < np.inf:  # else the case is done again, in logarithms
+                        if product[b] < np.inf:  # else the case is repeated in logarithms
                             expected[row] += product[b] * total[b]
         for place in range(first, last):
             edge = writes[place]

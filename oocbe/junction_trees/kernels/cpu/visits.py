@@ -1,4 +1,4 @@
-"""What a sweep over a tree visits: cliques with all above them, and the edges that each reads and writes."""
+"""The visits of a sweep over a tree: cliques with their ancestors, and the edges that each reads and writes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def list_visits(
 
     Parameters
     ----------
-    parent : int64 (cliques,), of each clique, which comes after it; -1 of a root. child_edge : int64 (cliques,), the
+    parent : int64 (cliques,), of each clique, with a larger number; -1 for a root. child_edge : int64 (cliques,), the
         edge from it to its parent. edge_start : int64 (cliques + 1,), where the edges into each clique begin.
-    is_child, is_always_read : bool (edges,), whether it comes from a child, and is read whatever is observed.
+    is_child, is_always_read : bool (edges,), whether it comes from a child, and is read whatever the evidence.
     places : :class:`oocbe.junction_trees.arrays.Places`.
-    observed, targets, rows_of, stale : int64, as :meth:`oocbe.junction_trees.programs.TreeShape.program` takes them.
-    is_stale_known : whether ``stale`` is; else cliques are below which something is observed.
+    observed, targets, rows_of, stale : int64, as for :meth:`oocbe.junction_trees.programs.TreeShape.program`.
+    is_stale_known : whether ``stale`` is given; else cliques with evidence in their subtrees are stale.
 
     Returns
     -------
-    int64 arrays. Of the edges that a clique reads, those from children come last: a product ends with its first
-    factor that is 0, and what is observed makes most of them.
+    int64 arrays. Of the edges that a clique reads, those from children come last: a product ends at its first zero
+    factor, and most zeros come from evidence.
     """
     cliques = len(parent)
     is_read = is_always_read.copy()
@@ -56,7 +56,7 @@ def list_visits(
         if below < 0:
             is_visited[places.clique[v]] = True
             is_written[places.edge[v]] = True
-        else:  # added up from the separator below, for which its parent's rows are needed
+        else:  # summed from the separator below, which needs the rows of its parent
             is_visited[parent[below]] = True
             is_written[child_edge[below]] = True
     sending, visiting = 0, 0
@@ -111,7 +111,7 @@ def list_visits(
 
 @helper
 def _list_reads(c: Any, edge_start: Any, is_child: Any, is_read: Any, reads: Any, end: Any) -> Any:
-    """Write a clique's edges that are read from ``end`` on; where they end."""
+    """Write the edges that a clique reads, from ``end`` on; returns their end."""
     for from_child in (False, True):
         for edge in range(edge_start[c], edge_start[c + 1]):
             if is_read[edge] and is_child[edge] == from_child:

@@ -1,10 +1,10 @@
-"""How a junction tree, and what a sweep visits of it, are laid out for the device.
+"""Device layout of a junction tree and of the steps of a sweep.
 
-On the CPU a clique's rows are gone through once, and each adds to its places in all messages. On the device every
-number of a message is one thread's sum, so that nothing is added to by several at a time, and no result depends on how
-threads are scheduled (the reduction and scattering of Bistaffa, Farinelli and Bombieri's belief propagation, their
-algorithm 2, for cliques of rows): upwards over neighbouring rows, downwards over a list of rows. Both are cut into
-*chunks* of at most :data:`CHUNK` entries, so that a sum over half a clique is not one thread's alone.
+On the CPU, one pass over a clique's rows adds each row to all messages. On the device, one thread sums each number of a
+message, so that there are no concurrent additions and results do not depend on the scheduling of threads (the reduction
+and scattering of Bistaffa, Farinelli and Bombieri's belief propagation, their algorithm 2, for cliques of rows):
+upwards over neighbouring rows, downwards over a list of rows. Long sums are cut into *chunks* of at most :data:`CHUNK`
+entries, which different threads sum.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.kernels.cpu.edge_lists import list_rows
 
 CHUNK = 128
-"""Entries of a sum that one thread adds up at most."""
+"""Maximum number of entries that one thread sums."""
 
 STRETCH_ROWS = 1 << 18
-"""Rows of cliques whose probabilities are held at a time, unless one clique has more."""
+"""Maximum rows of the cliques whose probabilities are in memory at a time, unless one clique has more."""
 
 VARIABLE, CHILD, CONSTANT_CHILD = 0, 1, 2
-"""Kinds of edges that a sweep writes to, as in the source: of a variable; to a child whose message is computed by case;
-to one whose message is alike for all."""
+"""Kinds of edges that a sweep writes to, as in the source: of a variable; to a child with a message for each case; to a
+child with the same message for all cases."""
 
 Index = NDArray[np.int64]
 
 
 class Chunks(NamedTuple):
-    """Sums over stretches of entries that lie end to end, cut into chunks.
+    """Sums over consecutive stretches of entries, cut into chunks.
 
     Attributes
     ----------
     first : int64 (chunks + 1,), where each one's entries begin.
-    row, partial : int64 (chunks,), the row that it is a part of the sum for, and its number among chunks of split sums;
-        -1 where it is all of the sum.
-    split_row : int64 (splits,), row of each split sum. split_first : int64 (splits + 1,), its chunks' numbers begin.
+    row, partial : int64 (chunks,), the row of its sum, and its number among the chunks of split sums; -1 if the sum has
+        one chunk.
+    split_row : int64 (splits,), row of each split sum. split_first : int64 (splits + 1,), first of its chunk numbers.
     sum_chunks, sum_splits : int64 (sums + 1,), chunks and splits before each sum.
     """
 
@@ -54,7 +54,7 @@ class Chunks(NamedTuple):
 
 
 def chunks_of(lengths: Index, rows: Index) -> Chunks:
-    """Sums of so many entries each, int64 (sums,), for these rows."""
+    """Chunks of sums with ``lengths`` entries each, int64 (sums,), for ``rows``."""
     counts = np.maximum(1, -(-lengths // CHUNK))
     sum_chunks, sum_splits = _before(counts), _before(counts > 1)
     of = np.repeat(np.arange(len(lengths)), counts)
@@ -67,14 +67,13 @@ def chunks_of(lengths: Index, rows: Index) -> Chunks:
 
 
 class TreeLayout(NamedTuple):
-    """What the device is told of a tree besides its arrays.
+    """Device data of a tree in addition to its arrays.
 
     Attributes
     ----------
-    list_rows : int32, as many as maps: of each edge, numbers of rows within the clique, those about the message's first
-        row first.
-    up, down : sums of messages to parents, an entry a row; and of messages over edges, an entry a place of
-        ``list_rows``.
+    list_rows : int32, of the size of the maps: for each edge, numbers of rows within the clique, sorted by message row.
+    up, down : sums of messages to parents, an entry for each row; and of messages over edges, an entry for each element
+        of ``list_rows``.
     clique_chunks, clique_splits : int64 (cliques + 1,), of ``up``. edge_chunks, edge_splits : int64 (edges + 1,), of
         ``down``.
     """
@@ -89,7 +88,7 @@ class TreeLayout(NamedTuple):
 
 
 def tree_layout(tree: Any) -> TreeLayout:
-    """The layout of a tree's arrays (:class:`oocbe.junction_trees.arrays.TreeArrays`), which has cliques."""
+    """The layout of a tree's arrays (:class:`oocbe.junction_trees.arrays.TreeArrays`); the tree must have cliques."""
     ends = np.delete(np.arange(len(tree.groups)), tree.group_start)
     up = chunks_of(tree.groups[ends] - tree.groups[ends - 1], np.arange(len(ends)))
     edge_slots = _before(tree.edge_rows)
@@ -110,7 +109,7 @@ def tree_layout(tree: Any) -> TreeLayout:
 
 
 class Stretch(NamedTuple):
-    """Steps that are taken at a time, and the edges that these write to: numbers of the first, and behind the last."""
+    """Steps of one launch, and their written edges, as ranges: first number, and one past the last."""
 
     first: int
     last: int
@@ -120,12 +119,12 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What a sweep visits, in one direction.
+    """The steps of a sweep in one direction.
 
     Attributes
     ----------
     arrays : int64, by the names of the members of the source's struct.
-    stretches : in the order in which they are taken.
+    stretches : in order of execution.
     """
 
     arrays: dict[str, Index]
@@ -140,14 +139,14 @@ class Steps:
         return int(self.arrays["write_chunks"][stretch.last_write] - self.arrays["write_chunks"][stretch.first_write])
 
     def write_splits(self, stretch: Stretch) -> int:
-        """How many of these sums are split."""
+        """Number of split sums among these."""
         return int(self.arrays["write_splits"][stretch.last_write] - self.arrays["write_splits"][stretch.first_write])
 
 
 def steps_up(
     tree: Any, layout: TreeLayout, program: Any, parents: Sequence[int], collected: NDArray[np.bool_]
 ) -> Steps:
-    """Messages to parents, level by level: a clique comes after all that send to it.
+    """Messages to parents, level by level: a clique follows all its children.
 
     Parameters
     ----------
@@ -171,7 +170,7 @@ def steps_up(
 def steps_down(
     tree: Any, layout: TreeLayout, program: Any, parents: Sequence[int], collected: NDArray[np.bool_]
 ) -> tuple[Steps, int]:
-    """Probabilities from the roots downwards, level by level, and how many rows a stretch has at most."""
+    """Probabilities from the roots downwards, level by level, and the maximum rows of a stretch."""
     depth = np.zeros(len(parents), dtype=np.int64)
     for c in program.distributed.tolist():
         depth[c] = 0 if parents[c] < 0 else depth[parents[c]] + 1
@@ -226,7 +225,7 @@ def _steps(
 
 
 def _is_constant(tree: Any, edges: Index, collected: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which edges are to children whose messages are alike for all cases."""
+    """Mask of the edges to children with the same message for all cases."""
     sender = tree.edge_sender[edges]
     is_child = sender < len(collected)
     found: NDArray[np.bool_] = is_child & ~collected[np.where(is_child, sender, 0)]
@@ -234,7 +233,7 @@ def _is_constant(tree: Any, edges: Index, collected: NDArray[np.bool_]) -> NDArr
 
 
 def _reordered(starts: Index, items: Index, order: Index) -> tuple[Index, Index]:
-    """Lists laid end to end in another order, and where they begin."""
+    """Concatenated lists in another order, and their starts."""
     counts = np.diff(starts)[order]
     begins = _before(counts)
     taken = np.arange(begins[-1]) + np.repeat(starts[:-1][order] - begins[:-1], counts)
@@ -242,14 +241,14 @@ def _reordered(starts: Index, items: Index, order: Index) -> tuple[Index, Index]
 
 
 def _changes(levels: Index) -> list[int]:
-    """Where a sorted sequence has another number than before, its beginning and its end among them."""
+    """Positions at which a sorted sequence changes, including its beginning and end."""
     if len(levels) == 0:
         return [0]
     return [0, *(np.flatnonzero(np.diff(levels)) + 1).tolist(), len(levels)]
 
 
 def _before(counts: Any) -> Index:
-    """The sum of all numbers before each, and of all: int64 (numbers + 1,)."""
+    """Exclusive prefix sums, and the total: int64 (numbers + 1,)."""
     found = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=found[1:])
     return found

@@ -1,8 +1,8 @@
 """Sweeps over a junction tree on the device: the launches of :file:`tree_sweeps.cu`.
 
-A tree is uploaded once. A block of cases goes up and down in launches of one level each, all queued on one stream
-without waiting; what comes back are posteriors of the targets, logarithms of evidence and bounds of what was lost.
-Numbers are those of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` but for the order in which sums are added up.
+A tree is uploaded once. A block of cases is swept up and down in launches of one level each, all queued on one stream
+without waiting. The results are posteriors of the targets, logarithms of evidence and bounds of the underflow error.
+They equal those of :mod:`oocbe.junction_trees.kernels.cpu.sweeps` except for the order of summation.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ THREADS = 128
 """Threads of a block of all kernels but one, as in the source."""
 
 WARP = 32
-"""Threads of a warp, neighbouring cases each."""
+"""Threads of a warp, which compute neighbouring cases."""
 
 WARPS_A_CLIQUE = 16
 """Warps of a block that finishes a clique's message, as in the source."""
 
 MOST_CASES = 4
-"""Cases that a thread computes at most."""
+"""Maximum number of cases per thread."""
 
 ROW_BYTES, MAP_BYTES, SLOT_BYTES = 8, 8, 48
-"""Device memory of a tree: for a row of a clique its weight; for a number of a map that and the row in a list; for a
-row of a message, of a clique or over an edge, and its chunk."""
+"""Device memory of a tree, in bytes: for a clique's row, its weight; for a map entry, the entry and its row in a list;
+for a message row, of a clique or over an edge, the row and its chunk."""
 
 
 def tree_bytes(tree: Any) -> int:
-    """Bytes of device memory that a tree takes, about; arrays as of :class:`DeviceTree`."""
+    """Approximate bytes of device memory of a tree; arrays as of :class:`DeviceTree`."""
     slots = int(tree.message_start[-1]) + int(tree.edge_rows.sum())
     return ROW_BYTES * len(tree.weights) + MAP_BYTES * len(tree.maps) + SLOT_BYTES * slots
 
 
 def stride_of(cases: int) -> int:
-    """Numbers of a row of an array over so many cases: whole warps, with up to :data:`MOST_CASES` cases a thread."""
+    """Row stride of an array over so many cases: whole warps, with up to :data:`MOST_CASES` cases per thread."""
     tile = WARP * _cases_a_thread(cases)
     return -(-max(1, cases) // tile) * tile
 
@@ -75,9 +75,9 @@ class Plan:
 
     Attributes
     ----------
-    up, down : steps. collected : bool (cliques,), whose messages are computed by case.
-    belief_rows : rows of cliques whose probabilities are held at a time.
-    up_struct, down_struct : as kernels take them. collected_there : device int64 (cliques,).
+    up, down : steps. collected : bool (cliques,), whose messages are computed for each case.
+    belief_rows : maximum rows of the cliques whose probabilities are in memory at a time.
+    up_struct, down_struct : kernel arguments. collected_there : device int64 (cliques,).
     held : device arrays that the structs point to.
     """
 
@@ -93,13 +93,13 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What is asked for, on the device.
+    """The targets of a sweep, on the device.
 
     Attributes
     ----------
     value_start : device int64 (targets + 1,), the values of each. row_first : device int64 (values + 1,), rows : device
-        int64: the message rows whose shares are a value's. kinds : device int64 (targets,), of their edges.
-    count, values : how many targets, and values of all.
+        int64: the message rows to sum for each value. kinds : device int64 (targets,), of their edges.
+    count, values : number of targets, and of their values.
     """
 
     value_start: Any
@@ -111,7 +111,7 @@ class Targets:
 
 
 class Block:
-    """Device memory for the messages of a number of cases; nothing in it is known before it is entered.
+    """Device memory for the messages of a number of cases, not initialised.
 
     Attributes
     ----------
@@ -137,17 +137,17 @@ class Block:
 
     @staticmethod
     def case_bytes(tree: DeviceTree, belief_rows: int) -> int:
-        """Bytes that a case takes."""
+        """Bytes per case."""
         return 8 * (2 * tree.message_rows + tree.partial_rows + belief_rows + 4 * tree.cliques)
 
     @with_retry
     def enter(self, observed: NDArray[np.int64], columns: Index, starts: Index) -> None:
-        """Enter what is observed of some variables.
+        """Enter the observed values of some variables.
 
         Parameters
         ----------
         observed : int64 (cases, variables of the problem), values, negative where a case does not observe a variable.
-        columns : int64 (variables,), those to be entered. starts : int64 (variables, 2), where the message rows of each
+        columns : int64 (variables,), those to enter. starts : int64 (variables, 2), where the message rows of each
             begin and end.
         """
         if not len(columns):
@@ -160,12 +160,12 @@ class Block:
 
     @with_retry
     def multiply(self, first: int, numbers: NDArray[np.float64]) -> None:
-        """Multiply rows from ``first`` on by numbers, float64 (rows, cases)."""
+        """Multiply the rows from ``first`` on by numbers, float64 (rows, cases)."""
         self.up[first : first + len(numbers), : numbers.shape[1]] *= cupy().asarray(np.ascontiguousarray(numbers))
 
     @with_retry
     def pick(self, first: int, weights: Any, columns: NDArray[np.int64]) -> None:
-        """Set rows from ``first`` on to those columns of device weights that cases pick, int64 (cases,)."""
+        """Set the rows from ``first`` on to columns of device weights, selected by case, int64 (cases,)."""
         picked = np.zeros(self.stride, dtype=np.int64)
         picked[: len(columns)] = columns
         self.up[first : first + len(weights)] = cupy().take(weights, cupy().asarray(picked), axis=1)
@@ -176,11 +176,11 @@ class DeviceTree:
 
     Parameters
     ----------
-    tree : :class:`oocbe.junction_trees.arrays.TreeArrays`, with a row at least.
+    tree : :class:`oocbe.junction_trees.arrays.TreeArrays`, with at least one row.
     parents : of each clique, -1 for a root.
-    message_rows : rows of all messages, of variables and inputs too.
-    logarithm : natural logarithm of what was left out of all weights.
-    everything : the program that sends all messages where nothing is observed.
+    message_rows : rows of all messages, including variables and inputs.
+    logarithm : natural logarithm of the factor divided out of all weights.
+    everything : the program that sends all messages without evidence.
     """
 
     @with_retry
@@ -212,11 +212,11 @@ class DeviceTree:
         for prefix, chunks in (("up", layout.up), ("down", layout.down)):
             for name in ("first", "row", "partial", "split_row", "split_first"):
                 arrays[f"{prefix}_{name}"] = getattr(chunks, name)
-        # CuPy has no address for an array without entries, whose pointer nobody follows.
+        # CuPy has no address for an empty array; the kernels do not read these.
         return {name: array if array.size else np.zeros(1, dtype=array.dtype) for name, array in arrays.items()}
 
     def _made_priors(self, everything: Any) -> dict[str, Any]:
-        """What all cliques send where nothing is observed."""
+        """Messages of all cliques without evidence."""
         plan = self.plan(everything)
         block = Block(self, 0, 1, is_down=False)
         block.up.fill(1.0)  # of variables and inputs
@@ -246,12 +246,12 @@ class DeviceTree:
 
     @with_retry
     def targets(self, plan: Plan, rows: Sequence[Sequence[Index]], children: Sequence[int]) -> Targets:
-        """What is asked for.
+        """The targets of a sweep.
 
         Parameters
         ----------
-        rows : of each target, by value the message rows whose shares are added up, int64.
-        children : of each target, the clique whose separator's rows these are; -1 where they are the variable's own.
+        rows : for each target, by value, the message rows to sum, int64.
+        children : for each target, the clique whose separator has these rows; -1 if they are the variable's own.
         """
         kinds = [VARIABLE if c < 0 else CHILD if plan.collected[c] else CONSTANT_CHILD for c in children]
         lists = [own for values in rows for own in values]
@@ -275,16 +275,16 @@ class DeviceTree:
     def answer(
         self, plan: Plan, block: Block, targets: Targets, cases: int, negligible: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Sweep over what was entered, up and down.
+        """Sweep up and down over the entered evidence.
 
         Parameters
         ----------
-        cases : of the block. negligible : bound of what is lost to underflow up to which a case gets posteriors.
+        cases : of the block. negligible : maximum error bound by underflow of a case that gets posteriors.
 
         Returns
         -------
-        posteriors : float64 (cases, values of all targets), 0 where a case is impossible or lost more than negligible.
-        logarithms : float64 (cases,), of evidence; -inf where it is impossible.
+        posteriors : float64 (cases, values of all targets), 0 for impossible cases and those above ``negligible``.
+        logarithms : float64 (cases,), of evidence; -inf if it is impossible.
         losses : float64 (cases,).
         """
         module = cupy()
@@ -319,18 +319,18 @@ class DeviceTree:
 
 
 def _blocks(parts: int, block: Block) -> int:
-    """Blocks of threads for so many parts, of which each takes a warp for each tile of cases."""
+    """Thread blocks for so many parts, with a warp for each part and tile of cases."""
     warps = parts * (block.stride // (WARP * block.definitions["CASES"]))
     return -(-warps // (THREADS // WARP))
 
 
 def _partial_rows(chunks: Chunks) -> int:
-    """How many chunks are parts of sums that are split."""
+    """Number of chunks of split sums."""
     return int(chunks.split_first[-1])
 
 
 def _steps_struct(steps: Steps) -> tuple[Any, NDArray[np.uint64]]:
-    """Steps on the device, end to end, and the struct that points to them."""
+    """Steps on the device, concatenated, and the struct that points to them."""
     arrays = dict(steps.arrays)
     together = np.concatenate([*arrays.values(), np.zeros(1, dtype=np.int64)]).astype(np.int64, copy=False)
     there = cupy().asarray(together)
@@ -346,4 +346,4 @@ STEP_MEMBERS = (
     "clique", "chunks", "read_start", "read_map", "read_message", "read_sender", "belief", "write_chunks",
     "write_chunk", "write_splits", "write_split", "write_belief", "write_scale", "write_kind",
 )  # fmt: skip
-"""Members of the source's struct of steps; those that a direction does not need are null."""
+"""Members of the source's struct of steps; those unused in a direction are null."""
