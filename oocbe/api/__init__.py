@@ -1,1 +1,1 @@
-"""The library's verbs: what a program or a notebook calls."""
+"""The library's verbs, for programs and notebooks."""

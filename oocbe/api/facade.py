@@ -1,4 +1,4 @@
-"""The library's verbs on problems: the same steps that the command line takes, for a program or a notebook."""
+"""The library's verbs on problems, with the same steps as the command line."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ def solve(
     options : settings; None takes defaults and ``OOCBE_`` environment variables.
     evidence : variables that are fixed, name to value label or position (or a ``.evid`` file, or ``"rain=yes"``).
     observer : receives the solve's events, or None.
-    client : of a Dask cluster, whose workers large buckets are shared out to; it stays open.
+    client : of a Dask cluster whose workers share large buckets; it stays open.
     overrides : single options by name, such as ``order="min-fill"`` or ``memory="2GiB"``.
 
     Returns
     -------
-    Result : status, value, assignment and what it cost.
+    Result : status, value, assignment and cost.
 
     Raises
     ------
     UsageError : an unknown or unusable option. FormatError, UnsupportedError : the file. ResourceError : memory or
-        disk ran out. ClusterError : the workers that were asked for cannot go on. ValueRangeError : values that no
-        supported dtype can sum exactly. Interrupted : Ctrl-C came; its ``result`` has the best bound and assignment so
-        far. So do the other verbs.
+        disk ran out. ClusterError : the requested workers failed. ValueRangeError : values that no supported dtype can
+        sum exactly. Interrupted : Ctrl-C was pressed; its ``result`` has the best bound and assignment so far. The
+        other verbs raise it, too.
     """
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
@@ -82,7 +82,7 @@ def solve(
 
 
 def use_workers_of(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
-    """Within the block, large buckets are shared out to the workers asked for
+    """Within the block, the requested workers share large buckets
     (:mod:`oocbe.execution.cluster.choice`)."""
     if not options.has_workers and client is None:
         return nullcontext()
@@ -92,7 +92,7 @@ def use_workers_of(options: SolveOptions, client: Client | None = None) -> Abstr
 
 
 def with_reading(result: Timed, seconds: float) -> Timed:
-    """A result with the seconds that reading its problem took beforehand, as ``read`` and in the ``total``."""
+    """A result with the seconds of reading its problem, as ``read`` and in the ``total``."""
     total = seconds + result.seconds.get("total", 0.0)
     return replace(result, seconds={"read": 0.0, **result.seconds} | {"read": seconds, "total": total})
 
@@ -108,7 +108,7 @@ def plan(
 
     Returns
     -------
-    Plan : ``width``, ``order`` and ``buckets``, each with its variable and what is predicted of its message; ``plot()``
+    Plan : ``width``, ``order`` and ``buckets``, each with its variable and the prediction for its message; ``plot()``
         draws it.
     """
     from oocbe.api.solving.outlook import plan_solve
@@ -135,23 +135,23 @@ def bound(
 
     Parameters
     ----------
-    z : most variables of a mini-bucket, the eliminated one included, or several such numbers, of which those that can
-        bring nothing beside the ones before are left out; ``auto`` chooses by the memory limit.
-    partition : how buckets are divided: ``scope``, ``content`` (by what is lost), or ``auto``: content where costs are
-        shifted in complete tables, else scope.
-    cost_shifting : whether costs are shifted between mini-buckets, for a tighter bound and more time.
+    z : maximum variables of a mini-bucket, including the eliminated one, or several such numbers, of which redundant
+        ones are skipped; ``auto`` chooses by the memory limit.
+    partition : of buckets: ``scope``, ``content`` (by the loss), or ``auto``: content where costs are shifted in dense
+        tables, else scope.
+    cost_shifting : whether costs are shifted between mini-buckets, for a tighter bound at the cost of time.
     problem, options, evidence, observer, overrides : as for :func:`oocbe.solve`.
 
     Returns
     -------
-    BoundResult : for each z a bound and, where one was found, an assignment with its value.
+    BoundResult : for each z a bound and, if one was found, an assignment with its value.
 
     Raises
     ------
-    UsageError : an unknown partition, a z below 1, or an option that has no meaning here: ``ub``, ``resume``,
+    UsageError : an unknown partition, a z below 1, or an option without effect here: ``ub``, ``resume``,
         ``workdir``, ``piece_rows`` or ``streams``.
     UnsupportedError : a semiring that does not select, or negative factors. ResourceError : no z fits the memory limit.
-    LimitError : the time limit came before the first z was done. ValueRangeError : sums beyond 64-bit integers.
+    LimitError : the time limit passed before the first z was done. ValueRangeError : sums beyond 64-bit integers.
     """
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
@@ -169,7 +169,7 @@ def bound(
 def verify(
     problem: Problem | str | Path, solution: str | Path | Result | TaskResult | Mapping[str, str | int]
 ) -> Verdict:
-    """Judge an assignment against a problem, without any part of the solver.
+    """Verify an assignment against a problem, independently of the solver.
 
     Parameters
     ----------
@@ -196,24 +196,24 @@ def propagate(
     time_limit: float | None = None,
     backend: str | None = None,
 ) -> PropagationResult:
-    """Remove from domains, or cut off bounds, what no solution has, until nothing more goes.
+    """Propagate to a fixpoint: remove values, or tighten bounds, that no solution attains.
 
     Parameters
     ----------
     problem : a problem, a linear system, or a path.
-    rounds : rounds at most. progress : part of itself by which a bound of a real variable must get better.
-    tolerance : of linear systems: None rounds outwards, so that no solution is lost; a number (1e-9) does as solvers.
-    probe : whether to try each value of each variable, too, which needs finite domains.
-    time_limit : seconds, reading included; what was reached then is valid.
-    backend : of large systems and tables: ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND`` says.
+    rounds : maximum number of rounds. progress : minimum relative improvement of a bound of a real variable.
+    tolerance : of linear systems: None rounds outwards, so that no solution is lost; a number (1e-9) as in solvers.
+    probe : whether to probe each value of each variable, too, which needs finite domains.
+    time_limit : seconds, including reading; the result at that time is valid.
+    backend : of large systems and tables: ``cpu``, ``cuda``, ``auto`` or None for the value of ``OOCBE_BACKEND``.
 
     Returns
     -------
-    PropagationResult : status, what was removed, and the problem that is left.
+    PropagationResult : status, removed values or bounds, and the reduced problem.
 
     Raises
     ------
-    UsageError : limits that make no sense, or no CUDA device where one is asked for.
+    UsageError : invalid limits, or no CUDA device if one is requested.
     FormatError, UnsupportedError : the file.
     """
     begin = time.perf_counter()
@@ -231,17 +231,17 @@ def propagate(
 
 
 def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnValues) -> SolveOptions:
-    """The options given, or those of the environment, with single ones overridden."""
+    """The given options, or those of the environment, with single ones overridden."""
     return (SolveOptions.from_environment() if options is None else options).replaced(overrides)
 
 
 def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None) -> Problem:
-    """The problem, read where a path is given; where only propagation makes its domains finite, what that leaves.
+    """The problem, read if a path is given, and propagated if its domains are infinite otherwise.
 
     Raises
     ------
-    UsageError : it is neither a problem nor a path, or evidence that the problem does not know. What :func:`oocbe.read`
-        raises.
+    UsageError : it is neither a problem nor a path, or evidence that does not match the problem. Errors of
+        :func:`oocbe.read`.
     """
     if isinstance(problem, str | Path):
         return read_finite(problem, None, evidence)
@@ -257,14 +257,14 @@ def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None
 
 
 def read_finite(path: str | Path, format: str | None = None, evidence: Evidence | None = None) -> Problem:
-    """The problem in a file, as :func:`oocbe.read`; where its domains are endless, what propagation leaves of them."""
+    """The problem in a file, as :func:`oocbe.read`; infinite domains are reduced by propagation."""
     from oocbe.formats import read_model
 
     return finite_problem(read_model(path, format), path, evidence)
 
 
 def finite_problem(model: Model, path: str | Path, evidence: Evidence | None = None) -> Problem:
-    """The problem that was read from a path; where its domains are endless, what propagation leaves of them."""
+    """The problem of a model that was read from a path; infinite domains are reduced by propagation."""
     from oocbe.formats import error_context
     from oocbe.formats.evidence import evidence_of
     from oocbe.model.dcop import Dcop

@@ -1,4 +1,4 @@
-"""What a solve's result says of its course: bounds and assignments over time, orders tried, rows of each bucket."""
+"""The history in a solve's result: bounds and incumbents over time, orders tried, rows of each bucket."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from oocbe.propagation.value_removal import ReducedProblem
 
 MOST_POINTS = 2_000
-"""Points of the curve that are kept; where there are more, every second one goes."""
+"""Maximum number of points of the curve; beyond it, every second one is removed."""
 
 
 PLAN_SECONDS = 0.1
-"""Time to find an order at the end of a search that never needed one."""
+"""Time limit, in seconds, to find an order after a search that needed none."""
 
 
 class History(ForwardingObserver):
-    """Writes down what a solve tells, and passes it on.
+    """Records the events of a solve, and forwards them.
 
     Parameters
     ----------
-    told : who is told; None: nobody, and no plan is made to be told.
-    begin : time of ``time.perf_counter`` from which seconds count.
+    told : the receiving observer; None: there is none, and no plan is made for it.
+    begin : start of the solve, from ``time.perf_counter``.
     """
 
     def __init__(self, told: Observer | None, begin: float) -> None:
@@ -57,22 +57,22 @@ class History(ForwardingObserver):
 
     @property
     def wants_plans(self) -> bool:
-        """Whether anybody is told."""
+        """Whether there is a receiving observer."""
         return self._is_heard
 
     def order_chosen(self, choice: OrderChoice, begins: bool) -> None:
-        """Take the width of an order that is likely to be used, or that an elimination begins with."""
+        """Record the width of an order that is likely to be used, or that an elimination uses."""
         self._width = max((len(separator) for separator in choice.separators), default=0)
         if begins:
             self._orders += 1
             self._buckets.clear()
 
     def started(self, plan: Plan) -> None:
-        """Passed on."""
+        """Forward the event."""
         self._told.started(plan)
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """Written down, and passed on."""
+        """Record and forward the event."""
         self._buckets.append(BucketDone(variable, rows, bytes))
         self._told.bucket_done(number, total, variable, rows, bytes)
 
@@ -83,7 +83,7 @@ class History(ForwardingObserver):
         why: str,
         assignment: tuple[int, ...] | None,
     ) -> None:
-        """Written down, and passed on."""
+        """Record and forward the event."""
         self._add(lower, value)
         self._told.bounds_changed(lower, value, why, assignment)
 
@@ -95,11 +95,11 @@ class History(ForwardingObserver):
         self._known.append(KnownAt(round(time.perf_counter() - self._begin, 6), bound, value))
 
     def attach_history(self, result: Result, problem: Problem, left: ReducedProblem, options: SolveOptions) -> Result:
-        """The result with what was written down, and what it means in the problem's own words.
+        """The result with the recorded history, converted to the values and names of the original problem.
 
         Parameters
         ----------
-        result : of the whole problem. problem : as it was given. left : what propagation left of it.
+        result : of the whole problem. problem : as given. left : the propagated problem.
         """
         if (result.bound, result.value) != (None, None):
             self._add(result.bound, result.value)
@@ -125,10 +125,10 @@ class History(ForwardingObserver):
         )
 
     def _course(self, result: Result, problem: Problem) -> Iterator[KnownAt]:
-        """What was known when, as the problem and the result count it.
+        """Bounds and incumbents over time, in values of the problem and the result.
 
-        Values that are not within the problem's bounds are left out. A bound that rounding has put beyond the value of
-        an assignment is that value.
+        Values outside the problem's bounds are omitted. A bound beyond the value of an assignment, by rounding, is
+        replaced by that value.
         """
         choose = min if result.sense == "min" else max
         lower, upper = problem.lower_bound, problem.upper_bound
@@ -143,7 +143,7 @@ class History(ForwardingObserver):
             before = bound, value
 
     def width_of(self, result: Result, left: Problem, options: SolveOptions) -> int:
-        """The result's own where an elimination ended, and that of the plan where none did; see the base class."""
+        """The width of the result if an elimination ended, else that of the plan; see the base class."""
         if result.order:
             return result.width
         is_planned = not self._width and result.status != "interrupted"
@@ -151,9 +151,9 @@ class History(ForwardingObserver):
 
 
 def _planned_width(left: Problem, options: SolveOptions) -> int:
-    """Width of an order found at once, where the search never came to one; 0 where it cannot be told in a moment.
+    """Width of a quickly found order, after a search without one; 0 if none is found in time.
 
-    Of the order that is wanted, or else of one greedy order: which of several has the fewest rows takes much longer.
+    It is the requested order, or else one greedy order, as comparing the rows of several takes much longer.
     """
     try:
         with unlimited(), Deadline(PLAN_SECONDS):
@@ -165,9 +165,9 @@ def _planned_width(left: Problem, options: SolveOptions) -> int:
                     graph, options.seed & 0x7FFFFFFF
                 )
             return graph.separators(order).width
-    except OocbeError:  # too many variables for an order, for one: no reason to lose the answer
+    except OocbeError:  # such as too many variables for an order; the answer remains valid
         return 0
 
 
 class _Nobody(Observer):
-    """Is told, and does nothing."""
+    """An observer that ignores all events."""

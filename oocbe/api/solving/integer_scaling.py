@@ -1,9 +1,9 @@
-"""Sums of floats that are whole numbers of one step, as sums of integers.
+"""Sums of floats that are integer multiples of one step, as sums of integers.
 
-Costs come as floats from arrays and files that have none but 0, 2.5 and 100.0. Sums of integers need no allowance for
-rounding: a bound of 2.0001 proves 3 there and not 2.0001, linear programs are rounded up, penalties are told from
-constraints, and tables hold numbers of 32 bits. Where all values are multiples of 2**-20 and their sums stay small,
-floats add up exactly, and both problems are one and the same.
+Costs are often floats such as 0, 2.5 and 100.0. Sums of integers need no tolerance for rounding: a bound of 2.0001
+proves 3 instead of 2.0001, bounds of linear programs are rounded up, penalties are distinguished from constraints, and
+tables have numbers of 32 bits. If all values are multiples of 2**-20 and their sums are small, float sums are exact,
+and both problems are equivalent.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class IntegerScaling:
 
     Attributes
     ----------
-    problem : with integers, each so many steps. step : the greatest number of which all values are multiples.
-    options : for it, with differences of values and upper bounds counted in steps. ub : in the options for floats.
+    problem : with integers, in units of the step. step : the greatest common divisor of all values.
+    options : for it, with differences of values and upper bounds in steps. ub : of the options for floats.
     """
 
     problem: Problem
@@ -42,7 +42,7 @@ class IntegerScaling:
 
     @classmethod
     def of(cls, problem: Problem, options: SolveOptions) -> IntegerScaling | None:
-        """None for products, integers, floats without such a step or whose sums are rounded, and where time is up."""
+        """None for products, integers, floats without such a step or with rounded sums, and after the time limit."""
         if not applies_to(problem.semiring) or not are_fractions(problem):
             return None
         common = abs(int(problem.constant / FRACTION))
@@ -73,28 +73,28 @@ class IntegerScaling:
         return cls(made, step, given, ub)
 
     def telling(self, observer: ForwardingObserver) -> ForwardingObserver:
-        """Who is to be told about the integers, so that the observer hears of floats."""
+        """An observer of the integer problem that converts to floats for the given observer."""
         return _TellingFloats(observer, self.step)
 
     def in_floats(self, result: Result) -> Result:
-        """The result of the floats from that of the integers."""
+        """The result of the float problem from that of the integer problem."""
         value, bound = (None if number is None else number * self.step for number in (result.value, result.bound))
         return replace(result, value=value, bound=self.ub if result.status == "nothing-better" else bound)
 
 
 def _steps(values: Any, step: float) -> NDArray[np.int64]:
-    """How often a step goes into values that are multiples of it."""
+    """Values in units of a step, of which they are multiples."""
     return np.asarray(np.asarray(values, dtype=np.float64) / step).astype(np.int64)
 
 
 def _least_from(bound: float, step: float) -> int:
-    """The least number of steps that comes to a bound: less than it is less than the bound. All sums are smaller in
-    size than :data:`EXACT_SUM`."""
+    """The least number of steps that reaches a bound: fewer steps are less than the bound. All sums are smaller in
+    magnitude than :data:`EXACT_SUM`."""
     return math.ceil(max(-EXACT_SUM, min(bound, EXACT_SUM)) / step)
 
 
 class _TellingFloats(ForwardingObserver):
-    """Tells an observer of floats what is told about steps."""
+    """Forwards events of the integer problem to an observer of floats."""
 
     def __init__(self, told: ForwardingObserver, step: float) -> None:
         super().__init__(told)
@@ -107,6 +107,6 @@ class _TellingFloats(ForwardingObserver):
         why: str,
         assignment: tuple[int, ...] | None,
     ) -> None:
-        """Passed on as floats."""
+        """Forward the event as floats."""
         own = [None if number is None else number * self._step for number in (lower, value)]
         self._told.bounds_changed(own[0], own[1], why, assignment)

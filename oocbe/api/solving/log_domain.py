@@ -1,4 +1,4 @@
-"""Whether a greatest product is searched for among sums of logarithms, which have bounds, and products have none."""
+"""Maximum products as sums of logarithms, for which there are bounds, unlike for products."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from oocbe.search.row_results import FEW_ROWS
 
 UNBOUNDED = "bounds know sums and not products: solved by sums of logarithms"
 OUT_OF_RANGE = "products underflow or overflow float64 on the way: solved by sums of their logarithms"
-"""Why logarithms are taken, for a result's notes."""
+"""Reason for the use of logarithms, for a result's notes."""
 
 SHORTEST_LIMIT = 1e-3
-"""Seconds that an attempt has at least, where one before it has used up the time limit."""
+"""Minimum time limit of an attempt, in seconds, after an earlier one that used up the time limit."""
 
 
 def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
-    """Whether to search among sums: for floats, where elimination of products is not over in a moment.
+    """Whether to use logarithms: for floats, unless elimination of the products is fast.
 
-    Products of integers are exact and stay so, and who asks for an order, for no bounds or for a run that can be
-    resumed gets elimination of what was given.
+    Products of integers are exact, and are not converted. If an order, no bounds or a resumable run is requested, the
+    given problem is eliminated.
     """
     semiring = problem.semiring
     if not semiring.selects or semiring.combination is not Combination.MULTIPLY or problem.is_integral:
@@ -63,33 +63,33 @@ def by_sums(
 ) -> Result:
     """The result of a product problem by its logarithms.
 
-    observer : about the problem. begin : of the solve. solved : solves what it is given. why : logarithms are taken.
+    observer : of the problem. begin : of the solve. solved : solver function. why : reason for logarithms.
     """
     sums, given = as_sums(problem, options, time.perf_counter() - begin)
     return as_products(problem, sums, solved(sums, given, telling_products(observer, problem)), why)
 
 
 def telling_products(observer: ForwardingObserver, problem: Problem) -> ForwardingObserver:
-    """Who is to be told about the sums of a product problem, so that the observer hears of products."""
+    """An observer of the sums of a product problem that converts to products for the given observer."""
     return observer if not problem.semiring.selects else _TellingProducts(observer)
 
 
 def as_products(problem: Problem, logarithms: Problem, result: Result, why: str) -> Result:
-    """The result of a product problem from that of its logarithms; why : they were solved, a note."""
+    """The result of a product problem from that of its logarithms; why : reason for logarithms, a note."""
     result = result_of_logarithms(problem, result, rounding_margin(logarithms), why)
     check_solution(problem, result.value, result.assignment, "elimination of logarithms")
     return result
 
 
 def as_sums(problem: Problem, options: SolveOptions, spent: float) -> tuple[Problem, SolveOptions]:
-    """A product problem by its logarithms, in min-sum or log-sum-exp, and options with the time that is left.
+    """A product problem by its logarithms, in min-sum or log-sum-exp, and options with the remaining time.
 
-    A part of a product, as a gap, is a difference of logarithms; a difference of products is none, so that then
-    bound and value must meet.
+    A relative gap of products is a difference of logarithms. An absolute gap of products is not, so that bound and
+    value must then be equal.
 
-    spent : seconds of the time limit.
+    spent : seconds used of the time limit.
     """
-    with unlimited():  # what is known when a limit comes is told of them
+    with unlimited():  # partial results at a limit refer to them
         logarithms = in_logarithms(problem) if problem.semiring.selects else log_weights(problem)
     limit = None if options.time_limit is None else max(SHORTEST_LIMIT, options.time_limit - spent)
     gap = Gap(absolute=math.log1p(options.gap.relative))
@@ -97,7 +97,7 @@ def as_sums(problem: Problem, options: SolveOptions, spent: float) -> tuple[Prob
 
 
 class _TellingProducts(ForwardingObserver):
-    """Tells an observer of greatest products what is told about least sums of their negative logarithms."""
+    """Forwards events of minimum sums of negative logarithms to an observer of maximum products."""
 
     def bounds_changed(
         self,
@@ -106,16 +106,16 @@ class _TellingProducts(ForwardingObserver):
         why: str,
         assignment: tuple[int, ...] | None,
     ) -> None:
-        """Passed on as products."""
+        """Forward the event as products."""
         found = None if value is None else exponential(-value)
         bound = None if lower is None else max(exponential_above(-lower), found or 0.0)
         self._told.bounds_changed(bound, found, why, assignment)
 
 
 def result_of_logarithms(problem: Problem, result: Result, tolerance: float, why: str) -> Result:
-    """A product problem's result from that of its logarithms, added up in min-sum or in log-sum-exp.
+    """A product problem's result from that of its logarithms, in min-sum or log-sum-exp.
 
-    tolerance : how far below the greatest product's logarithm the one found may be. why : they were solved, a note.
+    tolerance : maximum difference to the logarithm of the greatest product. why : reason for logarithms, a note.
     """
     sign = -1 if problem.semiring.selects else 1
     value = None if result.value is None else exponential(sign * result.value)
@@ -123,7 +123,7 @@ def result_of_logarithms(problem: Problem, result: Result, tolerance: float, why
         value = value_of_assignment(problem, result.assignment)
     bound = None
     if result.bound is not None:
-        # Sums of logarithms may be off by the tolerance, and what the assignment is worth has been computed elsewhere.
+        # Sums of logarithms may be off by the tolerance, and the value of the assignment is computed separately.
         bound = max(exponential_above(sign * result.bound + tolerance), value or 0.0)
     notes = [why]
     if problem.semiring.selects and tolerance:

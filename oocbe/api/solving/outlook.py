@@ -1,4 +1,4 @@
-"""The plan of a solve, with what a sample of rows says about the search by rows that goes before elimination."""
+"""The plan of a solve, with a forecast, from a sample, of the beam search that runs before elimination."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from oocbe.search.row_results import FEW_ROWS, rows_to_come
 Found = TypeVar("Found")
 
 PREPARATION_SECONDS = 1.0
-"""Of propagation and reduction together, beyond those that an order is searched for."""
+"""Time limit of propagation and reduction together, in seconds, in addition to that of the search for an order."""
 
 MANY_PARTS = 1 << 12
-"""Propagation of fewer functions and constraints takes no longer than loading it, and is not held to that time."""
+"""Number of functions and constraints below which propagation has no time limit, because loading it takes longer."""
 
 
 def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
-    """Propagate, reduce, choose an order, predict what it costs, and try some rows; errors as for :func:`make_plan`.
+    """Propagate, reduce, choose an order, predict its cost, and sample the search; errors as for :func:`make_plan`.
 
-    A plan does not take as long as a solve may: what propagation and reduction have not done in their time is left out.
+    Unlike a solve, a plan skips the steps of propagation and reduction that exceed their time limit.
     """
     semiring = options.semiring or problem.semiring
     whole = reduce_arity(problem.in_semiring(semiring))
@@ -68,11 +68,11 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
 
 
 class _Preparation:
-    """What is done before an order is searched for, all of it in some seconds; time for compiling does not count.
+    """The steps before the search for an order, with a time limit that excludes compilation.
 
     Attributes
     ----------
-    said : what a plan says where the time did not suffice; else empty.
+    said : note of the plan if the time limit was exceeded; else empty.
     """
 
     def __init__(self, options: SolveOptions) -> None:
@@ -82,7 +82,7 @@ class _Preparation:
         self.summary = ""
 
     def propagated(self, problem: Problem) -> tuple[Problem, ReducedProblem]:
-        """The problem without penalties and values that nothing needs; itself where time is up."""
+        """The problem without redundant penalties and values; unchanged after the time limit."""
 
         def step() -> tuple[Problem, ReducedProblem]:
             return propagated(with_penalties_forbidden(problem, self._options), self._options)
@@ -92,7 +92,7 @@ class _Preparation:
         return self.run(step) or (problem, ReducedProblem.of_all(problem))
 
     def run(self, step: Callable[[], Found]) -> Found | None:
-        """What a step comes to; None where time is up."""
+        """The result of a step; None after the time limit."""
         while True:
             watch = Stopwatch()
             with Deadline(max(0.0, self._end - working_time())) as deadline:
@@ -104,7 +104,7 @@ class _Preparation:
                     found = None
             if not deadline.passed:
                 return found
-            if not watch.compiled:  # else what was compiled is there the next time
+            if not watch.compiled:  # else the next run finds the compiled code
                 break
         seconds = f"{self._seconds:.3g} s"
         self.summary = f"propagated and reduced in part, which a solve does before, as that takes longer than {seconds}"

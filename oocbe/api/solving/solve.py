@@ -1,7 +1,7 @@
-"""Solve a problem: with bounds where costs are minimised or values maximised, by plain elimination otherwise.
+"""Solve a problem: with bounds if costs are minimised or values maximised, else by plain elimination.
 
-Small problems go straight to elimination: no bound pays for what it takes to compute. Which problems are small is read
-off the predicted rows of the first orders found.
+Small problems, by the predicted rows of the first orders, are eliminated directly, as computing bounds would not pay
+off.
 """
 
 from __future__ import annotations
@@ -76,28 +76,28 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
 
     Parameters
     ----------
-    problem : what to solve; ``options.semiring`` overrides the semiring that its values mean by themselves.
-    options : settings. observer : told about the plan, every bucket, what is known about the optimum, and the result.
+    problem : the problem; ``options.semiring`` overrides its semiring.
+    options : settings. observer : receives the plan, every bucket, bounds and incumbents, and the result.
 
     Returns
     -------
     Result : ``optimal`` with an assignment (semirings that select), ``exact`` (others), ``infeasible``,
-        ``nothing-better`` than ``options.ub``, or ``limit`` with the best bound and assignment that were found, where
-        time, gap or memory ended the search, or the optimum violates a linear constraint that elimination does not
-        enforce; or ``interrupted`` with the same, where a signal did (:mod:`oocbe.runtime.interruption`).
+        ``nothing-better`` than ``options.ub``; ``limit`` with the best bound and assignment, if time, gap or memory
+        ended the search, or the optimum violates a linear constraint that elimination does not enforce; or
+        ``interrupted`` with the same, if a signal ended it (:mod:`oocbe.runtime.interruption`).
 
     Raises
     ------
     ResourceError : messages do not fit the memory limit, and no bound and no assignment is known.
     UsageError : the work folder is in use, or holds another run; ``options.ub`` in any semiring but min-sum.
-    CorruptDataError : its record is damaged. DiskError : the disk, or what may be used of it, is full.
+    CorruptDataError : its record is damaged. DiskError : the disk is full, or its limit reached.
     TimeLimitError : the time limit was reached in a semiring without bounds.
     ValueRangeError : values that no supported dtype can combine exactly; products of floats beyond the range of
         float64 where a value is negative, or in a work folder (others are solved by their logarithms).
     UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
         that can bind, in any semiring but min-sum.
     FormatError : the file named by ``options.order`` is no order of this problem.
-    InternalError : an assignment found is not worth its value (:mod:`oocbe.elimination.solution_check`).
+    InternalError : an assignment does not have its reported value (:mod:`oocbe.elimination.solution_check`).
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
@@ -138,12 +138,12 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
 def _solved(
     problem: Problem, options: SolveOptions, observer: ForwardingObserver, begin: float, interruption: Interruption
 ) -> Result:
-    """The result of a problem that was checked, kept in the work folder where there is one."""
+    """The result of a checked problem, saved in the work folder if there is one."""
     if (steps := IntegerScaling.of(problem, options)) is not None:
         return steps.in_floats(_solved(steps.problem, steps.options, steps.telling(observer), begin, interruption))
     with open_run(problem, options) as run:
         if run.result is None:
-            # Where propagation has left no variable, the answer is there, and no limit that came since takes it away.
+            # If propagation fixed all variables, the answer is known, and no limit applies.
             limited = nullcontext() if problem.variables else unlimited()
             with limited, Deadline(options.time_limit if problem.variables else None) as deadline:
                 solving = _Solving(problem, problem.semiring, options, observer, deadline, run)
@@ -162,7 +162,7 @@ def _solved(
 
 @dataclass
 class _Solving:
-    """One solve: what it works on, and the ways through it. reduction : where that is what is left of a problem."""
+    """One solve: its data and its strategies. reduction : if the problem is the rest of a larger one."""
 
     problem: Problem
     semiring: Semiring
@@ -180,10 +180,10 @@ class _Solving:
         self._known: SharedBounds | None = None
         self._statistics = Statistics()
         self._within: tuple[PresolvedProblem, _Solving] | None = None
-        self._graph = cache(partial(PrimalGraph, self.problem))  # several ways through it ask for it
+        self._graph = cache(partial(PrimalGraph, self.problem))  # shared by several strategies
 
     def solve_interruptibly(self, interruption: Interruption) -> Result:
-        """The result, or what is known of it where a signal asks to end."""
+        """The result, or the partial result after a signal."""
         try:
             result = self.solve()
         except BaseException as error:
@@ -197,7 +197,7 @@ class _Solving:
         return replace(result, status="interrupted") if was_requested else result
 
     def _unfinished(self, interruption: Interruption) -> Result:
-        """What is known where a signal has ended the work."""
+        """The partial result after a signal."""
         if self._within is not None:
             left, within = self._within
             return left.lifted(within._unfinished(interruption))
@@ -210,7 +210,7 @@ class _Solving:
         return replace(result, status="interrupted", seconds=statistics.seconds) if result.status == "limit" else result
 
     def solve(self) -> Result:
-        """By elimination alone, or with bounds, or first the one and then the other."""
+        """Solve by elimination alone, or with bounds, or by elimination and then with bounds."""
         options, problem, begin = self.options, self.problem, working_time()
         dtype = value_dtype(problem, self.semiring)
         bounded = bool(problem.variables) and applies_to(self.semiring) and options.bounds != "none"
@@ -230,7 +230,7 @@ class _Solving:
                 if choices:
                     self.observer.order_chosen(choices[0], False)
             except TimeLimitError:
-                choices = []  # the search with bounds says what is known, and finds an assignment
+                choices = []  # the search with bounds gives bounds, and an assignment
             rows.order_seconds = spent = working_time() - begin - rows.seconds
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 known = self._knowledge_of(found)
@@ -253,7 +253,7 @@ class _Solving:
         try:
             search.run()
         except (UnsupportedError, ValueRangeError) as error:
-            # Elimination can do what a relaxation may not be able to write down; where it cannot, it says so itself.
+            # Elimination supports problems that a relaxation cannot represent; otherwise it raises its own error.
             result = self._eliminate(self._orders(), working_time() - begin)
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
         if likely := others.likely_order:
@@ -271,7 +271,7 @@ class _Solving:
         return replace(result, seconds=seconds)
 
     def _solved_smaller(self, left: PresolvedProblem, seconds: float) -> Result:
-        """The result by what is left of the problem; ``seconds`` : that finding it has taken."""
+        """The result from the presolved problem; ``seconds`` : of presolve."""
         within = replace(
             self, problem=left.problem, observer=PostsolveObserver(self.observer, left), reduction=left.done
         )
@@ -280,7 +280,7 @@ class _Solving:
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
 
     def _attempt(self, choices: list[OrderChoice], deadline: Deadline) -> Result:
-        """Elimination without bounds that ends in an answer, or in TimeLimitError with a deadline of its own."""
+        """Elimination without bounds, with a deadline of its own; raises TimeLimitError when it passes."""
         return replace(self, options=replace(self.options, time_limit=None), deadline=deadline)._eliminate(choices, 0.0)
 
     def _orders(self) -> list[OrderChoice]:
@@ -291,10 +291,10 @@ class _Solving:
     def _eliminate_easily(
         self, choices: list[OrderChoice], order_seconds: float, found: list[Incumbent]
     ) -> Result | None:
-        """Elimination without bounds; None where it did not end, and bounds have something to say all the same.
+        """Elimination without bounds; None if it did not finish and bounds can still help.
 
-        That is where time ran out, as they say something in no time, and where memory or disk did and an assignment is
-        known. found : gets what the search for assignments has found by then.
+        That is the case if time ran out (mini-bucket bounds are cheap), or if memory or disk ran out and an assignment
+        is known. found : filled with the incumbents found so far.
         """
         begin = time.perf_counter()
         try:
@@ -311,7 +311,7 @@ class _Solving:
             return None
 
     def _eliminate(self, choices: list[OrderChoice], order_seconds: float) -> Result:
-        """Elimination without bounds; where it cannot end, what the search for assignments has found by then."""
+        """Elimination without bounds; if it cannot finish, the result has the incumbents found so far."""
         begin = time.perf_counter()
         found: list[Incumbent] = []
         try:
@@ -324,7 +324,7 @@ class _Solving:
             return result_of_bounds(self.problem, self.options, known, statistics, dtype, self._backend)
 
     def _race(self, choices: list[OrderChoice], found: list[Incumbent]) -> RaceWinner:
-        """The forward pass; ``found`` gets what the search for assignments has found by its end."""
+        """The forward pass; ``found`` : filled with the incumbents found in parallel."""
         options, problem = self.options, self.problem
         if options.tables != INCOMPLETE and predictions_are_exact(problem):
             choices = choices[:1]
@@ -352,7 +352,7 @@ class _Solving:
         return race.winner
 
     def _knowledge_of(self, found: list[Incumbent]) -> SharedBounds:
-        """What has been proven and found so far, with an assignment more where there is one."""
+        """The bounds and incumbents so far, including those in ``found``."""
         if self._known is None:
             self._known = SharedBounds(self._target, self.options.gap, self._report)
         for best in found:
@@ -379,8 +379,8 @@ class _Solving:
 
     @cached_property
     def _target(self) -> Problem:
-        """The problem in min-sum, in which bounds and searches for assignments work."""
-        with unlimited():  # what is known when a limit comes is told of this problem
+        """The problem in min-sum, for bounds and searches for assignments."""
+        with unlimited():  # partial results at a limit refer to this problem
             return self.problem if self._sign > 0 else negated(self.problem)
 
     @property
@@ -390,11 +390,11 @@ class _Solving:
     def _report(
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
-        """Tell the observer, in the problem's own sense."""
+        """Notify the observer, in values of the original problem."""
         own = [None if number is None else self._sign * number for number in (lower, value)]
         self.observer.bounds_changed(own[0], own[1], why, assignment)
 
     def _start(self, problem: Problem, choice: OrderChoice, bounds: str) -> Callable[[int, int, int], None]:
-        """Tell the observer that a run begins; returns what tells it about the run's buckets."""
+        """Notify the observer of the start of a run; returns the callback for the run's buckets."""
         plan = partial(plan_for, problem, self.semiring, choice, bounds, self.options)
         return begin_telling(self.observer, problem, choice, plan)

@@ -1,5 +1,4 @@
-"""What only tables can answer: counts, the k best assignments, partition functions, marginals.
+"""Tasks that need tables: counts, the k best assignments, partition functions, marginals.
 
-All of them need every feasible row, so nothing is pruned that could change an answer: hard constraints filter every
-join, as always, but no row is dropped because another one is as good.
+They need every feasible row: hard constraints filter every join, but rows are not pruned by dominance.
 """

@@ -18,17 +18,17 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 
 TASKS_AT_ONCE = ("count", "logz", "marginals")
-"""Tasks that one loop answers; its order is searched for without regard to values."""
+"""Tasks that one loop answers; the search for its order ignores values."""
 
 
 def answered_at_once(task: str, problem: Problem, options: SolveOptions, temperature: float) -> TaskResult | None:
-    """The task's result; None where the problem is not for one loop, or the task is another one.
+    """The task's result; None if the problem is not suitable for one loop, or the task is another one.
 
-    None, too, of values that the task refuses, as propagation may remove them: what follows refuses them otherwise.
+    Also None for values that the task does not support: propagation may remove them, or later steps raise the error.
 
     Raises
     ------
-    TimeLimitError : the limit came. FormatError : the file named by ``options.order`` is no order of this problem.
+    TimeLimitError : the limit passed. FormatError : the file named by ``options.order`` is no order of this problem.
     """
     if task not in TASKS_AT_ONCE:
         return None

@@ -1,11 +1,11 @@
 """The exact number of feasible assignments, of any size.
 
 One forward pass in integers. A message's counts have as many *limbs* (:mod:`oocbe.tables.limbs`) as its greatest one
-needs: before a bucket is joined, the greatest counts of what is joined say what no sum of their products exceeds. Most
-messages have counts that int64 holds and are joined like any others, on the way that is quickest for them; the others
-as rows. Messages are not needed again once they are joined, and are forgotten where memory is short.
+may need: the greatest counts of a bucket's tables give an upper bound before they are joined. Most messages have counts
+that fit int64 and are joined like any others, by the fastest method; the others are joined as rows. Joined messages are
+not needed again, and are deleted if memory is short.
 
-Rows that carry what they consume of linear constraints are counted by several passes
+Rows that carry their consumption of linear constraints are counted by several passes
 (:mod:`oocbe.api.tasks.count_by_residues`).
 """
 
@@ -39,10 +39,10 @@ class _CountMaker(MessageMaker):
     """Messages of exact counts, in as many limbs as they need."""
 
     def check_range(self, bucket: Bucket) -> None:
-        """Counts have the limbs that they need."""
+        """No check: counts have as many limbs as they need."""
 
     def limbs(self, bucket: Bucket) -> int:
-        """Limbs that hold the product of the greatest counts that are joined, once for each value of the variable."""
+        """Limbs for the product of the greatest joined counts, times the domain size of the variable."""
         greatest = math.prod(message.largest_magnitude() for message in bucket.messages)
         return limbs_for(greatest * self._prepared.problem.sizes[bucket.variable])
 
@@ -53,13 +53,13 @@ class _CountForward(Forward):
     maker = _CountMaker
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = True) -> ForwardPass:
-        """Eliminate every variable; joined messages may be forgotten. Else as the base class."""
+        """Eliminate every variable; joined messages may be deleted. Otherwise as in the base class."""
         self._store.forgets = _forget
         return super().run(bucket_done, may_forget=False)
 
 
 def _forget(message: Message) -> bool:
-    """Forget a message that has been joined."""
+    """Delete a joined message."""
     message.forget()
     return True
 

@@ -1,19 +1,18 @@
-"""The exact number of feasible assignments where rows carry what they consume of linear constraints.
+"""The exact number of feasible assignments if rows carry their consumption of linear constraints.
 
-Leaves of such walks add up lists of rows, in numbers of one word. So the forward pass runs several times over the same
-rows:
+Sums over such rows use numbers of one word. So the forward pass runs several times over the same rows:
 
 1. In float64, with exact scaling. All terms are positive, so the relative error is at most the number of roundings on
-   a path times 2^-53, and the count lies in an interval that is known. Where it holds one integer, that is the count.
+   a path times 2^-53, which gives an interval for the count. If it has one integer, that is the count.
 2. In 64-bit integers that wrap around: the count modulo 2^64, whatever its size.
-3. Modulo primes, as many as it takes until 2^64 times the primes exceed the interval's width. A prime is so small that
-   a bucket's products of residues, summed over its variable, fit 63 bits; where a bucket has received many messages,
-   some of them are joined, and residues taken, before.
+3. Modulo primes, until 2^64 times the primes exceed the interval's width. Primes are small enough that a bucket's
+   products of residues, summed over its variable, fit 63 bits; if a bucket has received many messages, some of them
+   are joined, and reduced to residues, before.
 
-A row sums over all ways to share its consumption among the messages of its bucket, too: there are at most as many as
-amounts that fit the capacities for each message but one.
+A row also sums over all ways to share its consumption among the messages of its bucket: at most as many as amounts that
+fit the capacities, for each message but one.
 
-The Chinese remainder theorem then leaves one integer in the interval. (Knuth 1997, section 4.3.2.)
+The Chinese remainder theorem then gives the only integer in the interval. (Knuth 1997, section 4.3.2.)
 """
 
 from __future__ import annotations
@@ -51,24 +50,24 @@ if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
 
 WRAP_BITS = 64
-"""Counts modulo 2^64 come for free: integer arithmetic wraps around, and residues need not be taken."""
+"""Bits of a machine word. Counts modulo 2^64 need no reduction, because integer arithmetic wraps around."""
 
 SMALLEST_FACTOR = 2.0**-900
-"""Products of a bucket's smallest entries stay above this, or rounding below the range of float64 would not be relative
-any more."""
+"""Lower bound of the products of a bucket's smallest entries. Below the range of float64, rounding errors would no
+longer be relative."""
 
 MOST_FACTORS = 2
-"""Messages of a bucket that are multiplied at once: their products are added up over all ways to share a row's
-consumption, and residues of them are to fit 63 bits."""
+"""Maximum number of a bucket's messages that are multiplied at once, so that products of residues, summed over all ways
+to share a row's consumption, fit 63 bits."""
 
 
 @dataclass(frozen=True)
 class ResidueCount:
-    """What the passes found.
+    """The result of all passes.
 
     Attributes
     ----------
-    value : the count. tables : of the pass in float64, closed. residues : passes behind it.
+    value : the count. tables : of the pass in float64, closed. residues : number of later passes.
     """
 
     value: int
@@ -77,12 +76,12 @@ class ResidueCount:
 
 
 def count_by_residues(bare: Problem, options: SolveOptions, observer: Observer | None = None) -> ResidueCount:
-    """The number of feasible assignments of a problem in which each is worth 1, as floating-point products.
+    """The number of feasible assignments of a problem in which each has value 1, as floating-point products.
 
     Raises
     ------
     UnsupportedError : see :func:`oocbe.api.tasks.tables.compute_tables`.
-    LimitError : counts of one message differ so much that float64 cannot hold them side by side.
+    LimitError : counts of one message differ by more than the range of float64.
     CorruptDataError : the passes contradict each other.
     """
     try:
@@ -94,7 +93,7 @@ def count_by_residues(bare: Problem, options: SolveOptions, observer: Observer |
             return ResidueCount(0, tables, 0)
         low, high = _interval(tables)
         factors = max((len(b.messages) for b in tables.outcome.buckets), default=1)
-        # The passes in integers have messages of their own, and need the memory of these.
+        # Release the memory for the messages of the passes in integers.
         tables.store.close()
         for bucket in tables.outcome.buckets:
             bucket.messages.clear()
@@ -120,7 +119,7 @@ def count_by_residues(bare: Problem, options: SolveOptions, observer: Observer |
 
 
 def _interval(tables: Tables) -> tuple[int, int]:
-    """Integers between which the count lies, from the float64 pass."""
+    """The interval of the count from the float64 pass."""
     prepared, outcome = tables.prepared, tables.outcome
     assert outcome.value is not None
     roundings = 0
@@ -141,7 +140,7 @@ def _interval(tables: Tables) -> tuple[int, int]:
 
 
 def _amounts(prepared: Prepared) -> int:
-    """How many amounts a row can consume."""
+    """Number of amounts that a row can consume."""
     assert prepared.consumption is not None
     return math.prod(limit + 1 for limit in prepared.consumption.limits)
 
@@ -155,7 +154,7 @@ def _moduli(factors: int, terms: int) -> Iterator[int]:
 
     Parameters
     ----------
-    factors : messages in one bucket at most. terms : products that are added up before residues are taken.
+    factors : maximum messages of a bucket. terms : products that are summed before reduction to residues.
     """
     yield 1 << WRAP_BITS
     candidate = int(((2.0**63 - 1) / terms) ** (1 / factors))
@@ -191,10 +190,10 @@ class _ModularMaker(MessageMaker):
     modulus = 1 << WRAP_BITS
 
     def check_range(self, bucket: Bucket) -> None:
-        """Wrapping around is meant, and residues of a small prime cannot."""
+        """No check: wrapping around is intended, and residues of a small prime cannot overflow."""
 
     def factors(self, bucket: Bucket) -> Bucket:
-        """The bucket with so few messages that products of residues fit; some are joined, and residues taken."""
+        """The bucket with some messages joined and reduced, so that products of residues fit."""
         if self.modulus == 1 << WRAP_BITS:
             return bucket
         factors = replace(bucket, messages=list(bucket.messages))
@@ -204,13 +203,13 @@ class _ModularMaker(MessageMaker):
         return factors
 
     def finishing(self) -> Callable[[Table], Table]:
-        """Takes residues of the counts."""
+        """A function that reduces counts to residues."""
         return unchanged if self.modulus == 1 << WRAP_BITS else partial(_residues, modulus=self.modulus)
 
     def _joined(self, one: Message, other: Message) -> Message:
-        """Two messages as one whose rows consume what those of both do, added up over all ways to share it.
+        """The product of two messages; rows with the same total consumption are summed.
 
-        The constraints that only both together cover are still to be applied.
+        Constraints covered only by both together are not applied yet.
         """
         prepared = self._prepared
         assert prepared.consumption is not None
@@ -260,7 +259,7 @@ def _modular(number: int) -> type[Forward]:
 
 
 def _residue(bare: Problem, tables: Tables, options: SolveOptions, modulus: int) -> int:
-    """The count modulo a number, with the order that the first pass was run with."""
+    """The count modulo a number, with the order of the first pass."""
     prepared = prepare(bare, COUNTING, tables.choice.order)
     where = (tables.store.memory_limit, options.workdir, options.chunk_rows)
     with MessageStore(*where, max_disk=options.max_disk) as store:
@@ -270,7 +269,7 @@ def _residue(bare: Problem, tables: Tables, options: SolveOptions, modulus: int)
 
 
 def _combined(residues: list[tuple[int, int]]) -> int:
-    """The number that has all residues, modulo the product of the moduli (Chinese remainder theorem)."""
+    """The number with given residues, modulo the product of the moduli (Chinese remainder theorem)."""
     value, modulus = 0, 1
     for residue, m in residues:
         value += modulus * ((residue - value) * pow(modulus, -1, m) % m)

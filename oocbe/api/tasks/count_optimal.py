@@ -1,9 +1,9 @@
 """The exact number of optimal assignments.
 
-An assignment is optimal where every bucket's value is the one that its message keeps. Going back over the tables, the
-rows that occur in an optimal assignment are marked, with the values of the bucket's variable that are as good as the
-best: the *ties*. Going forward over these alone, each marked row gets the number of ways to complete it below. Python's
-integers hold it; where floating-point numbers hold it exactly, they are used, since no number exceeds the count.
+An assignment is optimal if every bucket's value is the one stored in its message. A backward pass over the tables marks
+the rows of optimal assignments, with all best values of the bucket's variable: the *ties*. A forward pass over the
+marked rows computes the number of their completions below. It uses floating-point numbers if they are exact up to the
+count, the largest number, and Python integers otherwise.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
 
 EXACT = 2.0**52
-"""Up to here, sums and products of integers are exact in float64."""
+"""Limit up to which sums and products of integers are exact in float64."""
 
 
 @dataclass
@@ -43,9 +43,9 @@ class _Ties:
 
 
 def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
-    """The number of assignments that have the optimum.
+    """The number of optimal assignments.
 
-    Floating-point values that differ by less than rounding can make count as equal.
+    Floating-point values that differ by no more than rounding errors count as equal.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
         if value is None or not _counts(tables, problem, value):
             return finished("count-optimal", problem, tables, 0, status="infeasible")
         descend(tables, np.True_, np.False_, np.logical_or, share)
-        with np.errstate(over="ignore"):  # then it is more than EXACT
+        with np.errstate(over="ignore"):  # an overflow exceeds EXACT
             ways = _ways(tables, marked, np.dtype(np.float64))
         if ways > EXACT:
             ways = _ways(tables, marked, np.dtype(object))
@@ -77,7 +77,7 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
 
 
 def _counts(tables: Tables, problem: Problem, value: int | float) -> bool:
-    """Whether the optimum is within the problem's bound; where rounding may decide, the problem itself says so."""
+    """Whether the optimum is within the problem's bound; near the bound, the problem itself evaluates it."""
     bound = problem.upper_bound if problem.lower_bound is None else problem.lower_bound
     if bound is None:
         return True
@@ -89,11 +89,11 @@ def _counts(tables: Tables, problem: Problem, value: int | float) -> bool:
 
 
 RELATIVE_MARGIN = 2.0**-40
-"""Relative difference of two products that rounding can make."""
+"""Maximum relative difference of two products by rounding."""
 
 
 def _ways(tables: Tables, marked: dict[int, _Ties], dtype: np.dtype[Any]) -> Any:
-    """Ways to complete every marked row, from the first bucket to the last; the product over buckets that end one."""
+    """Number of completions of every marked row, from the first bucket on; returns the product over root buckets."""
     ways: dict[int, tuple[NDArray[np.int64], NDArray[Any]]] = {}
     total: Any = 1
     for bucket in tables.outcome.buckets:

@@ -1,10 +1,10 @@
 """The k best assignments, from exact messages.
 
-After the forward pass, the value of the best completion of any partial assignment of the variables eliminated last is
-known exactly: it is the cost so far plus what the messages say. So the variables are assigned in reverse order, all
-partial assignments of a level side by side, and the k with the best completions are kept. None of the k best is lost: a
-prefix that is dropped has k others whose completions are at least as good, and different. (Best-first search with such
-a heuristic, as in Flerova, Marinescu and Dechter 2016, needs a queue and expands the same prefixes one by one.)
+After the forward pass, the value of the best completion of a partial assignment of the variables eliminated last is
+exact: the cost so far plus the messages' values. So the variables are assigned in reverse order, level by level, and
+the k partial assignments with the best completions are kept. None of the k best is lost: for each dropped one, there
+are k others with different completions that are at least as good. (Best-first search with such a heuristic, as in
+Flerova, Marinescu and Dechter 2016, needs a queue and expands the same partial assignments one by one.)
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer | None = None) -> TaskResult:
     """The k best distinct assignments, best first; fewer where fewer are feasible.
 
-    Each is evaluated by the problem itself. Floating-point sums that differ by rounding only may come in any order
-    of those sums; equal values come in the order of the assignments.
+    Each is evaluated by the problem itself. Floating-point sums that differ only by rounding may be in any order;
+    equal values are in the order of the assignments.
 
     Raises
     ------
@@ -52,8 +52,8 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
             assignments, behind = _prefixes(tables, k)
             for assignment, gap in zip(assignments.tolist(), behind.tolist(), strict=True):
                 value = problem.evaluate(assignment)
-                if value is not None:  # at or above the problem's upper bound it does not count
-                    # Beyond the range of float64 values are all the same; how far they are behind is not.
+                if value is not None:  # else it is at or above the problem's upper bound
+                    # Values beyond the range of float64 are all equal; their gaps are not.
                     found.append((sign * value, gap if value in _OUTSIDE else 0, tuple(assignment)))
         found.sort()
         if not found:
@@ -64,7 +64,7 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
 
 
 _OUTSIDE = (0.0, math.inf, -math.inf)
-"""What sums and products become that float64 cannot hold."""
+"""Values of sums and products beyond the range of float64."""
 
 
 def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -92,7 +92,7 @@ def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
 
 
 def _gap_dtype(tables: Tables) -> np.dtype[Any]:
-    """What holds how far a completion is behind the optimum."""
+    """Dtype of the gaps between completions and the optimum."""
     if tables.prepared.dtype.kind == "f":
         return np.dtype(np.float64)
     assert tables.outcome.value is not None
@@ -101,9 +101,9 @@ def _gap_dtype(tables: Tables) -> np.dtype[Any]:
 
 
 def _behind(tables: Tables, behind: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
-    """How far the best completion with each value is behind the optimum, from how far that of its prefix is.
+    """Gap to the optimum of the best completion with each value, from the gap of its partial assignment.
 
-    Products of integers lose a factor and gain another: the prefix's completion is a multiple of its row's best value.
+    Products of integers exchange one factor: the completion's value is a multiple of its row's best value.
     """
     if not multiplies_integers(tables.prepared):
         found: NDArray[Any] = behind[:, None] + gaps(tables, evaluated)

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one problem of many.
+    """The outcome of one of many problems.
 
     Attributes
     ----------
-    number : place of the problem in what was given, from 0. problem : its path as it was given, or its name.
-    result : the answer; None where there is none. failure : why there is none; None where there is one.
+    number : position of the problem in the input, from 0. problem : its path as given, or its name.
+    result : the answer, or None. failure : reason for no answer; None if there is one.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """What ``oocbe solve`` would return for this problem."""
+        """Exit code of ``oocbe solve`` for this problem."""
         if self.result is not None:
             return self.result.exit_code
         assert self.failure is not None
@@ -54,7 +54,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class _Task:
-    """A problem to be solved, with its share of what there is, and its place in what was given."""
+    """A problem to solve, with its share of the machine, and its position in the input."""
 
     number: int
     problem: Problem | str | Path
@@ -75,29 +75,27 @@ def solve_many(
     format: str | None = None,
     **overrides: Unpack[OwnValues],
 ) -> Generator[Outcome, None, None]:
-    """Solve problems, or the files that paths name, side by side; gives each outcome as soon as it is there.
+    """Solve problems, or the files that paths name, in parallel; yields each outcome as soon as it is available.
 
-    What goes wrong with one problem is its outcome, and stops no other. Where Ctrl-C comes while the next outcome is
-    waited for, solves that are at work wind down, and what they know by then is given, before KeyboardInterrupt is
-    raised.
+    An error of one problem is its outcome, and does not stop others. On Ctrl-C during the wait for an outcome, running
+    solves wind down, and their partial results are yielded before KeyboardInterrupt is raised.
 
     Parameters
     ----------
     problems : each a problem or a path that :func:`oocbe.read` accepts.
     options : settings of each; None takes defaults and ``OOCBE_`` environment variables. ``memory`` and ``max_disk``
-        are limits of all together, shared out evenly. ``device_memory``, where it is given, too. The time limit is that
-        of each. In ``workdir`` each problem has a run directory of its own, named after it, and with ``resume`` those
-        go on that have one.
-    jobs : problems at a time; None: one a core, or as many as the executor says that it has.
-    executor : runs the solves, such as Dask's ``Client.get_executor()``, and is left as it is; None: processes that
+        (and ``device_memory``, if given) are limits of all together, divided evenly. The time limit is that of each. In
+        ``workdir`` each problem has a run directory of its own, named after it, from which ``resume`` continues.
+    jobs : problems at a time; None: one per core, or as many as the executor has workers.
+    executor : runs the solves, such as Dask's ``Client.get_executor()``, and is not shut down; None: processes that
         are started here and ended with the iterator.
-    format : of the files, where their suffixes do not tell.
+    format : of the files, if their suffixes do not identify it.
     overrides : single options by name.
 
     Raises
     ------
-    UsageError : an unusable option, workers to share one problem, or fewer jobs than one. What is wrong with a problem
-        is in its outcome. KeyboardInterrupt : Ctrl-C came; problems that had not begun have no outcome.
+    UsageError : an invalid option, workers to share one problem, or fewer jobs than one. Errors of a problem are in its
+        outcome. KeyboardInterrupt : Ctrl-C was pressed; problems that had not begun have no outcome.
     """
     if isinstance(problems, str | Path) or not isinstance(problems, Iterable):
         raise UsageError(f"solve_many takes several problems, such as a list, not {problems!r}; see solve for one")
@@ -125,7 +123,7 @@ def _processors() -> int:
 
 
 def _shared(options: SolveOptions, count: int) -> SolveOptions:
-    """What each of so many solves at a time may take."""
+    """The options with the limits of each of ``count`` parallel solves."""
     if count == 1:
         return options
 
@@ -137,9 +135,9 @@ def _shared(options: SolveOptions, count: int) -> SolveOptions:
 
 
 def _run_directories(parent: Path | None, problems: Sequence[Problem | str | Path]) -> list[Path | None]:
-    """A run directory for each problem, the same ones whenever the same problems are given; None where none are kept.
+    """A run directory for each problem, always the same for the same problems; None if there are none.
 
-    They are called after their file, and by a few digits of its path, as files in several folders may have one name.
+    The names consist of the file's name and a few digits of its path's digest, as names may repeat across folders.
     """
     if parent is None:
         return [None] * len(problems)
@@ -162,7 +160,7 @@ def _run_directories(parent: Path | None, problems: Sequence[Problem | str | Pat
 
 
 def solved(task: _Task) -> Outcome:
-    """Solve a problem where its executor runs it."""
+    """Solve a problem in a process of the executor."""
     try:
         return Outcome(task.number, task.name, _result(task))
     except Interrupted as error:
@@ -188,7 +186,7 @@ def _result(task: _Task) -> Result:
 
 
 def _by_processes(tasks: Sequence[_Task], count: int) -> Generator[Outcome, None, None]:
-    """Outcomes of tasks that processes of ours solve."""
+    """Outcomes of tasks solved by own processes."""
     threads = max(1, _processors() // count)
     processes: SolvingProcesses[_Task, Outcome] = SolvingProcesses(
         threads, _killed, lambda task, failure: Outcome(task.number, task.name, failure=failure)
@@ -198,7 +196,7 @@ def _by_processes(tasks: Sequence[_Task], count: int) -> Generator[Outcome, None
 
 
 def _by_executor(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome, None, None]:
-    """Outcomes of tasks that an executor of somebody else's solves."""
+    """Outcomes of tasks solved by the caller's executor."""
     left = {task.number: task for task in tasks}
     for outcome in _ended(tasks, executor):
         if outcome is None:
@@ -210,7 +208,7 @@ def _by_executor(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcom
 
 
 def _ended(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome | None, None, None]:
-    """Outcomes as they come; None at last where the executor broke. What has not begun at the end never does."""
+    """Outcomes as they complete; a final None if the executor broke. Pending tasks are cancelled at the end."""
     waiting: dict[Future[Outcome], _Task] = {}
     try:
         for task in tasks:
@@ -240,7 +238,7 @@ def _ended(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome | No
 
 
 def _killed(task: _Task) -> Outcome:
-    """The outcome of a problem whose process ended before its solve had."""
+    """The outcome of a problem whose process ended before its solve."""
     why = (
         f"{task.name}: the process that solved it was ended by the system; where that was for memory, give less "
         "--memory, or solve fewer at a time"

@@ -1,8 +1,8 @@
 """Partition functions and marginals at a temperature, and min-marginals.
 
-At temperature T an assignment of cost c weighs exp(-c / T), one of utility u exp(u / T), one of product p p^(1/T).
-The infinite temperature weighs all feasible assignments alike: marginals are then shares of the count. Everything is
-computed with logarithms (log-sum-exp), so that nothing leaves the range of float64.
+At temperature T an assignment of cost c has weight exp(-c / T), one of utility u exp(u / T), one of product p p^(1/T).
+At infinite temperature all feasible assignments have equal weight: marginals are then shares of the count. All
+computations use logarithms (log-sum-exp), so that nothing exceeds the range of float64.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def marginals(
 ) -> TaskResult:
     """Probability of each value of each variable at a temperature, and the partition function; errors as above.
 
-    A junction tree answers where its cliques fit the memory, on the CPU; else the pass back over the messages, which
-    may lie on disk.
+    It uses a junction tree, on the CPU, if its cliques fit the memory; else the backward pass over the messages, which
+    may be on disk.
     """
     energies = at_temperature(problem, temperature)
     found_by_tree = _marginals_by_tree(problem, energies, options, temperature, observer)
@@ -95,14 +95,14 @@ def marginals(
 def _marginals_by_tree(
     problem: Problem, energies: Problem, options: SolveOptions, temperature: float, observer: Observer | None
 ) -> TaskResult | tuple[int, ...]:
-    """The marginals from a junction tree of what evidence leaves of the problem.
+    """The marginals from a junction tree of the problem reduced by evidence.
 
-    Where there can be no tree, the order that was found for one, of all variables; empty where none was searched for.
+    If there can be no tree, returns the order of all variables found for it; empty if there was no search.
     """
     if options.backend == "cuda":
         return ()
     if is_order_file(options.order):
-        return ()  # a file that names all variables, also those that evidence fixes
+        return ()  # a file of all variables, including those fixed by evidence
     begin = time.perf_counter()
     with Deadline(options.time_limit):
         left = remove_values(energies, ())
@@ -130,7 +130,7 @@ def _marginals_by_tree(
             memory = message_memory(options)
             tree = tree_of(left.problem, choice.order, choice.separators, memory, clique_done=clique_done)
         except (ResourceError, UnsupportedError, MemoryError):
-            return order  # messages may go to disk, and what is wrong with the problem is said there
+            return order  # elimination can store messages on disk, and reports invalid problems
         calibration = Calibration(tree) if tree.is_possible else None
         value = -math.inf if calibration is None else calibration.log_evidence
         seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
@@ -145,7 +145,7 @@ def _marginals_by_tree(
 def _by_parts(
     problem: Problem, left: ReducedProblem, answer: QueryAnswer, begin: float, temperature: float
 ) -> TaskResult:
-    """The marginals from complete tables of what targets need, where a tree for all of them would be large."""
+    """The marginals from dense tables of relevant factors, if a tree for all targets would be large."""
     order_seconds = time.perf_counter() - begin
     every = range(len(left.variables))
     posteriors = answer.posteriors(every, "cpu")
@@ -161,7 +161,7 @@ def _by_parts(
 def _of_all(
     problem: Problem, left: ReducedProblem, posteriors: Sequence[NDArray[np.float64]]
 ) -> tuple[NDArray[np.float64], ...]:
-    """Marginals of all variables of a problem, from those that are left."""
+    """Marginals of all variables of a problem, from those of the remaining variables."""
     found = [np.zeros(size) for size in problem.sizes]
     for v, own in zip(left.variables, posteriors, strict=True):
         found[v][left.kept[v]] = own
@@ -172,10 +172,10 @@ def _of_all(
 
 
 def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
-    """The best value that an assignment with each value of each variable has, NaN where none is feasible.
+    """For each value of each variable, the best value of an assignment with it; NaN if none is feasible.
 
-    Where all of the problem's values are integers, these are Python's in arrays of dtype object; else float64, off by
-    what rounding does to the largest sums.
+    If all of the problem's values are integers, these are Python integers in arrays of dtype object; else float64, with
+    the rounding error of the largest sums.
 
     Raises
     ------

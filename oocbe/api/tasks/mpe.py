@@ -1,11 +1,11 @@
-"""The most probable explanation: the assignment, given evidence, whose product of values is the greatest.
+"""The most probable explanation: the assignment with the greatest product of values, given evidence.
 
-Products are solved as sums of logarithms, which neither underflow nor keep bounds and dominance from working. The
-answer's logarithm is that of a belief network's joint probability of assignment and evidence; for a Markov network it
-is not normalised (subtract the task ``logz`` for that).
+Products are solved as sums of logarithms, which do not underflow, and permit bounds and dominance. For a belief
+network, the logarithm in the answer is that of the joint probability of assignment and evidence; for a Markov network
+it is not normalised (subtract the result of the task ``logz``).
 
-Sums of logarithms are rounded. So the assignment is optimal within a *tolerance*, which the result states: no other one
-has a logarithm that is larger by more.
+Sums of logarithms are rounded. So the assignment is optimal within a *tolerance*, stated in the result: no other
+assignment exceeds its logarithm by more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def most_probable_explanation(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
     """The best assignment of a max-product or sum-product problem, with the natural logarithm of its value.
 
-    Evidence is what unary constraints fix (:meth:`oocbe.model.problem.Problem.with_evidence`). Limits, bounds, run
+    Unary constraints are evidence (:meth:`oocbe.model.problem.Problem.with_evidence`). Limits, bounds, run
     directories and errors are those of :func:`oocbe.api.solving.solve.solve`.
 
     Raises

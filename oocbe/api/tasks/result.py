@@ -1,4 +1,4 @@
-"""From what the tables of a task found and took to its result."""
+"""Results of tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def unfinished(task: str, problem: Problem, why: str, **more: Any) -> TaskResult:
-    """The result where a signal came before anything was known."""
+    """The result after a signal, without an answer."""
     return TaskResult(
         task=task,
         status="interrupted",
@@ -45,7 +45,7 @@ def unfinished(task: str, problem: Problem, why: str, **more: Any) -> TaskResult
 
 
 def finished(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:
-    """A result with what the tables cost; ``seconds`` gets the total."""
+    """A result with the cost of the tables; the total is added to ``seconds``."""
     outcome = tables.outcome
     seconds = dict(tables.seconds)
     settings: dict[str, Any] = {
@@ -68,7 +68,7 @@ def finished(task: str, problem: Problem, tables: Tables, value: float | None, *
 
 
 class TreeNumbers(NamedTuple):
-    """What a result says of a junction tree, or of several.
+    """Sizes of one or several junction trees, for a result.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class TreeNumbers(NamedTuple):
 
     @classmethod
     def of(cls, tree: CompiledTree) -> TreeNumbers:
-        """Those of a tree in memory."""
+        """The sizes of a tree in memory."""
         return cls(tree.width, [rows.separator_rows for rows in tree.rows], tree.order)
 
 
@@ -95,7 +95,7 @@ def finished_by_tree(
     seconds: dict[str, float],
     **more: Any,
 ) -> TaskResult:
-    """A result from a junction tree of what evidence leaves of a problem; None: nothing is feasible without it."""
+    """A result from the junction tree of a problem reduced by evidence; ``tree`` : None if it was not needed."""
     separators = [] if tree is None else tree.separator_rows
     fixed = [v for v, kept in enumerate(left.kept) if len(kept) <= 1]
     return TaskResult(
@@ -118,7 +118,7 @@ def finished_by_tree(
 
 
 def lifted(result: TaskResult, left: ReducedProblem) -> TaskResult:
-    """The result of what propagation left of a problem, told as that of the whole problem; what went is a note."""
+    """The result of the whole problem from that of the propagated one; removed values are reported as a note."""
     if left.problem is left.original:
         return result
     return replace(
@@ -132,7 +132,7 @@ def lifted(result: TaskResult, left: ReducedProblem) -> TaskResult:
 
 
 def _lifted_marginals(result: TaskResult, left: ReducedProblem) -> tuple[NDArray[Any], ...]:
-    """Marginals of all variables: those of one value have what the whole problem has, values that are gone nothing."""
+    """Marginals of all variables. Values of fixed variables get the result's value or 1, removed values NaN or 0."""
     if result.task not in ("marginals", "min-marginals") or result.status != "exact":
         return ()
     is_best = result.task == "min-marginals"
@@ -148,5 +148,5 @@ def _lifted_marginals(result: TaskResult, left: ReducedProblem) -> tuple[NDArray
 
 
 def unsatisfiable(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:
-    """The result where nothing is feasible."""
+    """The result of an infeasible problem."""
     return finished(task, problem, tables, value, status="infeasible", **more)

@@ -1,8 +1,8 @@
-"""A number for each row of a message: in memory, or in a scratch file where there is no room for that.
+"""A number for each row of a message, in memory, or in a scratch file if memory is short.
 
-The pass back over the tables gives every row of a message a weight. Rows are kept in blocks of a fixed number either
-way, so that sums come out the same to the last bit. Those of a file pass through a few blocks in memory, the ones used
-last: neighbouring rows of one message point to neighbouring rows of the next.
+The backward pass over the tables gives every row of a message a weight. Both forms use blocks of a fixed number of
+rows, so that sums are identical to the last bit. A file has an LRU cache of a few blocks in memory: neighbouring rows
+of one message point to neighbouring rows of the next.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ BLOCK_ROWS = 1 << 17
 
 
 class RowWeights:
-    """Weights of all rows of a message; :meth:`close` it to give back what it has of the disk.
+    """Weights of all rows of a message; :meth:`close` releases its disk space.
 
     Parameters
     ----------
-    rows : number of rows. nothing : weight of a row that none was added to.
+    rows : number of rows. nothing : initial weight of a row.
     dtype : of the weights.
-    most_bytes : that they may take in memory; more are kept in a file, and so many bytes of its blocks in memory.
-    budget : counts the file's bytes, and says where it is.
+    most_bytes : limit in memory; larger weights are in a file, with a cache of so many bytes.
+    budget : counts the file's bytes, and gives its folder.
 
     Raises
     ------
@@ -48,16 +48,16 @@ class RowWeights:
         self._written: dict[int, int] = {}  # blocks in the file, and their checksums
         self._file: NamelessFile | None = None
         if not self.is_held:
-            disk.make_folder_of_user(budget.folder)  # where messages had room, nothing has made the work folder yet
+            disk.make_folder_of_user(budget.folder)  # not made yet if all messages fitted the memory
             self._file = NamelessFile(budget, f"scratch file for the weights of {rows:,} rows")
 
     def add(self, reduce: np.ufunc, rows: NDArray[np.int64], weights: NDArray[Any]) -> None:
-        """Reduce weights into some rows, in their order; a row may come several times.
+        """Reduce weights into some rows, in their order; a row may occur several times.
 
         Raises
         ------
-        DiskError : the disk, or what may be used of it, is full. CorruptDataError : what the file gives back is not
-            what was written.
+        DiskError : the disk is full, or its limit reached. CorruptDataError : data read from the file differ from those
+            written.
         """
         numbers = rows // BLOCK_ROWS
         order = np.argsort(numbers, kind="stable")
@@ -71,14 +71,14 @@ class RowWeights:
             yield number * BLOCK_ROWS, self._block(number)
 
     def close(self) -> None:
-        """Forget all weights and give back what they have of the disk."""
+        """Discard all weights and release their disk space."""
         self._blocks.clear()
         self._written.clear()
         if self._file is not None:
             self._file.close()
 
     def _block(self, number: int) -> NDArray[Any]:
-        """A block in memory; those used least lately are written where there are too many."""
+        """A block in memory; if there are too many, the least recently used ones are written."""
         if number in self._blocks:
             self._blocks.move_to_end(number)
             return self._blocks[number]

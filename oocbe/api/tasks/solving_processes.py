@@ -1,12 +1,12 @@
-"""Processes that each solve one problem at a time, until there is none left, or a signal asks all of them to end.
+"""Processes that each solve one problem at a time, until none is left, or a signal ends them.
 
-They are new ones, as a process with threads cannot be copied safely, and find their modules where this package lies and
-never in the current folder. A process is sent a task when it reads: a task may be larger than a pipe. One that the
-system kills, for memory or otherwise, takes nothing but its own task with it. That one is done again when no other is
-at work, and given up where it ends its process once more.
+They are spawned, as a process with threads cannot be forked safely, and import modules from the folder of this package,
+never from the current folder. A task is sent only to a process that reads, because it may be larger than a pipe. If the
+system kills a process, for memory or otherwise, only its task is lost. That task is repeated when no other is running,
+and given up if its process ends again.
 
-On Ctrl-C, and on other signals that a command listens to, every process that is at work is requested to end: its solve
-winds down as that of one file does, and what it knows by then is its outcome.
+On Ctrl-C, and on other signals that a command handles, every running process is requested to end: its solve winds down
+like that of one file, and its partial result is its outcome.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ LOOK_SECONDS = 0.1
 """Seconds between two checks for a signal."""
 
 END_SECONDS = 10.0
-"""Seconds that a process has to end and remove its files before it is killed."""
+"""Time limit of a process to end and remove its files before it is killed, in seconds."""
 
 MOST_TRIES = 2
-"""A task whose process was lost so often is given up: it may be what ends it."""
+"""Number of lost processes after which a task is given up, because it may be the cause."""
 
 
 @dataclass(eq=False)
 class _Attempt(Generic[Task]):
-    """A task, and how often its process was lost."""
+    """A task, and the number of its lost processes."""
 
     task: Task
     lost: int = 0
@@ -51,7 +51,7 @@ class _Attempt(Generic[Task]):
 
 @dataclass(eq=False)
 class _Process(Generic[Task]):
-    """One process: what it has at work, which it is sent as soon as it reads."""
+    """One process and its task, which is sent as soon as the process reads."""
 
     process: subprocess.Popen[bytes]
     connection: Connection
@@ -61,11 +61,11 @@ class _Process(Generic[Task]):
 
 @dataclass
 class SolvingProcesses(Generic[Task, Answer]):
-    """Processes that do tasks; a context manager that leaves none of them.
+    """Processes that run tasks; a context manager that ends all of them.
 
     Attributes
     ----------
-    threads : of each. killed : the answer of a task that is given up. failed : that of one that could not be sent.
+    threads : of each. killed : answer for a task that is given up. failed : answer for one that could not be sent.
     """
 
     threads: int
@@ -77,7 +77,7 @@ class SolvingProcesses(Generic[Task, Answer]):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End all; those at work remove their files first."""
+        """End all processes; running ones remove their files first."""
         for process in self._processes:
             process.connection.close()
             process.process.terminate()
@@ -85,11 +85,11 @@ class SolvingProcesses(Generic[Task, Answer]):
         _wait_for(process.process for process in ended)
 
     def answers(self, tasks: Iterable[Task], count: int) -> Generator[Answer, None, None]:
-        """Answers as they come, by so many processes at most.
+        """Answers in order of completion, by at most ``count`` processes.
 
         Raises
         ------
-        KeyboardInterrupt : a signal has come, and all that is known by then has been given.
+        KeyboardInterrupt : a signal arrived; all partial results have been yielded before.
         """
         left, again = deque(_Attempt(task) for task in tasks), deque[_Attempt[Task]]()
         for _ in range(min(count, len(left))):
@@ -111,7 +111,7 @@ class SolvingProcesses(Generic[Task, Answer]):
         self._processes.append(_Process(*connected_child("oocbe.api.tasks.worker", self.threads), attempt))
 
     def _next(self, process: _Process[Task], left: deque[_Attempt[Task]]) -> Iterator[Answer]:
-        """Give a process that has nothing at work the next task, or a new process in its place; without one it ends."""
+        """Assign the next task to an idle process, or to a new one in its place; without a task the process ends."""
         if process not in self._processes:
             if left:
                 self._start(left.popleft())
@@ -128,12 +128,12 @@ class SolvingProcesses(Generic[Task, Answer]):
         _wait_for([process.process])
 
     def _ready(self) -> list[_Process[Task]]:
-        """Those that have sent something, or have ended."""
+        """Processes that have sent something, or have ended."""
         found = wait([process.connection for process in self._processes], LOOK_SECONDS)
         return [process for process in self._processes if process.connection in found]
 
     def _received(self, process: _Process[Task], again: deque[_Attempt[Task]]) -> list[Answer]:
-        """Take what a process sends: that it reads, an answer, or that it has ended."""
+        """Handle a message of a process (ready to read, or an answer), or its end."""
         attempt = process.attempt
         assert attempt is not None
         try:
@@ -152,7 +152,7 @@ class SolvingProcesses(Generic[Task, Answer]):
         return self._send(process)
 
     def _send(self, process: _Process[Task]) -> list[Answer]:
-        """Send a process its task; the answer where that cannot be sent."""
+        """Send a process its task; returns the answer for a task that cannot be sent."""
         assert process.attempt is not None
         task = process.attempt.task
         try:
@@ -160,7 +160,7 @@ class SolvingProcesses(Generic[Task, Answer]):
         except Exception as error:
             process.attempt = None
             return [self.failed(task, failure_of(error))]
-        with suppress(OSError):  # it has ended, which is seen when it is read from
+        with suppress(OSError):  # it has ended, which the next read detects
             process.connection.send_bytes(data)
         return []
 
@@ -168,11 +168,11 @@ class SolvingProcesses(Generic[Task, Answer]):
         self._processes.remove(process)
         process.connection.close()
         process.attempt = None
-        process.process.kill()  # where it has closed its end and goes on
+        process.process.kill()  # if it has closed its end and is still running
         process.process.wait()
 
     def _last_answers(self, number: int | None) -> Generator[Answer, None, None]:
-        """Ask those that are at work to end; what they know by then."""
+        """Request all running processes to end; yields their partial results."""
         for process in list(self._processes):
             if process.is_ready:
                 process.process.send_signal(number or signal.SIGINT)
@@ -188,7 +188,7 @@ class SolvingProcesses(Generic[Task, Answer]):
 
 
 def _wait_for(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    """Wait until processes have ended that were requested to; kill those that do not."""
+    """Wait for processes that were requested to end; kill those that do not."""
     end = time.monotonic() + END_SECONDS
     for process in processes:
         try:
@@ -200,7 +200,7 @@ def _wait_for(processes: Iterable[subprocess.Popen[bytes]]) -> None:
 
 @contextmanager
 def _listening() -> Iterator[Interruption]:
-    """Within the block a first signal is a request; signals are those that an outer block hears, or Ctrl-C."""
+    """Within the block a first signal is a request. The signals are those of an outer block, or Ctrl-C."""
     outer = current()
     if outer is not None:
         yield outer
@@ -212,7 +212,7 @@ def _listening() -> Iterator[Interruption]:
 
 
 def serve(connection: Connection, solved: Callable[[Task], Answer]) -> None:
-    """In such a process: say that it reads, then do tasks, until nobody sends any, or a signal asks to end."""
+    """Main loop of such a process: report that it reads, and run tasks until the connection closes or a signal."""
     with heard(dict.fromkeys(END_SIGNALS, KeyboardInterrupt)) as interruption, suppress(KeyboardInterrupt, OSError):
         connection.send(None)
         while not interruption.is_requested:
@@ -224,7 +224,7 @@ def serve(connection: Connection, solved: Callable[[Task], Answer]) -> None:
                 content: object = solved(pickle.loads(data))
             except Exception as error:  # the task cannot be read here
                 content = failure_of(error)
-            interruption.defer()  # whatever comes now, the answer goes out
+            interruption.defer()  # send the answer whatever signal arrives now
             connection.send(content)
     if interruption.is_requested:
-        os._exit(EXIT_INTERRUPTED)  # nobody waits for what threads have begun
+        os._exit(EXIT_INTERRUPTED)  # does not wait for threads

@@ -1,4 +1,4 @@
-"""The tables that the tasks work on: one forward pass without dominance or bounds, kept until the task is done."""
+"""The tables of tasks: one forward pass without dominance or bounds, stored until the task is done."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Tables:
     ----------
     prepared, outcome : of the forward pass.
     store : holds the messages.
-    choice : the order. engine : what computed them. deadline : after which its calls end, later passes too.
+    choice : the order. engine : that computed them. deadline : of the engine's calls, including later passes.
     seconds : wall time by phase.
 
-    A context manager at whose end the store is closed, and the deadline's timer ended.
+    A context manager that closes the store and ends the deadline's timer.
     """
 
     prepared: Prepared
@@ -69,20 +69,20 @@ def compute_tables(
     known: Sequence[int] = (),
     forward: type[Forward] = Forward,
 ) -> Tables:
-    """Run the forward pass in the problem's semiring, every feasible row kept.
+    """Run the forward pass in the problem's semiring, with every feasible row.
 
     Parameters
     ----------
-    carries : whether the task can do with rows that carry what they consume of linear constraints.
-    known : an order that was searched for before, in place of a long search. forward : what makes the messages.
+    carries : whether the task accepts rows that carry their consumption of linear constraints.
+    known : an order from an earlier search, in place of a long one. forward : class that makes the messages.
 
     Raises
     ------
-    UnsupportedError : a linear constraint that can bind, for which keys have no room, or, without ``carries``, over
-        more variables than fit a lookup.
+    UnsupportedError : a linear constraint that can bind, and does not fit the keys or, without ``carries``, has more
+        variables than fit a lookup.
     ResourceError : messages do not fit the memory limit, or the disk is full.
     FloatRangeError : products of floats leave the range of float64.
-    TimeLimitError : ``options.time_limit`` was reached, from here on; it goes on for later passes of the same engine.
+    TimeLimitError : ``options.time_limit``, counted from here, was reached; it includes later passes of the engine.
     """
     relaxed = left_out(problem)
     if relaxed:
@@ -138,7 +138,7 @@ def _computed(
     race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables, forward=forward)
     for attempt in race.rounds():
         with attempt:
-            # Tasks go back over all rows of the messages, so none may be forgotten.
+            # Tasks read all rows of the messages in a backward pass, so none may be deleted.
             attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=False)
     winner = race.winner
     assert winner is not None

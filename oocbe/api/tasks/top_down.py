@@ -1,10 +1,10 @@
-"""The pass back over the tables: what holds for the whole problem, row by row, from the root of the bucket tree down.
+"""The backward pass over the tables: global weights of rows, from the root of the bucket tree down.
 
-A message says, for every row of its separator, what the variables eliminated below it add up to. Going back, each row
-of a bucket's own message receives a weight that speaks for all variables *outside*; the bucket's join splits it among
-the values of its variable and hands it on to the rows of the messages that were joined. With conditional probabilities
-that gives marginals without any division (downwards the tree is a directed model, as one would sample from it), with
-gaps to the best value min-marginals, and with truth values the rows that occur in an optimal assignment.
+A message has, for every row of its separator, the sum over the variables eliminated below it. In the backward pass,
+each row of a bucket's own message receives a weight for all variables *outside*; the bucket's join splits it among the
+values of its variable and passes it to the rows of the joined messages. Weights that are conditional probabilities give
+marginals without division (downwards the tree is a directed model, as for sampling), gaps to the best value give
+min-marginals, and truth values the rows that occur in an optimal assignment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oocbe.model.settings.tuning import tuning
 
 Share = Callable[[Bucket, NDArray[np.int64], NDArray[Any], Evaluated], NDArray[Any]]
 """Called with a bucket, row numbers of its own message, their weights and their evaluation; returns the weight of each
-row and value (rows, domain size), whose nothing where infeasible is the same as where never reached."""
+row and value (rows, domain size). Infeasible ones have the same ``nothing`` as unreached ones."""
 
 
 def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: Share) -> None:
@@ -35,8 +35,8 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
 
     Parameters
     ----------
-    start : weight of the single row of a bucket without a separator. nothing : weight of a row never reached.
-    reduce : how weights that meet in one row are reduced, such as ``np.add``; ``nothing`` is its neutral element.
+    start : weight of the single row of a bucket without a separator. nothing : weight of an unreached row.
+    reduce : combines the weights of one row, such as ``np.add``; ``nothing`` is its neutral element.
     share : splits the weights of a bucket's rows; see :data:`Share`.
     """
     dtype = np.asarray(start).dtype
@@ -77,7 +77,7 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
 
 
 def _reached(weights: RowWeights, nothing: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Numbers and weights of the rows that were reached, in pieces."""
+    """Numbers and weights of the reached rows, in pieces."""
     for start, block in weights.blocks():
         rows = np.flatnonzero(block != nothing)
         for first in range(0, len(rows), CHUNK_ROWS):
@@ -86,9 +86,9 @@ def _reached(weights: RowWeights, nothing: Any) -> Iterator[tuple[NDArray[np.int
 
 
 def gaps(tables: Tables, evaluated: Evaluated) -> NDArray[Any]:
-    """How much worse each value is than the best one of its row, never negative; infeasible ones are not masked.
+    """Gap of each value to the best one of its row, never negative; infeasible ones are not masked.
 
-    In product semirings the difference of logarithms.
+    In product semirings it is a difference of logarithms.
     """
     semiring = tables.prepared.semiring
     values, feasible = evaluated.values, evaluated.feasible
@@ -104,7 +104,7 @@ def gaps(tables: Tables, evaluated: Evaluated) -> NDArray[Any]:
 
 
 def multiplies_integers(prepared: Prepared) -> bool:
-    """Whether values are products of integers: these are compared exactly, as their logarithms cannot be."""
+    """Whether values are products of integers, which are compared exactly, unlike their logarithms."""
     return prepared.dtype.kind == "i" and prepared.semiring.combination is Combination.MULTIPLY
 
 
@@ -115,7 +115,7 @@ def best_products(evaluated: Evaluated) -> NDArray[np.int64]:
 
 
 def ties(tables: Tables, evaluated: Evaluated, margin: float) -> NDArray[np.bool_]:
-    """Which values are as good as the best one of their row: integers exactly, other numbers up to a margin in gaps."""
+    """Mask of the values equal to the best one of their row: integers exactly, other numbers up to a margin of gaps."""
     if multiplies_integers(tables.prepared):
         best: NDArray[np.bool_] = evaluated.values == best_products(evaluated)
     else:

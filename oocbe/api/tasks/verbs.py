@@ -1,8 +1,8 @@
-"""The library's verbs for tasks: questions about a problem other than its optimum.
+"""The library's verbs for tasks: queries about a problem other than its optimum.
 
-Each takes a problem, or the path of one, and the options of :func:`oocbe.solve`. All but the most probable explanation
-are answered from all feasible rows, so that dominance is never applied. The
-problem's own semiring says what its values mean; ``semiring`` overrides it.
+Each takes a problem, or the path of one, and the options of :func:`oocbe.solve`. All except the most probable
+explanation use all feasible rows, without dominance. The problem's semiring defines the meaning of its values;
+``semiring`` overrides it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-mar
 """Names of the tasks."""
 
 RESUMED = ("optimum", "mpe")
-"""Tasks whose runs are kept in a work folder; the others only have scratch folders there."""
+"""Tasks whose runs are saved in a work folder; other tasks only have scratch folders there."""
 
 
 class TaskValues(OptionValues, total=False):
-    """Keyword arguments of a task: options, and what is known or listens."""
+    """Keyword arguments of a task: options, evidence and observer."""
 
     evidence: Evidence | None
     observer: Observer | None
@@ -60,24 +60,24 @@ def run_task(
     client: Client | None = None,
     **overrides: Unpack[OptionValues],
 ) -> TaskResult:
-    """Answer a question about a problem from the tables of bucket elimination.
+    """Run a task on a problem with the tables of bucket elimination.
 
     Parameters
     ----------
     task : one of :data:`TASKS`.
     problem : the problem, or a path that :func:`oocbe.read` accepts.
     options, overrides, evidence, observer, client : as for :func:`oocbe.solve`.
-    k : how many assignments ``kbest`` finds, at least 1.
-    temperature : of ``logz`` and ``marginals``, above 0; ``math.inf`` weighs all feasible assignments alike.
+    k : number of assignments of ``kbest``, at least 1.
+    temperature : of ``logz`` and ``marginals``, above 0; ``math.inf`` gives all feasible assignments equal weight.
 
     Raises
     ------
     UsageError : an unknown task, or a k or temperature out of range.
-    UnsupportedError : a constraint that tables cannot carry, or a semiring in which the task has no meaning.
+    UnsupportedError : a constraint that tables cannot represent, or a semiring without meaning for the task.
     FloatRangeError : products of floats leave the range of float64, in ``count-optimal`` and ``kbest``; ``mpe``,
         ``logz`` and ``marginals`` add logarithms instead.
     ResourceError : memory or disk ran out.
-    Interrupted : Ctrl-C came; its ``result`` has the status ``interrupted``.
+    Interrupted : Ctrl-C was pressed; its ``result`` has the status ``interrupted``.
     """
     settings = settings_from(options, overrides)
     begin = time.perf_counter()
@@ -128,7 +128,7 @@ def answered(
     whole = reduce_arity(problem.in_semiring(settings.semiring or problem.semiring))
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
-    is_solve = task == "mpe"  # which warns and propagates itself, and can be resumed
+    is_solve = task == "mpe"  # it warns and propagates itself, and can be resumed
     warnings = () if is_solve else (memory_warning(settings), why_from_the_start(task, settings))
     ways: dict[str, Callable[[], TaskResult]] = {
         "mpe": lambda: explanation.most_probable_explanation(loaded, settings, observer),
@@ -163,7 +163,7 @@ def answered(
 
 
 def why_from_the_start(task: str, settings: SolveOptions) -> str:
-    """What to say where a run is to be resumed that is not there; empty where there is one, or none is asked for."""
+    """The note if a requested run to resume does not exist; else empty."""
     from oocbe.elimination.runs.run_directory import no_run_in
 
     if not settings.resume:
@@ -174,7 +174,7 @@ def why_from_the_start(task: str, settings: SolveOptions) -> str:
 
 
 def load_engine() -> None:
-    """Load what tasks need, which takes longer than reading most problems: a malformed file need not wait for it."""
+    """Load the modules of tasks after reading, so that a malformed file is reported sooner."""
     import oocbe.api.tasks.count
     import oocbe.api.tasks.count_optimal
     import oocbe.api.tasks.k_best

@@ -11,7 +11,7 @@ from oocbe.runtime.parents import connection_to_parent
 
 
 def main() -> None:
-    """Serve the connection until the other side closes it, or the process there is no more."""
+    """Serve the connection until the other side closes it, or the other process has ended."""
     connection = connection_to_parent()
     sys.unraisablehook = _unraisable
     from oocbe.api.tasks.many import solved
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def _unraisable(lost: sys.UnraisableHookArgs) -> None:
-    """Say nothing of an interruption that Python loses in a destructor: it comes again
+    """Do not print an interruption that Python loses in a destructor, because it is raised again
     (:mod:`oocbe.runtime.interruption`)."""
     if not issubclass(lost.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
