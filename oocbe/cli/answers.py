@@ -1,4 +1,4 @@
-"""Answers in the words of the problem: schedules of photographs, assignments, and values of marginals."""
+"""Answers as text: schedules of photographs, assignments, and values of marginals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:
     """A line for each assignment of ``kbest`` and ``mpe``, and for each variable of marginals.
 
-    Of a day of photographs, those that are taken are told, with the profit.
+    For a day of photographs, it lists the taken ones and the profit.
     """
     for (value, labels), (_, assignment) in zip(result.labelled, result.assignments, strict=True):
         with all_digits():
@@ -30,5 +30,5 @@ def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:
 
 
 def _shown(x: int | float) -> str:
-    """All digits of an integer, the first ones of another number."""
+    """All digits of an integer, the leading digits of another number."""
     return str(x) if isinstance(x, int) else f"{x:.6g}"

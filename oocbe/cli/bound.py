@@ -82,7 +82,7 @@ def bound(
     ends in dead ends, local search looks for an assignment for --incumbent-seconds. Ends with 0, or 10 when the problem
     is infeasible.
     """
-    given = dict(locals())  # the parameters: nothing else has a name yet
+    given = dict(locals())  # the parameters only, as there are no other local variables yet
     from oocbe.api.facade import with_reading
     from oocbe.formats.solutions.solution_file import write_assignment
     from oocbe.runtime.deadline import Deadline

@@ -1,4 +1,4 @@
-"""``oocbe completion``: what a shell needs to complete commands, flags and files."""
+"""``oocbe completion``: scripts with which a shell completes commands, flags and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oocbe.cli.failures import guarded
 from oocbe.cli.flags import DebugFlag
 
 SHELLS = ("bash", "zsh", "fish")
-"""Shells that a script is made for."""
+"""Shells with a script."""
 
 
 @guarded

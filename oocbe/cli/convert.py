@@ -94,7 +94,7 @@ def convert(
 
 
 def save(problem: Model, out: Path, format_name: str | None) -> None:
-    """Write a problem for a command, and say so on standard error."""
+    """Write a problem for a command, with a note on standard error."""
     from oocbe.formats import write
 
     write(problem, out, format_name)

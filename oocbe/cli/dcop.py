@@ -71,12 +71,12 @@ def dcop(
     FILE is pyDcop's .yaml, FRODO's .xml, or any other problem, whose variables then have an agent each. Ends with 0
     where the optimum or bounds are found, 10 when FILE is infeasible, 20 when a limit was reached.
     """
-    given = dict(locals())  # the parameters: nothing else has a name yet
+    given = dict(locals())  # the parameters only, as there are no other local variables yet
     from oocbe.errors import UsageError
     from oocbe.formats.solutions.solution_file import write_assignment
     from oocbe.runtime.deadline import Deadline
 
-    options = options_from(given | {"workers": None})  # those of agents are no workers of buckets
+    options = options_from(given | {"workers": None})  # the workers of agents do not share buckets
     if z is not None and z < 1:
         raise UsageError(f"--z {z}: the variables of a mini-bucket are at least 1")
     check_targets(file, solution=solution, metrics=metrics)

@@ -1,4 +1,4 @@
-"""What every JSON object of the command line says beside its answer: program, command, input; and failures."""
+"""Common parts of every JSON object of the command line: program, command, input; and failures."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from oocbe import __version__
 from oocbe.model.results.schema import schema_version_of
 
 _COMMANDS = {"compile_tree": "compile", "warm_up": "warm-up"}
-"""Commands that are not called like their function."""
+"""Names of commands that differ from their function's name."""
 
 DIGEST_BLOCK = 1 << 20
-"""Bytes of the input that are read at a time."""
+"""Block size for reading the input, in bytes."""
 
 _now: dict[str, object] = {}
-"""The command that this process runs, and its file."""
+"""The command of this process, and its file."""
 
 
 def begin(function: str, parameters: Mapping[str, object]) -> None:
-    """Remember the command that begins, by its function's name and its parameters."""
+    """Record the starting command, by its function's name and its parameters."""
     _now.clear()
     _now["command"] = _COMMANDS.get(function, function)
     files = parameters.get("files")
@@ -28,7 +28,7 @@ def begin(function: str, parameters: Mapping[str, object]) -> None:
 
 
 def wrapped(content: Mapping[str, object]) -> dict[str, object]:
-    """An answer with the program's version, the command and its input's digest; those come first."""
+    """An answer after the program's version, the command and its input's digest."""
     head = {
         "schema_version": content.get("schema_version"),
         "program": {"name": "oocbe", "version": __version__},
@@ -39,13 +39,13 @@ def wrapped(content: Mapping[str, object]) -> dict[str, object]:
 
 
 def failure(status: str, error: Mapping[str, object] | None = None) -> dict[str, object]:
-    """What is printed where a command ends without an answer: its status, and for errors what went wrong."""
+    """The output of a command without an answer: its status, and for errors a description."""
     version = schema_version_of(str(_now.get("command")))
     return {"schema_version": version, "status": status, **({} if error is None else {"error": error})}
 
 
 def _input(file: object) -> dict[str, object] | None:
-    """Path, bytes and SHA-256 of the input file as it lies there, compressed or not; None where there is no such."""
+    """Path, size and SHA-256 of the input file as stored, compressed or not; None if there is none."""
     if not isinstance(file, Path):
         return None
     import hashlib

@@ -1,11 +1,11 @@
-"""From exceptions to exit codes: the one place where a command's failure becomes a message and a number.
+"""From exceptions to messages and exit codes, for all commands.
 
 Every command is wrapped by :func:`guarded`. Errors are printed on standard error in one line, without a traceback
-unless ``--debug`` asks for it. Besides the codes in :mod:`oocbe.errors` there are those of the shell: 130 after Ctrl-C,
-143 after SIGTERM, 129 after SIGHUP, 141 when the reader of our output went away.
+unless ``--debug`` is given. Besides the codes in :mod:`oocbe.errors` there are those of the shell: 130 after Ctrl-C,
+143 after SIGTERM, 129 after SIGHUP, 141 when the reader of the output has closed it.
 
-A first signal is a request where work can wind down (:mod:`oocbe.runtime.interruption`): the command then prints and
-writes what is known by itself. Anywhere else it raises, and what ``--json`` promised is printed here.
+Where work can wind down, a first signal is a request (:mod:`oocbe.runtime.interruption`), after which the command
+prints and writes its partial result. Elsewhere it raises, and this module prints the JSON object of ``--json``.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from oocbe.runtime.memory import is_want_of_memory
 from oocbe.runtime.urls import refuse_url
 
 EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
-"""Exit codes after a signal, as a shell tells them."""
+"""Exit codes after a signal, as in a shell."""
 
 EXIT_BROKEN_PIPE = 128 + 13
-"""Exit code where the reader of the output went away: SIGPIPE, which the signal module lacks on some systems."""
+"""Exit code after the reader of the output closed it: SIGPIPE, which the signal module lacks on some systems."""
 
 AGAIN_SECONDS = 0.01
-"""After so long an interruption that was lost arrives again."""
+"""Delay before a lost interruption is raised again, in seconds."""
 
 Parameters = ParamSpec("Parameters")
 
 ended_with: int | None = None
-"""Exit code of the command that this process has run, from its end on: whatever comes then, that is the answer."""
+"""Exit code of this process's command, set at its end; later events do not change it."""
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived; raised so that temporary files are removed on the way out, as after Ctrl-C.
+    """SIGTERM or SIGHUP arrived; raised so that temporary files are removed, as after Ctrl-C.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Terminated(BaseException):
 def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, None]:
     """Wrap a command that returns its exit code (None: 0) so that its failures become messages and exit codes.
 
-    A command that has a ``debug`` parameter shows the traceback when it is set.
+    A command with a ``debug`` parameter shows the traceback if it is set.
     """
 
     @functools.wraps(command)
@@ -77,7 +77,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                 _refuse_urls(kwargs)
                 with _lost_interruptions_come_again(interruption), limited(kwargs.get("memory")):
                     code = command(*args, **kwargs) or 0
-                    sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit
+                    sys.stdout.flush()  # detects a closed reader here instead of at the interpreter's exit
                     if code == EXIT_INTERRUPTED:
                         note(f"oocbe: {message_of(KeyboardInterrupt())}")
             except typer.Exit:
@@ -89,13 +89,13 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                 code = exit_code_of(error)
                 files = kwargs.get("files")
                 if is_interruption and isinstance(files, list) and len(files) > 1:
-                    interruption.is_answered = True  # a line a file, and none of them had begun
+                    interruption.is_answered = True  # one line per file, and none had begun
                 if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
                     with suppress(OSError):  # standard output may be what failed
                         print_json(failure("interrupted") if is_interruption else failure("error", _error_json(error)))
                 report(error, debug=bool(kwargs.get("debug")))
-                # A Ctrl-C inside code that was given as text (Numba makes such) leaves a mark by which Python, run with
-                # -m, kills itself with SIGINT at its end, whatever exit code is asked for. Evaluating text removes it.
+                # A Ctrl-C inside code from text (such as Numba's) sets a flag by which Python, run with -m, kills
+                # itself with SIGINT at its end, whatever the exit code. Evaluating text clears the flag.
                 eval("None")
             if code == EXIT_INTERRUPTED and interruption.number is not None:
                 code = 128 + interruption.number
@@ -107,7 +107,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
 
 
 def _refuse_urls(parameters: Mapping[str, object]) -> None:
-    """Refuse (UsageError) URLs where a command takes paths; one that takes URLs, too, takes text."""
+    """Raise UsageError for a URL in a parameter of type path; parameters that accept URLs have type text."""
     for name, value in parameters.items():
         for given in value if isinstance(value, list) else [value]:
             if isinstance(given, Path):
@@ -116,21 +116,21 @@ def _refuse_urls(parameters: Mapping[str, object]) -> None:
 
 
 def _error_json(error: BaseException) -> dict[str, object]:
-    """An error as JSON: its kind, the message that is printed, and the command's exit code."""
+    """An error as JSON: its kind, the printed message, and the command's exit code."""
     if isinstance(error, Exception):
         return failure_of(error).to_json()
     return Failure(type(error).__name__, message_of(error), exit_code_of(error)).to_json()
 
 
 def _raised() -> dict[int, Callable[[], BaseException]]:
-    """What signals raise that are no requests; a shell starts what runs in the background with Ctrl-C ignored, and
-    ``nohup`` with SIGHUP."""
+    """Exceptions for signals that are no requests, without ignored signals: a shell starts background processes with
+    Ctrl-C ignored, and ``nohup`` with SIGHUP ignored."""
     raised = {number: partial(Terminated, number) for number in END_SIGNALS} | {signal.SIGINT: KeyboardInterrupt}
     return {number: make for number, make in raised.items() if signal.getsignal(number) is not signal.SIG_IGN}
 
 
 def exit_code_of(error: BaseException) -> int:
-    """What the shell is told about an exception."""
+    """The exit code for an exception."""
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     if isinstance(error, Terminated):
@@ -142,7 +142,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def message_of(error: BaseException) -> str:
-    """One line for people about an exception: what was wrong and, where it is known, what to do."""
+    """One line about an exception: the error and, if known, a remedy."""
     if isinstance(error, KeyboardInterrupt | Terminated):
         if _was_interrupted_before(error):
             return "interrupted again while temporary files were removed; the next run removes what is left"
@@ -151,7 +151,7 @@ def message_of(error: BaseException) -> str:
 
 
 def _was_interrupted_before(error: BaseException) -> bool:
-    """Whether an interruption came while the program was ending because of another one."""
+    """Whether an interruption arrived while another one was ending the program."""
     before = error.__context__
     while before is not None and not isinstance(before, KeyboardInterrupt | Terminated):
         before = before.__context__
@@ -159,9 +159,9 @@ def _was_interrupted_before(error: BaseException) -> bool:
 
 
 def report(error: BaseException, debug: bool) -> None:
-    """Say on standard error what went wrong; nothing where the reader of the output went away."""
+    """Print an error on standard error; nothing if the reader of the output has closed it."""
     if isinstance(error, BrokenPipeError):
-        # The interpreter flushes standard output once more when it ends; give it somewhere to put the rest.
+        # The interpreter flushes standard output again at its end; redirect the rest to the null device.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
     if debug:
@@ -173,20 +173,20 @@ def report(error: BaseException, debug: bool) -> None:
 
 @contextmanager
 def _lost_interruptions_come_again(interruption: Interruption) -> Iterator[None]:
-    """Within the block, a signal that Python could only print arrives once more.
+    """Within the block, a signal whose exception Python only printed is raised again.
 
-    What is raised while Python calls a destructor or a callback of a weak reference goes nowhere. A solve would run on.
+    Python discards exceptions raised in a destructor or a callback of a weak reference, so that a solve would continue.
     """
     timers: list[threading.Timer] = []
 
     def again(unraisable: sys.UnraisableHookArgs) -> None:
         if unraisable.exc_value is not None and is_want_of_memory(unraisable.exc_value):
-            return  # whoever wanted memory says so; a destructor had none to say more
+            return  # the failed allocation raises its own error
         if not issubclass(unraisable.exc_type, KeyboardInterrupt | Terminated):
             before(unraisable)
             return
         number = unraisable.exc_value.number if isinstance(unraisable.exc_value, Terminated) else signal.SIGINT
-        # Later, and out of the callback: here it would be lost again.
+        # Later, and outside of the callback, where it would be lost again.
         timers.append(threading.Timer(AGAIN_SECONDS, interruption.arrive_again, (number,)))
         timers[-1].daemon = True
         timers[-1].start()

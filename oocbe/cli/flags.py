@@ -1,4 +1,4 @@
-"""Flags that several commands share, declared once so that they read the same everywhere."""
+"""Flags shared by several commands, declared once."""
 
 from __future__ import annotations
 
@@ -150,14 +150,14 @@ DEFAULTS: dict[str, str] = {
     "workers": "none",
     "cluster": "none",
 }
-"""What help says of each option of a solve: its flag is None where it was not given, and the variable counts then."""
+"""Flag and help of each option of a solve. A flag that is not given is None, and the environment variable is used."""
 
 
 def _say_defaults() -> None:
     """Add default and environment variable to the help of each option's flag."""
     for flag in [flag for name, flag in globals().items() if name.endswith("Flag")]:
         info = flag.__metadata__[0]
-        # Typer takes the first name for a default until the flag is a parameter of a command.
+        # Typer stores the first name as a default until the flag is a parameter of a command.
         names = [d.split("/")[0].lstrip("-").replace("-", "_") for d in (info.default, *(info.param_decls or ()))]
         for name in names[:1]:
             if name in DEFAULTS:
@@ -168,11 +168,11 @@ _say_defaults()
 
 
 def options_from(parameters: Mapping[str, object]) -> SolveOptions:
-    """Options from the environment, overridden by the flags that were given.
+    """Options from the environment, overridden by the given flags.
 
     Parameters
     ----------
-    parameters : a command's own, by name. Those called as an option are flags, None where they were not given.
+    parameters : of a command, by name. Those with the name of an option are flags, None if not given.
     """
     from oocbe.model.settings.options import SolveOptions
 
@@ -192,7 +192,7 @@ def load(path: Path, format_name: str | None, evidence: list[str] | None = None)
 
 
 def load_model(path: Path, format_name: str | None) -> Model:
-    """Read what a file holds, as it is written, for a command."""
+    """Read the model in a file, unchanged, for a command."""
     from oocbe.formats import read_model
 
     return read_model(path, format_name)
@@ -208,13 +208,13 @@ def check_targets(
     report: Path | None = None,
     output: Path | None = None,
 ) -> None:
-    """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way.
+    """Check, before a run of perhaps hours, for files that would lose its result or input, or conflict with it.
 
-    workdir : a run directory, which holds nothing but the run; None for a mere place of scratch folders.
+    workdir : a run directory, which must have no other files; None if it is only for scratch folders.
 
     Raises
     ------
-    UsageError : names the flag, and what is wrong with its file.
+    UsageError : names the flag, and the problem with its file.
     """
     from oocbe.errors import UsageError
 
@@ -246,5 +246,5 @@ def check_targets(
 
 
 def _are_one_file(one: Path, other: Path) -> bool:
-    """Whether two paths name one regular file; a terminal may be read and written at once."""
+    """Whether two paths name the same regular file; a terminal may be both input and output."""
     return one.is_file() and other.is_file() and one.samefile(other)

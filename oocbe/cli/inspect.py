@@ -1,4 +1,4 @@
-"""``oocbe inspect``: what is in a problem file, in a table or junction tree on disk, or in a run directory."""
+"""``oocbe inspect``: the content of a problem file, a table or junction tree on disk, or a run directory."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def inspect(
 
 
 def describe_folder(folder: Path) -> dict[str, object]:
-    """Figures about the table, the junction tree or the run that is in a folder, as JSON types.
+    """Figures about the table, junction tree or run in a folder, as JSON types.
 
     Raises
     ------
-    UsageError : none is. CorruptDataError : what is there is damaged. UnsupportedError : of another version.
+    UsageError : there is none. CorruptDataError : it is damaged. UnsupportedError : it has another version.
     """
     from oocbe.elimination.runs.run_description import describe_run, has_lock, is_run
     from oocbe.errors import UsageError
@@ -77,7 +77,7 @@ def describe_folder(folder: Path) -> dict[str, object]:
 
 
 def describe_file(path: Path, format_name: str | None) -> dict[str, object]:
-    """Figures about what a file holds, as it is written: domains may be endless, and tables short."""
+    """Figures about the unchanged model of a file: domains may be infinite, and tables implicit."""
     from oocbe.model.dcop import Dcop
     from oocbe.model.linear_system import LinearSystem
     from oocbe.model.problem import Problem

@@ -1,7 +1,7 @@
-"""The program ``oocbe``: its commands, put together.
+"""The program ``oocbe`` with its commands.
 
-A command's module is imported, and its flags are put together, where it is the one that is called: all of them at once
-take a twentieth of a small solve.
+Only the called command's module is imported, and only its flags are built: all commands together take a twentieth of a
+small solve.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from oocbe.cli.failures import EXITS_BY_SIGNAL
 from oocbe.runtime.interruption import END_SIGNALS
 
 YOUNG_CONTAINERS = 50_000
-"""New containers after which Python looks for cycles that nothing refers to; by itself it does so after 700, or 2,000.
+"""Number of new containers between two runs of Python's garbage collector; Python's default is 700, or 2,000.
 
-Modules and compiled code make a few hundred thousand that stay: looking through them again and again while they load
-takes longer than a small solve. Tables go as soon as the last reference to them does, whatever this number is.
+Modules and compiled code make a few hundred thousand permanent containers; repeated collections while they load take
+longer than a small solve. Tables are freed by reference counting, whatever this number is.
 """
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Command(NamedTuple):
-    """Where a command is, and an example of it; a group of commands has examples of its own."""
+    """The module of a command, and an example; a group of commands has examples of its own."""
 
     module: str
     function: str
@@ -63,12 +63,12 @@ COMMANDS = {
     "completion": _Command("completion", "completion", "oocbe completion bash > completions/oocbe"),
     "synth": _Command("synth", "synth_app"),
 }
-"""Commands by the name that they are called by, as help lists them."""
+"""Commands by name, in the order of the help."""
 
 
 def program(called: str | None = None) -> typer.Typer:
-    """The program with the command that is called; with all, where none is or nothing has that name."""
-    # Plain help: Rich would take as long to import as everything else together, and boxes are of no use in a pipe.
+    """The program with the called command, or with all commands if none has that name."""
+    # Plain help: importing Rich would take as long as everything else together, and boxes are useless in a pipe.
     made = typer.Typer(
         name="oocbe",
         help="Bucket elimination on incomplete tables: exact answers about discrete problems.",
@@ -107,7 +107,7 @@ def common(
 def __getattr__(name: str) -> object:
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = made = program()  # all commands, for those who call one after the other
+    globals()[name] = made = program()  # all commands, for callers of several
     return made
 
 
@@ -115,21 +115,21 @@ def main() -> None:
     """Run the command line and leave the process with its exit code."""
     streams.prepare()
     gc.set_threshold(YOUNG_CONTAINERS)
-    # Numba looks for SciPy's BLAS when it loads its first loop, which takes longer than many a solve. Nothing in this
-    # process needs it; a program that uses the library may, so the library leaves it alone.
+    # Numba imports SciPy's BLAS with its first loop, which takes longer than many solves. This process does not need
+    # it; a program that uses the library may, so the library does not do this.
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
     for number in END_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
     atexit.register(_ignore_signals)
-    if COMPLETION_VARIABLE in os.environ:  # a shell asks what may follow
+    if COMPLETION_VARIABLE in os.environ:  # a shell requests completions
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
     try:
         try:
             program(sys.argv[1] if len(sys.argv) > 1 else None)()
-        except OSError as error:  # of what no command has printed, such as help
+        except OSError as error:  # of output outside of commands, such as help
             failures.report(error, debug=False)
             raise SystemExit(failures.exit_code_of(error)) from None
     except SystemExit as ended:
@@ -141,12 +141,12 @@ def main() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """What a signal does before a command has begun, and after it has ended: then it only makes the end come sooner."""
+    """Signal handler before a command begins, and after it has ended, when a signal only speeds up the exit."""
     _leave(128 + number if failures.ended_with is None else failures.ended_with)
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process without waiting for what threads have begun: all is written, and nobody looks at the rest."""
+    """End the process without waiting for threads: all output is written."""
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -154,6 +154,6 @@ def _leave(code: int) -> NoReturn:
 
 
 def _ignore_signals() -> None:
-    """Python gives handlers back to the system while it takes itself apart, and a signal would change the exit code."""
+    """Ignore signals: Python restores default handlers during its shutdown, and a signal would change the exit code."""
     for number in END_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""``oocbe solve FILE FILE…``: several files side by side, a line for each as its solve ends."""
+"""``oocbe solve FILE FILE…``: several files in parallel, a line for each as its solve ends."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from oocbe.api.tasks.many import Outcome
 
 OF_ONE_FILE = ("solution", "output", "certificate", "trace", "report", "evidence", "k", "temperature", "verbose")
-"""Flags that are about one file."""
+"""Flags that apply to one file only."""
 
 
 def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
-    """Solve files side by side.
+    """Solve files in parallel.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
 
     Returns
     -------
-    The exit code: 0 where every optimum was proven; else the greatest code of a file that failed, or, where none did,
-    of one that ended otherwise.
+    The exit code: 0 if every optimum was proven; else the greatest code of the failed files, or, if none failed, of the
+    others.
     """
     from oocbe.errors import UsageError
 
@@ -53,8 +53,8 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
     outcomes = solve_many(files, options, jobs=jobs, format=format)
     interruption = current()
     if interruption is not None:
-        interruption.is_answered = True  # a line a file: there is no object for all of them
-    defer_signals()  # a first signal has the solves wind down, and a line printed for each that was at work
+        interruption.is_answered = True  # a line per file, no object for all of them
+    defer_signals()  # after a first signal the solves wind down, and each running one prints a line
     failed, ended, printed = 0, 0, 0
     with closing(outcomes), _summed_up(lambda: printed, len(files)):
         for outcome in outcomes:
@@ -72,7 +72,7 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
 
 @contextmanager
 def _summed_up(printed: Callable[[], int], files: int) -> Iterator[None]:
-    """Where a signal ends the block, say how many files have no answer: not begun, or killed as they did not end."""
+    """If a signal ends the block, print the number of files without an answer: not begun, or killed."""
     try:
         yield
     except KeyboardInterrupt:
@@ -82,7 +82,7 @@ def _summed_up(printed: Callable[[], int], files: int) -> Iterator[None]:
 
 
 def _print_line(file: Path, outcome: Outcome) -> None:
-    """The outcome as one line of JSON: the object that the file alone would have given."""
+    """Print the outcome as one line of JSON: the same object as for a single file."""
     envelope.begin("solve", {"file": file})
     if outcome.result is not None:
         content = outcome.result.to_json()
@@ -97,7 +97,7 @@ def _print_line(file: Path, outcome: Outcome) -> None:
 
 
 def _print(outcome: Outcome, quiet: bool) -> None:
-    """The outcome as a line: file, status, value, and the time that it took."""
+    """Print the outcome as a line: file, status, value and time."""
     result = outcome.result
     if result is None:
         typer.echo(f"{outcome.problem}  error")

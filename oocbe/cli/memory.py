@@ -1,4 +1,4 @@
-"""The memory limit of a command: what its flag or the environment says, kept by the process as a whole."""
+"""The memory limit of a command, from its flag or the environment, for the whole process."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 from oocbe.runtime.memory import MemoryLimit
 
 VARIABLE = "OOCBE_MEMORY"
-"""Environment variable of the limit, for commands without the flag, too."""
+"""Environment variable of the limit, which also applies to commands without the flag."""
 
 DEVICE = Path("/dev/nvidiactl")
-"""File of NVIDIA's driver. Where it exists no system limit is set: the driver maps far more memory than it uses."""
+"""File of NVIDIA's driver. If it exists, no system limit is set, as the driver maps far more memory than it uses."""
 
 
 @contextmanager
 def limited(flag: object) -> Iterator[None]:
-    """Within the block the process takes what the flag, or else the environment, allows beside the program itself.
+    """Within the block, limit the process's memory to that of the flag, or else the environment, plus the program.
 
-    Where neither names a limit, readers and verbs hold themselves to the default one.
+    If neither sets a limit, readers and verbs observe the default one.
     """
     given = flag if isinstance(flag, str) else os.environ.get(VARIABLE)
     if not given:
         yield
         return
-    from oocbe.model.settings.machine import available_processors  # with NumPy, which other commands do without
+    from oocbe.model.settings.machine import available_processors  # imports NumPy, which other commands do not need
     from oocbe.model.settings.option_values import parse_bytes
     from oocbe.runtime.data_limit import data_limit
 

@@ -1,4 +1,4 @@
-"""What commands print: JSON, two-column tables, and the line between standard output and standard error."""
+"""Output of commands: JSON and two-column tables on standard output, notes on standard error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oocbe.runtime.interruption import current
 
 
 def print_json(content: Mapping[str, object]) -> None:
-    """Print one JSON object on standard output; numbers that JSON does not have are an error, not ``NaN``.
+    """Print one JSON object on standard output; non-finite numbers are an error instead of ``NaN``.
 
     Program, command and input are added (:mod:`oocbe.cli.envelope`).
     """
@@ -27,7 +27,7 @@ def print_json(content: Mapping[str, object]) -> None:
 
 
 def defer_signals() -> None:
-    """From now on a first signal is heeded when all is written; a second one ends the command at once."""
+    """From now on a first signal takes effect after all output; a second one ends the command at once."""
     interruption = current()
     if interruption is not None:
         interruption.defer()
@@ -48,7 +48,7 @@ def note(text: str) -> None:
 
 
 def times(phases: Mapping[str, float]) -> str:
-    """The total, its phases, and what of it was spent on compiling loops."""
+    """The total, its phases, and the time for compiling loops."""
     shown = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in phases.items() if phase not in NO_PHASES)
     compiling = phases.get("compiling")
     more = "" if compiling is None else f"; of it compiling, once for this machine: {seconds(compiling)}"
@@ -56,7 +56,7 @@ def times(phases: Mapping[str, float]) -> str:
 
 
 NO_PHASES = ("total", "compiling")
-"""Entries of times that lie across the phases."""
+"""Entries of times that are not phases."""
 
 
 def seconds(duration: float) -> str:

@@ -1,4 +1,4 @@
-"""``oocbe plan``: what a solve would do, before it does anything."""
+"""``oocbe plan``: a forecast of a solve."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def plan(
     Nothing is computed but the order, and a sample of rows with bounds of their own. What cannot fit the disk ends
     with 30.
     """
-    given = dict(locals())  # the parameters: nothing else has a name yet
+    given = dict(locals())  # the parameters only, as there are no other local variables yet
     from oocbe.api.solving.outlook import plan_solve
     from oocbe.errors import DiskError
     from oocbe.runtime.deadline import Deadline

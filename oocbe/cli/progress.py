@@ -1,7 +1,7 @@
-"""Observers of a solve on the command line: a bar on a terminal, otherwise a log line a minute, or every bucket.
+"""Observers of a solve on the command line: a bar on a terminal, otherwise a log line per minute or per bucket.
 
-All write to standard error. Each is a context manager: leaving the block ends the bar and its thread, whether the solve
-returned or raised.
+All write to standard error. Each is a context manager that ends the bar and its thread, whether the solve returned or
+raised.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from oocbe.model.results.result import Result
 
 LOG_INTERVAL_SECONDS = 60.0
-"""Time between two lines of a log, where standard error is no terminal."""
+"""Time between two log lines, in seconds, if standard error is no terminal."""
 
 SETTLING_SECONDS = 5.0
-"""Between two lines that only say what is known now: a solve that takes less prints none."""
+"""Minimum time, in seconds, before and between lines about new bounds or incumbents; shorter solves print none."""
 
 
 BAR_WIDTH = 20
-"""Characters of the bar."""
+"""Width of the bar, in characters."""
 
 
 class SilentObserver:
-    """Shows nothing, and is the base of the others."""
+    """Shows nothing; the base class of the others."""
 
     def __enter__(self) -> Self:
         return self
@@ -47,25 +47,25 @@ class SilentObserver:
         self.close()
 
     def close(self) -> None:
-        """End what is shown."""
+        """End the display."""
 
     def started(self, plan: Plan) -> None:
-        """Nothing is shown of the plan."""
+        """Do nothing."""
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """Nothing is shown of a bucket."""
+        """Do nothing."""
 
     def bounds_changed(
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
-        """Nothing is shown of bounds and assignments."""
+        """Do nothing."""
 
     def finished(self, result: Result) -> None:
-        """Nothing is shown of the end."""
+        """Do nothing."""
 
 
 class VerboseObserver(SilentObserver):
-    """The plan, then a line a bucket."""
+    """Prints the plan, then a line for each bucket."""
 
     def started(self, plan: Plan) -> None:
         """Print the plan."""
@@ -78,17 +78,17 @@ class VerboseObserver(SilentObserver):
     def bounds_changed(
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
-        """Print what is known now."""
+        """Print the bounds and the incumbent."""
         note(f"{_bounds_line(lower, value)} ({why})")
 
 
 class LogObserver(SilentObserver):
-    """The latest bucket and what is known about the optimum once an interval, also while a long bucket is running.
+    """Prints the latest bucket, bounds and incumbent once per interval, also during a long bucket.
 
     Parameters
     ----------
-    interval : seconds between lines; a solve that takes less prints nothing.
-    settling : seconds after which a change in what is known has a line of its own, where the last one is so old.
+    interval : seconds between lines; a shorter solve prints nothing.
+    settling : seconds after the last such line from which on a change of bounds or incumbent is printed at once.
     """
 
     def __init__(self, interval: float = LOG_INTERVAL_SECONDS, settling: float = SETTLING_SECONDS) -> None:
@@ -101,14 +101,14 @@ class LogObserver(SilentObserver):
         self._thread: threading.Thread | None = None
 
     def started(self, plan: Plan) -> None:
-        """Begin to log, where that was not done for an order given up before."""
+        """Start logging, unless it was started for an earlier order."""
         self._latest = "elimination begins"
         self._begin_to_log()
 
     def bounds_changed(
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
-        """Remember what is known for the next line, or print it where the last one is old."""
+        """Store bounds and incumbent for the next line, or print them if the last line is old."""
         self._known = _bounds_line(lower, value)
         now = time.monotonic()
         if now - self._told >= self._settling:
@@ -123,7 +123,7 @@ class LogObserver(SilentObserver):
         self._thread.start()
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """Remember the bucket for the next line."""
+        """Store the bucket for the next line."""
         self._latest = _bucket_line(number, total, variable, rows, bytes)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class LogObserver(SilentObserver):
 
 
 class BarObserver(SilentObserver):
-    """A progress bar over buckets with the latest message's rows and bytes; console : where, for tests."""
+    """A progress bar over buckets with the latest message's rows and bytes; console : for tests."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console
@@ -149,16 +149,16 @@ class BarObserver(SilentObserver):
         self._known = ""
 
     def started(self, plan: Plan) -> None:
-        """Show the bar; from its beginning where an order was given up before."""
+        """Show the bar, reset if an earlier order was abandoned."""
         if self._progress is not None and self._task is not None:
-            # Not a bar of its own: the thread of one that was stopped may still be running.
+            # Reset instead of a new bar, as the thread of a stopped bar may still be running.
             self._progress.reset(self._task, total=len(plan.buckets), description="")
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
         from rich.table import Column
 
-        # What a bucket is called takes what room is left, so that bar and clock stay where they are.
+        # The name of a bucket takes the remaining width, so that bar and clock do not move.
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         self._progress = Progress(
             TextColumn("buckets", table_column=Column(no_wrap=True)),
@@ -167,7 +167,7 @@ class BarObserver(SilentObserver):
             TimeElapsedColumn(table_column=Column(no_wrap=True)),
             TextColumn(
                 "{task.fields[doing]}{task.description}", markup=False, table_column=rest
-            ),  # a variable may be called [red]
+            ),  # a variable may have the name [red]
             console=self._console or Console(stderr=True),
             transient=True,
             expand=True,
@@ -186,17 +186,17 @@ class BarObserver(SilentObserver):
     def bounds_changed(
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
-        """Show what is known beside the next bucket."""
+        """Show bounds and incumbent with the next bucket."""
         self._known = f"; {_bounds_line(lower, value)}"
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._progress is not None:
             self._progress.stop()
 
 
 class _Doing:
-    """What is said before the bucket's name whenever the bar is drawn."""
+    """Text before the bucket's name, computed whenever the bar is drawn."""
 
     def __format__(self, spec: str) -> str:
         doing = SENTENCE if compilation.is_running else str(advance)
@@ -204,7 +204,7 @@ class _Doing:
 
 
 def observer_for(quiet: bool, verbose: bool) -> SilentObserver:
-    """The observer that fits the flags and where standard error goes."""
+    """The observer for the flags and the kind of standard error."""
     if quiet:
         return SilentObserver()
     if verbose:
@@ -220,7 +220,7 @@ def _bucket_line(number: int, total: int, variable: str, rows: int, size: int) -
 
 
 def _percent(share: float) -> str:
-    """A part in percent, no more exact than is of interest."""
+    """A share in percent, rounded."""
     percent = 100 * share
     if 0 < percent < 0.01:
         return "< 0.01 %"
@@ -228,7 +228,7 @@ def _percent(share: float) -> str:
 
 
 def _bounds_line(lower: int | float | None, value: int | float | None) -> str:
-    """Bound, incumbent and gap, as far as they are known."""
+    """Bound, incumbent and gap, if known."""
     parts = [f"{name} {number:,}" for name, number in (("bound", lower), ("incumbent", value)) if number is not None]
     if lower is not None and value is not None:
         share = f" ({_percent(abs(value - lower) / abs(value))})" if value else ""

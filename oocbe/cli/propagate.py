@@ -1,4 +1,4 @@
-"""``oocbe propagate``: what no solution has is removed from a file's domains, and the rest can be written."""
+"""``oocbe propagate``: remove values that no solution has from a file's domains, and write the reduced problem."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oocbe.model.results.propagation_result import PropagationResult
 
 SHOWN_NAMES = 5
-"""Parts that were left out that are named to people; JSON names all."""
+"""Maximum number of omitted parts that are printed; JSON has all."""
 
 
 @guarded
@@ -57,7 +57,7 @@ def propagate(
     Ends with 0 at a fixpoint, 10 when FILE turns out infeasible (with the constraint that shows it), 20 when a limit
     was reached. Constraints of FILE that have no form here are named and left out; what is removed holds all the same.
     """
-    given = dict(locals())  # the parameters: nothing else has a name yet
+    given = dict(locals())  # the parameters only, as there are no other local variables yet
     from oocbe.propagation.propagate import propagate as run
     from oocbe.runtime.deadline import Deadline
 
@@ -86,7 +86,7 @@ def propagate(
 
 
 def _kind_of(result: PropagationResult) -> str:
-    """What is removed: a linear system has bounds, a problem values; which it was is not known of an infeasible one."""
+    """What is removed: bounds of a linear system, values of a problem; unknown for an infeasible one."""
     from oocbe.model.linear_system import LinearSystem
 
     if result.reduced is None:

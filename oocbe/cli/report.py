@@ -1,6 +1,6 @@
-"""``oocbe solve --report``: one page about a solve that needs nothing beside itself, to be kept or sent to somebody.
+"""``oocbe solve --report``: one self-contained page about a solve.
 
-What only the page takes is imported where it is written: every solve loads this module.
+Imports for the page alone are in the functions that write it, because every solve loads this module.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from oocbe.runtime.tracing.summary import TraceSummary
 
 LIBRARIES = ("numpy", "numba", "zarr", "highspy", "matplotlib")
-"""Of which the report tells the version."""
+"""Libraries whose versions the report lists."""
 
 SUFFIXES = (".html", ".htm")
-"""What a report's name ends in."""
+"""Suffixes of a report's file name."""
 
 LARGEST_MESSAGES = 20
-"""Messages that the report lists; the picture has all."""
+"""Maximum number of messages that the report lists; the picture has all."""
 
 MOST_LABELS = 5_000
-"""Variables whose values the report lists."""
+"""Maximum number of variables whose values the report lists."""
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -48,7 +48,7 @@ svg {{ max-width: 100%; height: auto; }} pre {{ white-space: pre-wrap; }}
 
 @contextmanager
 def traced_for(report: Path | None, trace: Path | None) -> Iterator[Path | None]:
-    """The file that a run writes its trace to: the one that is asked for, or one that only the report reads."""
+    """The file for a run's trace: the requested one, or a temporary one for the report."""
     if report is None or trace is not None:
         yield trace
         return
@@ -59,7 +59,7 @@ def traced_for(report: Path | None, trace: Path | None) -> Iterator[Path | None]
 
 
 def check_report(report: Path | None) -> None:
-    """UsageError before the run where its report could not be drawn, or its name promises another kind of file."""
+    """Raise UsageError, before the run, if its report cannot be drawn, or its name has another suffix."""
     if report is not None:
         if report.suffix.lower() not in SUFFIXES:
             from oocbe.errors import UsageError
@@ -78,7 +78,7 @@ def write_report(
 
     Parameters
     ----------
-    problem : what was solved. trace : what the run has written, or None.
+    problem : the solved problem. trace : file of the run's trace, or None.
 
     Raises
     ------

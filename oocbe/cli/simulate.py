@@ -1,4 +1,4 @@
-"""``oocbe simulate``: how long a run would take on many workers, by what was measured of its pieces."""
+"""``oocbe simulate``: the estimated time of a run on many workers, from measured times of its pieces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oocbe.execution.schedule.stages import Stage
 
 PIECES_A_SEGMENT = 8
-"""Pieces that a segment of invented work has at the median, so that shorter ones can be cut, too."""
+"""Median number of pieces of a synthetic segment, so that shorter ones can be split, too."""
 
 
 @guarded
@@ -75,7 +75,7 @@ def _stages(path: Path, times: int) -> list[Stage]:
 
 
 def _invented(workers: int, segments: float, segment_seconds: float) -> list[Stage]:
-    """One stage of so many segments a worker."""
+    """One synthetic stage with so many segments per worker."""
     import numpy as np
 
     from oocbe.errors import UsageError

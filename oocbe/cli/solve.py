@@ -133,7 +133,7 @@ def solve(
     when a limit was reached (with the best bound and assignment) or before the --certificate was made, 30 when memory
     or disk ran out, 40 for corrupt data, 2 for wrong use or input.
     """
-    given = dict(locals())  # the parameters: nothing else has a name yet
+    given = dict(locals())  # the parameters only, as there are no other local variables yet
     file = files[0]
     if len(files) > 1:
         from oocbe.cli.many import solve_files
@@ -145,7 +145,7 @@ def solve(
     from oocbe.runtime.deadline import Deadline
 
     options = options_from(given)
-    # Other tasks keep no run: theirs is a place of scratch folders.
+    # Other tasks save no run: their work folder only has scratch folders.
     run_directory = options.workdir if task in RESUMED else None
     check_targets(file, run_directory, solution, trace, certificate, report=report, output=output)
     check_report(report)
@@ -211,7 +211,7 @@ def solve(
 
 
 def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[str, Any]:
-    """The settings that only some tasks have, where they were given; UsageError where this task has no use for them."""
+    """The given settings of particular tasks; UsageError if this task does not use them."""
     from oocbe.errors import UsageError
 
     if task != "optimum":

@@ -1,8 +1,8 @@
-"""Standard input, output and error as they were handed to the program: closed, full, or read by nobody.
+"""Standard input, output and error that may be closed, full, or without a reader.
 
-A stream that is closed goes nowhere, and its number is taken, so that no file that is opened later gets it together
-with what is printed. Output that cannot be written is an error that names it. Progress and notes that cannot be written
-on standard error are no error: the answer does not depend on them.
+A closed stream is replaced by the null device, so that no file opened later gets its number and the printed output.
+A failure to write output is an error that names the stream. A failure to write progress and notes on standard error is
+ignored: the answer does not depend on them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("stdin", "stdout", "stderr")
-"""What Python calls the streams, by their numbers."""
+"""Python's names of the streams, by number."""
 
 
 class _Stream(io.FileIO):
@@ -26,7 +26,7 @@ class _Stream(io.FileIO):
         self._name, self._is_needed = name, is_needed
 
     def write(self, data: object) -> int:
-        """Write bytes; where the stream is not needed, only a reader that went away is an error."""
+        """Write bytes; on an optional stream, only a missing reader is an error."""
         try:
             return super().write(data)  # type: ignore[arg-type]
         except OSError as error:
@@ -37,12 +37,12 @@ class _Stream(io.FileIO):
 
 
 def prepare() -> None:
-    """Take the numbers of closed streams, and put streams that name themselves in the place of Python's."""
+    """Occupy the numbers of closed streams, and replace Python's streams by ones with names in their errors."""
     for number, name in enumerate(NAMES):
         stream = getattr(sys, name)
         if stream is None:
             with suppress(OSError):
-                os.fstat(number)  # something else has the number already
+                os.fstat(number)  # the number is in use already
                 continue
             handle = os.open(os.devnull, os.O_RDWR)
             if handle != number:
@@ -58,7 +58,7 @@ def prepare() -> None:
             getattr(stream.buffer, "raw", stream.buffer), io.FileIO
         ):
             raw: Any = _Stream(number, title, is_needed)
-            if hasattr(stream.buffer, "raw"):  # else what is printed is written at once (python -u)
+            if hasattr(stream.buffer, "raw"):  # else output is unbuffered (python -u)
                 raw = io.BufferedWriter(raw)
             made = io.TextIOWrapper(
                 raw, stream.encoding, stream.errors, None, stream.line_buffering, stream.write_through

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
 OPERATORS = ("join-maximise", "join-sum", "maximise")
-"""Operators that can be put under stress."""
+"""Operators that can be tested."""
 
 EXIT_WRONG = 1
-"""Exit code where a row of a result is wrong."""
+"""Exit code if a row of a result is wrong."""
 
 NOTE_SECONDS = 60.0
-"""So often a run that nothing is seen of says how far it has come."""
+"""Time between two progress notes of a run, in seconds."""
 
 FIRST_ROWS = 20_000
-"""Rows of the tables that the operator is applied to first, so that what a process does once is told apart."""
+"""Rows of the tables of a first application of the operator, which separates one-time costs of the process."""
 
 
 @guarded
@@ -128,7 +128,7 @@ def stress(
 
 @dataclass(frozen=True)
 class _Run:
-    """One operator under stress, its tables, and how it is to work."""
+    """One tested operator, its tables and its settings."""
 
     operator: str
     specs: list[SyntheticTable]
@@ -138,7 +138,7 @@ class _Run:
 
     @property
     def used(self) -> list[SyntheticTable]:
-        """Tables that the operator has."""
+        """Input tables of the operator."""
         return self.specs[: 1 if self.operator == "maximise" else 2]
 
     @property
@@ -187,7 +187,7 @@ class _Run:
         return report | self._pace(sum(table.rows for table in tables), ended - written, before), verdict
 
     def generated(self, trace: Path | None, about: str) -> tuple[dict[str, object], ResultCheck]:
-        """Rows made where they are read, and those of the result checked as they come."""
+        """From rows generated as they are read to a result checked as it is computed."""
         from oocbe.execution.cluster.workers import current
         from oocbe.model.settings.machine import resident_memory
         from oocbe.stress.generated_operations import digest_by, digest_here
@@ -214,7 +214,7 @@ class _Run:
         return report | self._pace(operation.rows_in, seconds, before), verdict
 
     def tell_forecast(self, workers: str | None, json: bool) -> int:
-        """Say how long the operator would take."""
+        """Print the estimated time of the operator."""
         from oocbe.errors import UsageError
         from oocbe.model.settings.option_values import WORKERS
         from oocbe.stress.generated_operations import forecast_digest
@@ -248,7 +248,7 @@ class _Run:
         return ExecutionContext.within(kernels, budget, self.folder, self.settings["streams"], None)
 
     def _start(self) -> None:
-        """Do once what a process does once."""
+        """Do the one-time work of the process."""
         from oocbe.stress.generated_operations import digest_here
 
         digest_here(self._operation(self.first_specs[: len(self.used)]), self._context())
@@ -265,7 +265,7 @@ class _Run:
 
 
 def _notes(operation: GeneratedOperation) -> Callable[[int], None]:
-    """Says now and then how many rows of the result there are."""
+    """A callback that periodically prints the number of result rows."""
     began = said = time.monotonic()
 
     def hears(rows: int) -> None:
@@ -295,7 +295,7 @@ def _forecast_facts(operation: GeneratedOperation, made: Forecast) -> dict[str, 
 
 
 def _text(key: str, content: object) -> str:
-    """A figure of the report for people."""
+    """A figure of the report as text."""
     from oocbe.tables.table import format_bytes
 
     if isinstance(content, float):

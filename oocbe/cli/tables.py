@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
 PARQUET = ".parquet"
-"""Suffix of a Parquet file; a folder of such files is told by what is in it."""
+"""Suffix of a Parquet file; a folder of such files is recognised by its content."""
 
 FILES = ("arrow", "csv", "feather", "json", "pq", "tsv", "xlsx")
-"""Suffixes by which others mean a file of rows: a folder of that name would surprise them."""
+"""Suffixes of other file formats for rows, which are refused for stored tables, as these are folders."""
 
 
 def is_table(name: str) -> bool:
@@ -33,7 +33,7 @@ def is_table(name: str) -> bool:
 
 
 class ParquetColumns(NamedTuple):
-    """What is done with columns of Parquet that is read; see :meth:`oocbe.StoredTable.from_parquet`.
+    """Settings for the columns of a Parquet input; see :meth:`oocbe.StoredTable.from_parquet`.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class ParquetColumns(NamedTuple):
 
     @classmethod
     def given(cls, rename: list[str] | None, drop_nulls: bool, duplicates: bool, scope: str | None) -> ParquetColumns:
-        """Those that flags name; UsageError for a pair without a ``=``, or a column that is given two names."""
+        """The settings from flags; UsageError for a pair without a ``=``, or a column with two names."""
         from oocbe.errors import UsageError
 
         named: dict[str, str] = {}
@@ -62,7 +62,7 @@ class ParquetColumns(NamedTuple):
         return cls(named or None, drop_nulls, duplicates, names)
 
     def refuse(self, file: str) -> None:
-        """UsageError where any is given: the file is no Parquet that is read."""
+        """Raise UsageError if any is given, because the input is no Parquet."""
         from oocbe.errors import UsageError
 
         flags = zip(("--rename", "--drop-nulls", "--duplicates", "--scope"), self, strict=True)
@@ -72,12 +72,12 @@ class ParquetColumns(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How a table is converted, as ``oocbe convert`` is told.
+    """Settings of the conversion of a table, from the flags of ``oocbe convert``.
 
     Attributes
     ----------
-    values : name of the column of values in Parquet. semiring : what the values mean; None: as they did, max-sum.
-    memory : limit on what is held. overwrite : whether a table, or Parquet, is replaced. columns : of Parquet.
+    values : name of the column of values in Parquet. semiring : of the values; None: unchanged, or max-sum.
+    memory : limit. overwrite : whether to replace an existing table or Parquet. columns : of Parquet.
     """
 
     values: str
@@ -88,15 +88,14 @@ class Settings(NamedTuple):
 
 
 def convert_table(file: str, out: str, to: str | None, settings: Settings) -> None:
-    """Write a table to OUT: as Parquet where its name ends so, else as a stored table.
+    """Write a table to OUT: as Parquet if its name has that suffix, else as a stored table.
 
-    file, out : paths, or URLs in object stores; what goes there is written to a scratch folder first.
+    file, out : paths, or URLs in object stores; output to a URL is written to a scratch folder first.
     to : ``parquet``, or the form of a stored table's chunks: ``packed``, or ``zstd``, which any Zarr library reads.
 
     Raises
     ------
-    UsageError : OUT exists and is not to be overwritten, or a form or semiring that there is not. What reading and
-        writing tables raises.
+    UsageError : OUT exists without ``overwrite``, or an unknown form or semiring. Errors of reading and writing tables.
     """
     from oocbe.errors import UsageError
     from oocbe.model.semiring import SEMIRINGS
@@ -121,7 +120,7 @@ def convert_table(file: str, out: str, to: str | None, settings: Settings) -> No
 
 
 def _form_of(out: str) -> str:
-    """The form that a name asks for; UsageError where it is that of a file that tables are not written as."""
+    """The form for a name; UsageError for the suffix of an unsupported file format."""
     from oocbe.errors import UsageError
     from oocbe.formats.registry import formats
     from oocbe.tables.chunk_files import PACKED
@@ -137,7 +136,7 @@ def _form_of(out: str) -> str:
 
 
 def _written(file: str, out: str, form: str, settings: Settings) -> StoredTable:
-    """The table in a form at a path, as Parquet also at a URL; the one that was read where that is Parquet."""
+    """Write the table in a form to a path (Parquet also to a URL); returns it, or the input table for Parquet."""
     from oocbe.errors import UsageError
     from oocbe.model.semiring import MAX_SUM, SEMIRINGS
     from oocbe.tables.group import is_table as is_stored

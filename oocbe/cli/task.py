@@ -1,4 +1,4 @@
-"""``oocbe solve --task``: what only tables can answer, printed."""
+"""``oocbe solve --task``: printing of task results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from oocbe.model.results.task_result import TaskResult
 
 SHOWN_DIGITS = 60
-"""Longer counts are shown by their magnitude on a terminal; --json and --quiet have all digits."""
+"""Digits of a count above which a terminal shows its magnitude; --json and --quiet have all digits."""
 
 
 def print_task(result: TaskResult, json: bool, quiet: bool, day: ImagingDay | None = None) -> None:
     """Print a task's result the way ``solve`` prints an optimum: JSON, or rows (quiet: one line), then the answers.
 
-    day : of a SPOT5 file, so that assignments are told as photographs.
+    day : of a SPOT5 file, to print assignments as photographs.
     """
     if json:
         print_json(result.to_json())

@@ -1,4 +1,4 @@
-"""``oocbe trace``: what a trace says about the run that wrote it; and ``--trace``, which has a command write one."""
+"""``oocbe trace``: analysis of the trace of a run; and ``--trace``, with which a command writes one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oocbe.runtime.tracing.trace_file import Trace
 
 MOST_WORKS = 8
-"""Kinds of work of a lane that are printed; ``--json`` has all."""
+"""Maximum number of printed kinds of work of a lane; ``--json`` has all."""
 
 
 @guarded
@@ -52,7 +52,7 @@ def trace(
 
 @contextmanager
 def written_to(path: Path | None, about: str) -> Iterator[None]:
-    """Write a trace of the block where a path is given; says at the end where the trace is not complete."""
+    """Write a trace of the block if a path is given, with a note at the end if it is incomplete."""
     if path is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""``oocbe compile`` and ``oocbe query``: a junction tree made once, and asked about many cases."""
+"""``oocbe compile`` and ``oocbe query``: a junction tree is made once, and queried for many cases."""
 
 from __future__ import annotations
 
@@ -150,5 +150,5 @@ def query(
 
 
 def _names(text: str) -> list[str]:
-    """Names between commas; none of an empty text."""
+    """Names separated by commas; none for an empty text."""
     return [name.strip() for name in text.split(",")] if text.strip() else []

@@ -63,7 +63,7 @@ def verify(
 
 
 def _verify_certificate(file: Path, certificate: Path, as_json: bool) -> int:
-    """Check a certificate with nothing of the engine, and print what it proves."""
+    """Check a certificate independently of the engine, and print its claim."""
     import time
     from json import loads
 

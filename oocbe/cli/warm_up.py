@@ -1,4 +1,4 @@
-"""``oocbe warm-up``: compile what commands need, before somebody waits for it."""
+"""``oocbe warm-up``: compile the loops of commands in advance."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def warm_up(debug: DebugFlag = False) -> None:
 
 
 def _cache() -> str:
-    """The folder that the loops are kept in."""
+    """The folder of the compiled loops."""
     from oocbe.kernels.cpu.pairs import sort
 
     caches = [value._cache for value in vars(sort).values() if hasattr(value, "_cache")]
@@ -53,7 +53,7 @@ def _cache() -> str:
 
 
 def _steps() -> list[Step]:
-    """What is compiled for, and small work that needs it; integers and floats have loops of their own."""
+    """Names of steps, and small problems that need their loops; integers and floats have separate loops."""
     from itertools import combinations
 
     import numpy as np
@@ -102,7 +102,7 @@ def _steps() -> list[Step]:
     other = oocbe.Table.from_rows({"b": 4, "c": 50}, rows[:, ::-1], np.arange(len(rows)))
 
     def searches(scale: float | None) -> None:
-        """What small problems are done without: searches by rows, and elimination of what is left of a problem."""
+        """Methods that small problems do not use: beam search, and elimination of presolved problems."""
         sparse, dense = random_network(40, 6, 0.1, 0.3), random_network(16, 12, 0.7, 0.3)
         for problem in (sparse, dense, grid_network(9, 4, 0.0), _photographs()):
             functions = problem.functions if scale is None else [scaled(f, scale) for f in problem.functions]
@@ -153,7 +153,7 @@ def _steps() -> list[Step]:
 
 
 def _photographs(count: int = 90, conflicts: int = 700) -> Problem:
-    """A day of a satellite: photographs by one of three cameras or not at all, and what does not go together."""
+    """A day of a satellite: photographs by one of three cameras or none, and conflicts between them."""
     import numpy as np
 
     import oocbe
