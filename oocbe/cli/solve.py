@@ -152,7 +152,7 @@ def solve(
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     of_task = _settings_of(task, k, temperature)
     if why := why_from_the_start(task, options):
-        note(f"oocbe: {why}")  # before hours have gone by
+        note(f"oocbe: {why}")  # before a run of perhaps hours
     if output is not None:
         from oocbe.formats.solutions.uai_results import check_output
 

@@ -33,7 +33,7 @@ SUFFIXES = (".csv", ".json", ".evid")
 
 
 def read_cases(path: str | Path, problem: Problem) -> NDArray[np.int64]:
-    """Value indices, (cases, variables), :data:`oocbe.junction_trees.evidence.UNOBSERVED` where there is none.
+    """Value indices, (cases, variables), or :data:`oocbe.junction_trees.evidence.UNOBSERVED`.
 
     Raises
     ------

@@ -91,7 +91,7 @@ def collect(
 
     Raises
     ------
-    TimeLimitError : the deadline came.
+    TimeLimitError : the deadline passed.
     """
     flag = current_flag()
     steps = (program.collected, program.collect_start, program.collect_reads)
@@ -143,7 +143,7 @@ def distribute(
 
     Raises
     ------
-    TimeLimitError : the deadline came.
+    TimeLimitError : the deadline passed.
     """
     flag = current_flag()
     steps = (program.distributed, program.read_start, program.reads, program.write_start, program.writes)

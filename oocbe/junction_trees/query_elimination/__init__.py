@@ -1,7 +1,7 @@
 """One case without a compiled tree: dense tables of its relevant factors, swept over once and discarded.
 
-    evidence ──▶ values that are left ──▶ barren variables go ──▶ groups of targets ──▶ cliques of complete tables
-                 (factors)                (relevance)             (groups)              (complete_tree)
+    evidence ──▶ remaining values ──▶ relevant variables ──▶ groups of targets ──▶ cliques of dense tables
+                 (factors)            (relevance)            (groups)              (complete_tree)
 
 The rows of a tree serve many cases. A single case can be reduced first: observed variables and impossible values are
 removed, and so are barren variables, which are no targets and have no evidence below them (Shachter 1986). The rest

@@ -154,7 +154,7 @@ def distribute(
     ----------
     tree, reads, stop : as for :func:`collect`, of the cliques listed here, whose order is parents before children.
     cliques : int64, those whose rows get their probabilities.
-    write_start : int64 (cliques + 1,), writes : int64, edges of each for which they are added up.
+    write_start : int64 (cliques + 1,), writes : int64, edges of each for which they are summed.
     messages : output of :func:`collect`; rows of a root's separator hold the reciprocal of its message. Rows of written
         edges to children are replaced by the messages down.
     logs : output of :func:`collect`; they undo the scaling of each clique's message in the products of its rows.
