@@ -1,4 +1,4 @@
-"""One walk over rows, breadth first: variable after variable, rows that agree on their separator merged, each bounded.
+"""One beam pass, variable by variable: nodes that agree on their separator are merged, and each node is bounded.
 
 It is dynamic programming over the variables in the order in which they are assigned, with rows that a bound of their
 own rules out left away (:mod:`oocbe.bounds.row_ascent`), and, where there are more than a *width* allows, those with
@@ -24,21 +24,21 @@ RADIUS = 3
 need 29,000, 14,000 and 4,000 rows; where all variables are tied, it makes no difference."""
 
 CHOICE = 8
-"""Rows that are bounded for each that the beam may keep: the most promising ones by what their parents know."""
+"""Nodes bounded per place in the beam: the most promising ones by their parents' bounds."""
 
 FEWER = 0.9
-"""What passes go over is laid out again when only this part of the variables is left."""
+"""The ascent's layout is rebuilt when only this share of the variables remains."""
 
 _Block = tuple[Any, NDArray[np.int64], NDArray[np.int64]]
 """States, in main memory or on a device, bounds and numbers of rows."""
 
 Steps = Generator[None, None, "BeamPassResult"]
-"""A walk, in steps of some hundredths of a second."""
+"""A beam pass, in steps of some hundredths of a second."""
 
 
 @dataclass(frozen=True)
 class BeamPassResult:
-    """What a walk found.
+    """Result of a beam pass.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class BeamPassResult:
 
 
 class WeightedPrimalGraph:
-    """Which variables have functions in common, how strongly, and an order with a narrow frontier.
+    """Primal graph with edge weights, and an order with a narrow frontier.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class WeightedPrimalGraph:
 
 
 class BeamPass:
-    """One walk below the threshold of an ascent.
+    """One beam pass below the threshold of an ascent.
 
     Parameters
     ----------
@@ -167,11 +167,11 @@ class BeamPass:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the states of its rows, those that are being made among them."""
+        """Bytes of the states of all nodes, including unfinished ones."""
         return int(self._states.nbytes + sum(block[0].nbytes for block in self._kept))
 
     def steps(self) -> Steps:
-        """Walk; a step ends at each yield."""
+        """Run the pass; a step ends at each yield."""
         while len(self._costs) and self._open.any():
             order = self._level.order[self._open[self._level.order]]
             here = self._ascent.in_main_memory(self._states)
@@ -232,7 +232,7 @@ class BeamPass:
         return is_kept
 
     def _merged(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of rows that agree on the separator, the places of the cheapest ones; all where none can agree."""
+        """Indices of the cheapest node for each assignment of the separator; all indices if no two nodes can agree."""
         assigned = ~self._open
         separator = np.flatnonzero(assigned & (self._left > 0))
         if len(rows) <= 1 or len(separator) == int(assigned.sum()):
@@ -250,9 +250,9 @@ class BeamPass:
     def _promising(
         self, v: int, parent: NDArray[np.int64], value: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows worth a bound of their own: what their parents know of them rules others out, or the beam does.
+        """Select the nodes to bound; the others are ruled out by their parents' bounds or by the beam.
 
-        All the rows made are in the costs and assignments before, those that stay after.
+        Costs and assignments hold all new nodes before the call, and the selected ones after it.
         """
         low = self._bounds[parent] + self._ascent.costs(self._states, parent, v, value)
         kept = np.flatnonzero(low < self._ascent.need)
@@ -266,11 +266,11 @@ class BeamPass:
         return parent[kept], value[kept]
 
     def _cut_at(self, bound: int) -> None:
-        """Note that a row with this bound was cut off."""
+        """Record that the beam dropped a node with this bound."""
         self._cut = bound if self._cut is None else min(self._cut, bound)
 
     def _bound(self, v: int, parent: NDArray[np.int64], value: NDArray[np.int64]) -> Generator[None, None, None]:
-        """Bound rows block by block, and keep as many as the width allows."""
+        """Bound nodes block by block, and keep at most the beam width."""
         ascent = self._ascent
         self._states = ascent.placed(self._states, self._level, v, len(parent), self._width)
         block = ascent.block_of(self._states)
@@ -298,7 +298,7 @@ class BeamPass:
         self._assignments, self._costs = self._assignments[rows], self._costs[rows]
 
     def _best_of(self, kept: list[_Block]) -> _Block:
-        """The rows of some blocks with the lowest bounds, as many as the width allows, in their order."""
+        """The nodes of some blocks with the lowest bounds, at most the beam width, in their order."""
         states = self._ascent.joined([block[0] for block in kept if len(block[0])] or [kept[0][0]])
         bounds, rows = (np.concatenate([block[i] for block in kept]) for i in (1, 2))
         if len(rows) <= self._width:

@@ -1,19 +1,18 @@
-"""When rows with bounds of their own are tried beside a search with bounds, and for how long.
+"""Schedule beam search and depth-first search beside bounded elimination.
 
-Which of the two closes a problem can't be told beforehand. So rows go first, for a moment: where they prove the
-optimum, or are expected to, they go on. Else they get as much time as everything else has taken, or an eighth where
-that has proven much more, so that both together take at most twice what the better one takes. Nor can it be told
-whether rows should be searched breadth first, which merges them (:mod:`oocbe.search.row_search`), or depth
-first, which orders variables anew in each (:mod:`oocbe.search.depth_search`): they take turns, and the
-latter begins, as it closes easy problems sooner.
+Which method closes a problem is unpredictable. So the searches over partial assignments run first, briefly, and
+continue if they are expected to prove the optimum. Otherwise they get as much time as everything else has taken, or an
+eighth of it if the others have proven much more: the total is at most twice the time of the better method. Beam search
+(:mod:`oocbe.search.row_search`) merges nodes; depth-first search (:mod:`oocbe.search.depth_search`) orders the
+variables anew in each node. They alternate. Depth-first search begins, because it closes easy problems sooner.
 
-Where no end is in sight, subproblems are solved beside both, for the bound
+If neither is expected to end soon, subproblems are solved as well, for the lower bound
 (:mod:`oocbe.search.subproblems`).
 
-Rows that are merged know nothing of linear constraints over many variables: with these, rows are searched depth first
-only. Problems of packing are for linear programs, which bound them by cliques of conflicts: these go first there, and
-rows are searched depth first where they have not settled it. Where such a problem is a graph of values, stable sets of
-it are searched instead of rows, a moment before all else (:mod:`oocbe.search.stable_set_search`).
+Beam search does not support linear constraints over many variables: such problems get depth-first search only. Packing
+problems are first given to linear programs, which bound them by cliques of conflicts, then to depth-first search. If a
+packing problem is a graph of values, a search for stable sets replaces both searches and runs briefly before
+everything else (:mod:`oocbe.search.stable_set_search`).
 """
 
 from __future__ import annotations
@@ -40,74 +39,74 @@ if TYPE_CHECKING:
     from oocbe.search.subproblems import SubproblemSearch
 
 FIRST_SECONDS = 2.0
-"""At most, before anything else."""
+"""Time limit of the first pass, in seconds. It runs before every other solver."""
 
 PROMISING_SECONDS, PAYS_SECONDS = 10_000.0, 20.0
-"""A search that is expected to take so long at most, which is a hundred times too much and more, has some seconds
-more. CELAR6-SUB2's narrow walk, whose rows get few passes, expects 2,100 s, and all take 5."""
+"""Beam search with an estimate of at most PROMISING_SECONDS gets PAYS_SECONDS more. Estimates are over a hundred times
+too high: the narrow pass of CELAR6-SUB2, with few ascent passes per node, estimates 2,100 s; the whole takes 5."""
 
 BEHIND, LEAST_SHARE = 0.5, 0.125
-"""Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
-this part of what everything else takes."""
+"""If the other solvers have closed more than BEHIND of the gap between the searches' own lower bound and the incumbent,
+the searches get only LEAST_SHARE of the others' time."""
 
 LEAST_PATIENCE = 0.5
-"""Seconds at least that everything else has at a time."""
+"""Minimum time slice of the other solvers, in seconds."""
 
 SLICE_SECONDS = 0.05
-"""After which it is looked at what the search expects."""
+"""Time slice of a search, in seconds. Its estimate is read after each slice."""
 
 HEAD_START = 0.25
-"""Seconds of the search depth first before walks begin: cliques, colourings, warehouses and satisfiability it closes in
-a tenth to a half of a second, and walks in three to nine times that or not at all."""
+"""Seconds of depth-first search before the first beam pass. Depth-first search closes cliques, colourings, warehouses
+and satisfiability in 0.1 to 0.5 s; beam search takes three to nine times as long or does not close them."""
 
 NEAR_SECONDS = 2.0
-"""For so long at most the search depth first goes on alone, while that is all that it is expected to take. What it
-expects after a tenth of a second is right within a third on most families of made problems."""
+"""Depth-first search runs alone while its elapsed and its estimated total time are at most this, in seconds. On most
+families of generated problems its estimate after 0.1 s is right within a third."""
 
 PROMISING_SHARE, EQUAL_SHARE, MOST_SHARE = 0.5, 1.0, 8.0
-"""Depth first takes so many times what breadth first does: where only that one is expected to end soon; where neither
-is; and where depth first is, whose reckoning is the better one, or breadth first is hopeless."""
+"""Time of depth-first search relative to beam search if only beam search is expected to end soon; if neither is; and if
+depth-first search is, or beam search is hopeless. Depth-first estimates are the more reliable."""
 
 BESIDE_DEPTH = 0.1
-"""Where depth first is expected to end soon, elimination has to be worth it in this part of what all has taken: where
-that expectation is wrong, as it is with hard constraints at times, an attempt takes ten times as long."""
+"""Share of the elapsed time that counts for elimination while depth-first search is expected to end soon. Should that
+estimate be wrong, as at times with hard constraints, the attempt is made after ten times as long."""
 
 DEPTH_SECONDS = 8.0
-"""A search depth first that expects so much more at most, or no more than all has taken so far, is expected to end
-soon, and has so long beside what walks have."""
+"""Depth-first search is expected to end soon if its estimated remaining time is at most this, in seconds, or at most
+the time elapsed. It then gets this much time in addition."""
 
 SUBPROBLEM_SECONDS = 1.0
-"""Of the search depth first before subproblems begin, where it is not expected to end soon then."""
+"""Seconds of depth-first search before subproblems begin, unless it is then expected to end soon."""
 
 LEADING_SHARE, SUBPROBLEM_SHARE = 4.0, 0.25
-"""Subproblems take so many times what the two searches do: where their bound is the best one known, and where not."""
+"""Time of subproblems relative to the other searches: if their bound is the best lower bound, and otherwise."""
 
 DEPTH_FACTOR = 2.0
-"""While both are open, they have so many times what everything else has taken: bounds at the root that have not closed
-a problem in the time of a first attempt take long, and few problems need them."""
+"""Time of the two searches relative to everything else, while both are open. Root bounds that have not closed a problem
+in the time of a first attempt take long, and few problems need them."""
 
 WORK_SHARE = 0.5
-"""Of the memory for messages that rows may take while they work: there are no messages then, but memory that was freed
-may not have been given back."""
+"""Share of the message memory available to the searches. No messages exist while they run, but the allocator may not
+have returned freed memory."""
 
 DEPTH_MEMORY = 0.25
-"""Of that, for the states of a search depth first."""
+"""Share of the searches' memory for the states of depth-first search."""
 
 HELD_SHARE = 0.125
-"""Of the memory for messages: a walk that holds more is given up when messages are to be made."""
+"""Share of the message memory that a beam pass may hold when messages are computed. A larger pass is dropped."""
 
 
 class BeamSearchScheduler:
-    """The search by rows of one min-sum problem, in rounds.
+    """Beam search, depth-first search and subproblems of one min-sum problem, in time slices.
 
     Parameters
     ----------
-    problem, options : what is solved. deadline : of the search. reduction : of the problem, where it is known.
+    problem, options : the problem and its settings. deadline : of the search. reduction : of the problem, if known.
 
     Attributes
     ----------
-    order_seconds : that finding orders of the problem took: those of what is left take as long, and are not looked for
-        before rows have had that time.
+    order_seconds : time of the order search on the full problem. Orders of the reduced problem take as long; they are
+        not searched before the searches here have used that time.
     """
 
     def __init__(
@@ -125,14 +124,14 @@ class BeamSearchScheduler:
 
     @property
     def seconds(self) -> float:
-        """That rows have taken, and elimination of what is left before them."""
+        """Time of all searches and of the elimination of the reduced problem."""
         parts = (self._search, self._depth, self._elimination, self._subproblems)
         return sum(part.seconds for part in parts if part is not None)
 
     def make_room(self, memory: int, share: float = HELD_SHARE) -> int:
-        """Bytes that are left to messages, of so many, beside what rows hold.
+        """Bytes of `memory` available to messages beside the beam.
 
-        share : a walk that holds more than this part of it is given up.
+        share : a beam pass that holds more than this share of `memory` is dropped.
         """
         search = self._search
         if search is None:
@@ -142,9 +141,9 @@ class BeamSearchScheduler:
         return memory - search.held
 
     def load(self, is_opening: bool = False) -> None:
-        """Have the tables laid out and compiled loops loaded, which is no part of the time.
+        """Lay out the tables and load the compiled loops, outside the measured time.
 
-        is_opening : those of walks are not needed yet.
+        is_opening : skip the loops of beam search, which are not needed yet.
         """
         if not self._is_open:
             return
@@ -161,7 +160,7 @@ class BeamSearchScheduler:
                 load_loops()
 
     def open(self, known: SharedBounds) -> None:
-        """Search depth first for a moment, longer while that is expected to end it soon; the gap counts as in first.
+        """Run depth-first search briefly, longer while it is expected to end soon; stops at the gap, as :meth:`first`.
 
         Raises
         ------
@@ -174,7 +173,7 @@ class BeamSearchScheduler:
             self._work(known)
 
     def tell(self, statistics: Statistics) -> None:
-        """Say what rows have done, where there were any."""
+        """Add the summary and the counts of the searches to `statistics`."""
         if self._elimination is not None:
             self._elimination.tell(statistics)
         statistics.bounds = "; ".join(filter(None, (self.summary, statistics.bounds)))
@@ -188,7 +187,7 @@ class BeamSearchScheduler:
 
     @property
     def summary(self) -> str:
-        """What rows and their bounds did; empty where there were none."""
+        """Summary of the searches; empty if none ran."""
         breadth = "" if self._search is None or not self._search.rows else self._search.summary
         depth = "" if self._depth is None or not self._depth.nodes else self._depth.summary
         own = "" if self._subproblems is None or not self._subproblems.nodes else self._subproblems.summary
@@ -196,7 +195,7 @@ class BeamSearchScheduler:
 
     @property
     def forecast_summary(self) -> str:
-        """What the rows tried so far say about those to come."""
+        """Forecast from the beam passes so far."""
         search = self._search
         if search is None or not search.rows:
             return ""
@@ -245,7 +244,7 @@ class BeamSearchScheduler:
             self._work(known)
 
     def improve(self, known: SharedBounds, look: Callable[[], None]) -> None:
-        """Go on for as long as everything else has taken, longer where that is expected to end it; as :meth:`first`.
+        """Run for as long as everything else has taken, longer if the end is expected soon; as :meth:`first`.
 
         Raises
         ------
@@ -266,7 +265,7 @@ class BeamSearchScheduler:
 
     @property
     def patience(self) -> float:
-        """Seconds that everything else may take before rows go on."""
+        """Seconds available to the other solvers before the searches continue."""
         if not self._is_open or self._form.is_packing or self._depth_is_over:
             return math.inf
         return max(LEAST_PATIENCE, self.seconds / DEPTH_FACTOR)
@@ -277,18 +276,18 @@ class BeamSearchScheduler:
 
     @property
     def _walked(self) -> float:
-        """Seconds without those of the search depth first and of subproblems."""
+        """Seconds of beam search and of the elimination of the reduced problem."""
         return self.seconds - sum(part.seconds for part in (self._depth, self._subproblems) if part is not None)
 
     @property
     def _is_depth_near(self) -> bool:
-        """Whether the search depth first goes on alone."""
+        """Whether depth-first search runs alone."""
         depth = self._depth
         return depth is not None and not depth.is_over and max(depth.expected, depth.seconds) <= NEAR_SECONDS
 
     @property
     def _is_depth_promising(self) -> bool:
-        """Whether the search depth first is expected to end soon."""
+        """Whether depth-first search is expected to end soon."""
         if self._depth is None or self._depth.is_over:
             return False
         taken = working_time() - self._begin_time
@@ -296,12 +295,12 @@ class BeamSearchScheduler:
 
     @property
     def _is_promising(self) -> bool:
-        """Whether the search breadth first is expected to end soon."""
+        """Whether beam search is expected to end soon."""
         expected = None if self._search is None else self._search.expected
         return expected is not None and expected <= PROMISING_SECONDS
 
     def _is_behind(self, known: SharedBounds) -> bool:
-        """Whether others have proven much more than rows have."""
+        """Whether the other solvers have proven a much better lower bound."""
         parts = (self._search, self._depth, self._subproblems)
         bounds = [part.lower for part in parts if part is not None and part.lower is not None]
         if not bounds or known.lower is None:
@@ -310,9 +309,9 @@ class BeamSearchScheduler:
         return known.lower - own > BEHIND * (known.upper_bound - own)
 
     def _work(self, known: SharedBounds) -> None:
-        """Go on for a slice, or eliminate what is left once that is not expected to take longer than all so far."""
+        """Run one slice, or eliminate the reduced problem if that is estimated to take at most the time so far."""
         if self._depth is None and not self._begin(known):
-            self._is_open = False  # the problem is none for rows
+            self._is_open = False  # the searches do not apply to the problem
             return
         elimination, breadth, depth = self._elimination, self._search, self._depth
         assert depth is not None
@@ -335,7 +334,7 @@ class BeamSearchScheduler:
         self._is_open = not (depth.is_over and (breadth is None or breadth.is_over))
 
     def _is_turn_of_subproblems(self, known: SharedBounds) -> bool:
-        """Whether subproblems go on now: not where a search is expected to end soon."""
+        """Whether the next slice is for subproblems; not while depth-first search is expected to end soon."""
         own, depth = self._subproblems, self._depth
         if own is None or own.is_over or depth is None or depth.is_over or depth.seconds < SUBPROBLEM_SECONDS:
             return False
@@ -346,7 +345,7 @@ class BeamSearchScheduler:
 
     @property
     def _depth_share(self) -> float:
-        """Seconds of the search depth first for each one of walks."""
+        """Time of depth-first search relative to beam search."""
         breadth = self._search
         if breadth is None or breadth.is_over:
             return math.inf
@@ -355,7 +354,7 @@ class BeamSearchScheduler:
         return PROMISING_SHARE if self._is_promising else EQUAL_SHARE
 
     def _begin(self, known: SharedBounds) -> bool:
-        """Make the searches; False where the problem is none for them."""
+        """Create the searches; False if they do not apply to the problem."""
         if self._form.graph is not None:
             from oocbe.search.stable_set_search import StableSetSearch
 
@@ -381,5 +380,5 @@ class BeamSearchScheduler:
 
     @property
     def reduction(self) -> Reduction | None:
-        """What costs nothing to remove, and what is left; None where the problem can't be written out."""
+        """The reduced problem with its cost-free removals; None if the problem cannot be tabulated."""
         return self._form.reduction

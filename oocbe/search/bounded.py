@@ -43,19 +43,19 @@ from oocbe.search.table_bounds import Round, TableBounds
 from oocbe.search.thresholds import first_width, next_width
 
 QUICK_CAP = 1 << 16
-"""Rows of a message in the first round at a threshold, with one order of each heuristic."""
+"""Cap on a message's rows in the first round at a threshold, which tries one order per heuristic."""
 
 FIRST_LOOK_SECONDS = 0.1
-"""How long the bound waits for a first incumbent: it ends early where it knows what there is to reach."""
+"""Seconds that the bound waits for a first incumbent. With an incumbent it can stop early."""
 
 LEAST_RULED_OUT = 0.02
-"""Part of the values that a bound must rule out before what is left gets another one at once."""
+"""Minimum share of values ruled out by a bound for another bound on the remaining values at once."""
 
 LAST_BOUND_SECONDS = 0.5
-"""Of a bound where a time limit has left none: a moment."""
+"""Time limit, in seconds, of a last bound if the deadline came before any bound."""
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
-"""Told the problem, the order and the bound of each run; returns what to call after each bucket."""
+"""Called at the start of each run with (problem, order, bound); returns the per-bucket callback, or None."""
 
 
 class BoundedSolve:
@@ -63,14 +63,14 @@ class BoundedSolve:
 
     Parameters
     ----------
-    problem : in min-sum; its upper bound counts. options : settings. knowledge : filled in.
-    engine : computes the buckets; its deadline ends the search. run : keeps messages, and what is known, for a run
-        that is resumed. start : see :data:`Start`. others : attempts between the rounds, which may end the search.
-    rows : the search by rows, which goes before and between the rounds.
+    problem : in min-sum; its upper bound applies. options : settings. knowledge : updated.
+    engine : computes the buckets; its deadline ends the search. run : stores messages and bounds for a resumed run.
+    start : see :data:`Start`. others : plain elimination between the rounds, which may end the search.
+    rows : beam and depth-first search; they run before the first round and between rounds.
 
     Attributes
     ----------
-    statistics, mini_buckets, tables : what the search took; neither rows nor mini-buckets nor tables are in the first.
+    statistics, mini_buckets, tables : resources used; `statistics` excludes rows, mini-buckets and tables.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class BoundedSolve:
                     raise
                 self.statistics.stopped = str(error)
             except BaseException:
-                self._take(incumbents)  # for whoever says what was known
+                self._take(incumbents)  # keep the incumbent so that the error report can show it
                 raise
             self.rows.tell(self.statistics)
             self.tables.tell(self.statistics)
@@ -161,7 +161,7 @@ class BoundedSolve:
                 self._conclude_search(incumbents)
 
     def _conclude_search(self, incumbents: IncumbentSearch) -> None:
-        """Take what the search for assignments has found, or a moment to find one, and publish what is known."""
+        """Take the last incumbent, or search for one briefly, and publish the bounds."""
         known, options, deadline = self._known, self._options, self._engine.deadline
         self._take(incumbents)
         if self._others.result is not None:
@@ -177,26 +177,26 @@ class BoundedSolve:
             incumbents.search_a_moment()
             self._take(incumbents)
         if not known.is_closed:
-            # A run that is resumed begins with all that is known: a limit may come before the first round.
+            # A resumed run starts from these bounds: a limit may come before the first round.
             with suppress(ResourceError):
                 self._keep_anew()
 
     def _improve(self, incumbents: IncumbentSearch) -> None:
-        """Give what works beside the search its share of the time."""
+        """Run the searches and the mini-buckets for their share of the time."""
         self.rows.improve(self._known, lambda: self._take(incumbents))
         if not self._known.is_near_enough:
             self.mini_buckets.improve(self._known)
 
     def _take(self, incumbents: IncumbentSearch) -> None:
-        """Look at what the search for assignments has found by now."""
+        """Take the current best assignment of the incumbent search."""
         best = incumbents.best
         if best is not None:
             self._known.offer(best.value, best.assignment, best.method)
 
     def _keep(self, attempt: dict[str, Any] | None, running: RunningOrder | None = None) -> None:
-        """Publish what is known, for a run that is resumed.
+        """Publish the bounds for a resumed run.
 
-        attempt : one without bounds that begins now. running : the order that does, in a round with bounds.
+        attempt : plain elimination that starts now. running : the order that starts now in a bounded round.
         """
         order = None if running is None else running.as_record()
         self._at_work = {"attempt": attempt, "running": order}

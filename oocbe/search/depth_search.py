@@ -1,13 +1,12 @@
-"""A depth-first search beside the one by rows, for problems in which few rows are equal and good orders differ.
+"""Depth-first search for problems in which few nodes merge and good variable orders differ between nodes.
 
-Walks over rows (:mod:`oocbe.search.row_search`) go breadth first, along one order for all rows, and merge
-those that agree on a separator. Where hard constraints or dense costs leave no separator to speak of, nothing merges,
-and what counts is to fail early: here each node decides the variable that has the fewest values for what its functions
-cost, and for how often conflicts have ended at it (Boussemart, Hemery, Lecoutre and Sais 2004, *Boosting systematic
-search by weighting constraints*), or the one of the last conflict (Lecoutre, Sais, Tabary and Vidal 2009, *Reasoning
-from last conflict(s) in constraint programming*). A variable of many values is decided by halves of them first
-(*domain splitting*): one bound rules out a half, where values one by one would take a node each. Bounds of nodes are
-those of rows.
+Beam search (:mod:`oocbe.search.row_search`) uses one order for all nodes and merges nodes that agree on a separator.
+If hard constraints or dense costs leave no small separator, nothing merges, and failing early matters. Each node
+branches on the variable with the fewest values relative to the cost of its functions and to its number of conflicts
+(Boussemart, Hemery, Lecoutre and Sais 2004, *Boosting systematic search by weighting constraints*), or on the variable
+of the last conflict (Lecoutre, Sais, Tabary and Vidal 2009, *Reasoning from last conflict(s) in constraint
+programming*). A variable of many values is decided by halves of them first (*domain splitting*): one bound rules out a
+half, where values one by one would take a node each. Bounds of nodes are those of rows.
 
 Early decisions are the worst, and a search that goes deep below a bad one does not come back. So it pauses after some
 paths have ended, its open nodes go to a heap, and the one with the least bound goes on, the deepest of equal ones
@@ -51,38 +50,38 @@ from oocbe.search.neighbourhoods import Neighbourhood, Neighbourhoods
 from oocbe.search.shared_bounds import SharedBounds
 
 LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
-"""Of a search for an assignment where none is known: the more is ruled out at the root."""
+"""Limits (seconds, iterations) of the initial local search for an incumbent. A better one prunes more at the root."""
 
 ALONE_SECONDS = 0.1
-"""Of the search by one thread before others join it: easy problems are closed before."""
+"""Seconds of single-threaded search before other threads join. Easy problems close earlier."""
 
 ROUND_SECONDS = 0.05
-"""At most, of several threads, after which all have come back: signals and limits are looked at, and what they found is
-told."""
+"""Maximum duration of a multi-threaded round, in seconds. Between rounds all threads are idle, signals and limits are
+checked, and results are reported."""
 
 
 FAR_SECONDS = 4.0
-"""A search that is expected to go on for so long at least has neighbourhoods beside it, after :data:`ALONE_SECONDS`."""
+"""Minimum estimated remaining time, in seconds, for neighbourhoods to be searched, after :data:`ALONE_SECONDS`."""
 
 PAYING_SHARE, LEAST_SHARE, PATIENCE_SECONDS = 1.0, 0.25, 2.0
-"""Of the seconds of the search of the whole, all its threads together, for neighbourhoods: while what they have taken
-is at most twice what they had when they last found a better assignment, and so many seconds more; and then."""
+"""Time of neighbourhoods relative to the thread seconds of the main search. PAYING_SHARE applies while it is at most
+twice the time at their last improvement plus PATIENCE_SECONDS, LEAST_SHARE after that."""
 
 MOST_OF_THREADS = 4
-"""One of so many threads searches neighbourhoods, one at least."""
+"""One in this many threads searches neighbourhoods; at least one does."""
 
 
 class DepthSearch:
-    """One search of what reduction has left of a min-sum problem.
+    """Depth-first search of one reduced min-sum problem.
 
     Parameters
     ----------
-    reduction : what is searched, and the way back. known : filled in. memory : bytes that states may take.
+    reduction : the reduced problem and its postsolve. known : updated. memory : limit of the states, in bytes.
 
     Attributes
     ----------
-    seconds : taken. is_over : whether there is nothing more to do.
-    lower : bound on the optimum that it has shown by itself, where it has.
+    seconds : time spent. is_over : whether the search has ended.
+    lower : lower bound proven by this search alone, or None.
     """
 
     def __init__(self, reduction: Reduction, known: SharedBounds, memory: int) -> None:
@@ -99,7 +98,7 @@ class DepthSearch:
         self._whole_seconds, self._alone_seconds = 0.0, 0.0
 
     def work(self, seconds: float, deadline: Deadline) -> None:
-        """Go on for so many seconds, a compiled call at least; no thread is at work any more when it returns or raises.
+        """Search for `seconds`, at least one compiled call. All threads are idle when it returns or raises.
 
         Raises
         ------
@@ -117,27 +116,27 @@ class DepthSearch:
         except MemoryError:
             self.is_over = True
         except BaseException:
-            self.is_over = True  # whatever it has left half done
+            self.is_over = True  # the state may be inconsistent
             raise
         finally:
             self.seconds += working_time() - begin
 
     @property
     def nodes(self) -> int:
-        """Made so far, by all threads."""
+        """Nodes created so far by all threads."""
         return 0 if self._shared is None else self._shared.nodes
 
     @property
     def expected(self) -> float:
-        """Seconds from the root to the end, reckoned from the part of the tree that is behind it, each value of a
-        variable being as much as another; infinite before the first part."""
+        """Estimated total seconds, assuming that sibling values have subtrees of equal size; infinite until the first
+        subtree is closed."""
         behind = 0.0 if self._shared is None else self._shared.open.behind
         taken = self.seconds - self._begin_seconds - self._alone_seconds
         return taken / behind if behind > 0.0 else math.inf
 
     @property
     def summary(self) -> str:
-        """What it did, for a result."""
+        """Summary for the result."""
         by = f" by {len(self._workers)} threads" if len(self._workers) > 1 else ""
         near = self._neighbourhoods
         beside = f", {near.tried:,} neighbourhoods in {near.seconds:.3g} s of a thread" if near and near.tried else ""
@@ -147,7 +146,7 @@ class DepthSearch:
         )
 
     def _step(self, seconds: float, deadline: Deadline) -> None:
-        """One compiled call, or what comes between two, or a round of several threads."""
+        """Run one compiled call, the work between two calls, or one multi-threaded round."""
         known, shared = self._known, self._shared
         if known.is_closed:
             self.is_over = True

@@ -1,12 +1,11 @@
-"""Elimination without bounds as a way out where bounds do not close.
+"""Elimination without bounds, for problems that bounds do not close.
 
-Bounds settle some problems at once and come nowhere near on others (costs over dense networks, logarithms of
-probabilities), and which of the two it will be can't be told beforehand. So a search with bounds stops now and then to
-try elimination without them: first when it has taken a part of what elimination is expected to take. An attempt is
-allowed a few times that. Where it does not end by then it is given up, the search goes on for as long as the attempt
-took, and the next attempt is allowed longer by a factor. Both ways together take a few times what the better one takes
-alone, however wrong the expectation is (as for restarts: Luby, Sinclair, Zuckerman, *Optimal Speedup of Las Vegas
-Algorithms*, 1993).
+Bounds settle some problems at once and leave a wide gap on others (costs over dense networks, logarithms of
+probabilities); which case applies is unpredictable. So bounded search pauses at times for an attempt at plain
+elimination: first after a share of the estimated elimination time. An attempt may take a few times the estimate. After
+that it is given up, bounded search continues for as long as the attempt took, and the next limit is longer by a
+factor. The total time is a few times that of the better method, however wrong the estimate is (as for
+restarts: Luby, Sinclair, Zuckerman, *Optimal Speedup of Las Vegas Algorithms*, 1993).
 """
 
 from __future__ import annotations
@@ -35,40 +34,40 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 
 LEAST_PATIENCE = 1.0
-"""Seconds that bounds have in any case: what settles most photograph problems."""
+"""Minimum time of bounded search, in seconds. It settles most photograph problems."""
 
 PATIENCE_SHARE, LONG_ELIMINATION = 0.25, 40.0
-"""Bounds have this part of what elimination is expected to take, or of so many seconds where it would take longer and
-is not out of reach."""
+"""Time of bounded search relative to the estimated elimination time, and the cap on that estimate, in seconds. The cap
+applies up to :data:`REACH`."""
 
 REACH = 120.0
-"""Seconds of elimination beyond which bounds have their whole part of it."""
+"""Estimated elimination time, in seconds, above which the cap no longer applies."""
 
 BEYOND_REACH = 2000.0
-"""Seconds of elimination that are not tried at all: expectations are least to be trusted where they are large, and its
-messages fill the disk."""
+"""Estimated elimination time, in seconds, beyond which no attempt is made: large estimates are the least reliable, and
+the messages fill the disk."""
 
 FIRST_ALLOWANCE, LEAST_ALLOWANCE, LATER_ALLOWANCE = 8.0, 16.0, 4.0
-"""The first attempt is allowed so many times what is expected and so many seconds more (one that is given up a little
-early costs more than a hopeless one), each later one so many times what the one before was allowed."""
+"""Time limits of attempts: the first gets this multiple of the estimate plus so many seconds (giving up slightly early
+costs more than a hopeless attempt); each later one this multiple of the previous limit."""
 
 LIMIT_PART = 0.85
-"""Part of what is left of a time limit that an attempt may have: bounds have the rest."""
+"""Share of the remaining time limit available to an attempt; bounds get the rest."""
 
 
 class PlainElimination:
-    """When to try elimination without bounds, and what comes of it.
+    """Schedule and result of elimination without bounds.
 
     Parameters
     ----------
-    problem, semiring, options : what is solved. deadline : of the solve.
+    problem, semiring, options : the problem and its settings. deadline : of the solve.
     eliminate : eliminates along one of several orders; raises TimeLimitError when its deadline comes.
-    speed : of elimination here. graph : makes the problem's graph, where somebody keeps that.
+    speed : of elimination on this machine. graph : returns a cached primal graph of the problem.
 
     Attributes
     ----------
-    result : of the attempt that ended; None before. given_up_seconds : that the others took.
-    order_seconds : that orders for them took.
+    result : of the completed attempt; None before. given_up_seconds : time of the other attempts.
+    order_seconds : time of their order search.
     """
 
     def __init__(
@@ -90,11 +89,11 @@ class PlainElimination:
         self._allowance = 0.0
         self.result: Result | None = None
         self.given_up_seconds = self.order_seconds = 0.0
-        # Predicted rows know nothing of the consumptions that rows carry.
+        # Row predictions ignore consumptions carried in rows.
         self._is_open = options.bounds == "auto" and not carried_in_rows(problem)
 
     def root_seconds(self, seconds: float) -> float:
-        """How many of so many seconds the first bound may take."""
+        """Time limit of the first bound, at most `seconds`."""
         if not self._is_open:
             return seconds
         expected = self._complete_seconds
@@ -104,19 +103,19 @@ class PlainElimination:
 
     @property
     def likely_order(self) -> OrderChoice | None:
-        """The best order that was found so far; None where none was looked for, or all are out of reach."""
+        """The best order found so far; None before a search, or if all orders are out of reach."""
         choices: list[OrderChoice] = self._choices or self.__dict__.get("_greedy_choices", [])
         return choices[0] if choices else None
 
     @property
     def patience(self) -> float:
-        """Seconds for which bounds may go on before the next attempt is due."""
+        """Seconds of bounded search before the next attempt is due."""
         return max(0.0, self._due - self._bounded_seconds) if self._is_open else math.inf
 
     def try_where_due(self, keep: Callable[[dict[str, Any] | None], None]) -> bool:
-        """Try elimination without bounds where that is due; whether it has solved the problem.
+        """Attempt elimination without bounds if due; returns whether it has solved the problem.
 
-        keep : told before an attempt what :meth:`resume` needs to go on with it, and None after it.
+        keep : called with the state for :meth:`resume` before an attempt, and with None after it.
         """
         if self.patience == 0 and not self._choices:
             self._expect()
@@ -128,14 +127,14 @@ class PlainElimination:
         return self.result is not None
 
     def resume(self, content: dict[str, Any]) -> bool:
-        """Go on with the attempt that a run before this one was killed in; whether it has solved the problem."""
+        """Continue the attempt of a killed earlier run; returns whether it has solved the problem."""
         self._choices = read_choices(content["orders"], len(self._problem.variables))
         self._allowance = content["allowance"]
         self._try()
         return self.result is not None
 
     def _try(self) -> None:
-        """Eliminate for as long as is allowed, and settle when to do it again."""
+        """Eliminate within the time limit, and schedule the next attempt."""
         left = LIMIT_PART * self._deadline.remaining
         begin = working_time()
         try:
@@ -172,7 +171,7 @@ class PlainElimination:
 
     @cached_property
     def _complete_seconds(self) -> float:
-        """What elimination would take with complete tables only: that is known without counting any rows."""
+        """Estimated seconds of elimination with dense tables only, which needs no row counts."""
         if self._tables == INCOMPLETE or is_order_file(self._options.order):
             return math.inf
         graph = self._graph
@@ -182,7 +181,7 @@ class PlainElimination:
 
     @cached_property
     def _greedy_choices(self) -> list[OrderChoice]:
-        """Orders without a search for better ones, the best first; none where all are out of reach."""
+        """Orders from the heuristics alone, best first; empty if all are out of reach."""
         most_work = BEYOND_REACH * self._speed.rows
         search = (self._problem, self._options.order, 0.0, self._options.seed, most_work, self._cell_work)
         return search_orders(*search, graph=self._graph)
@@ -192,7 +191,7 @@ class PlainElimination:
         return math.inf if self._tables == INCOMPLETE else 1 / self._speed.cells_a_row
 
     def _expected(self, choices: list[OrderChoice]) -> float:
-        """Seconds that elimination is expected to take along the best of some orders."""
+        """Estimated seconds of elimination along the best of `choices`."""
         if not choices:
             return math.inf
         best, problem, speed = choices[0], self._problem, self._speed
@@ -201,7 +200,7 @@ class PlainElimination:
         return expected_work(problem.sizes, *predicted, self._options.memory_limit, speed.cells_a_row) / speed.rows
 
     def _expect(self) -> None:
-        """Find orders, and with them when the first attempt is due and how long it may take."""
+        """Find orders; set the start and the time limit of the first attempt."""
         options, left, begin = self._options, self._deadline.remaining, working_time()
         found = self._greedy_choices
         expected = self._expected(found)
@@ -220,5 +219,5 @@ class PlainElimination:
 
 
 def _patience(expected: float) -> float:
-    """Seconds that bounds have before elimination that is expected to take so many is tried."""
+    """Seconds of bounded search before an attempt with this estimate."""
     return PATIENCE_SHARE * (min(expected, LONG_ELIMINATION) if expected <= REACH else expected)

@@ -1,12 +1,12 @@
-"""A search by rows that each have a bound of their own: bounded dynamic programming with a beam that widens.
+"""Bounded dynamic programming over partial assignments, each with its own bound, with a beam that widens.
 
-A few walks (:mod:`oocbe.search.beam_pass`) below thresholds a little above the proven bound come first:
-where that is tight, nearly all values are ruled out at once and what is left is the optimum. Then walks below the
-incumbent follow, each wider than the one before: they find better and better assignments, which narrow the next walk,
-and the first one from which the beam takes nothing is the proof (*complete anytime beam search*: Zhang 1998).
+The first passes (:mod:`oocbe.search.beam_pass`) use thresholds slightly above the proven bound:
+if the bound is tight, nearly all values are ruled out at once and only the optimum remains. Passes below the
+incumbent follow, each wider than the one before: better assignments tighten the next pass,
+and the first pass whose beam discards nothing is the proof (*complete anytime beam search*: Zhang 1998).
 
-The search works in slices of time, beside others. It is for problems whose functions can be written out, and in which
-rows are few for what their bounds rule out; what it expects to take is said after each walk.
+The search runs in time slices, beside others. It suits problems whose functions can be tabulated and whose bounds
+leave few nodes. It updates its time estimate after each pass.
 """
 
 from __future__ import annotations
@@ -22,42 +22,41 @@ from oocbe.search.beam_pass import BeamPass, BeamPassResult, WeightedPrimalGraph
 from oocbe.search.shared_bounds import SharedBounds
 
 NARROW_WIDTH = 16
-"""Rows kept in walks below thresholds near the proven bound."""
+"""Beam width of passes below thresholds near the proven bound."""
 
 FEW_EXPECTED = 2e5
-"""Where so many rows would be tried without a beam, the same walk is made again with a wider one."""
+"""A pass with at most this many estimated nodes without a beam is repeated at the same threshold with a wider beam."""
 
 RESTARTS = 4
-"""How often thresholds begin anew, close above the proven bound, because that has risen at the root."""
+"""Maximum number of restarts of the thresholds just above the proven bound after it rose at the root."""
 
 STATE_COPIES = 8
-"""Of the states of as many rows as a walk's beam is wide, while they are made: the parents', twice as many that are
-kept until the best are chosen, those laid end to end, and the best."""
+"""Memory of a beam pass, in states per node of the beam width: the parents, twice as many candidates, the concatenated
+candidates, and the selected nodes."""
 
 FIRST_WIDTH, WIDER = 16, 16
-"""Rows kept in the first walk below the incumbent, and by what factor each next one is wider."""
+"""Beam width of the first pass below the incumbent, and the growth factor of later passes."""
 
 THRESHOLD_FACTOR = 8
-"""How much further from the proven bound the next threshold lies."""
+"""Growth factor of the distance between proven bound and threshold."""
 
 PARTS = 8
-"""Where values are no integers, the first threshold lies at this part (an eighth) of the gap."""
+"""For non-integral values the first threshold lies at one part in this many (an eighth) of the gap."""
 
 ROW_PASSES, FEW_PASSES = 4, 2
-"""Passes for each row: in wide walks, and in narrow ones, which say in less time as much about what is to come. On
-CELAR6-SUB2 two passes in all walks try 160,000 rows, four 96,000, and take a little longer for all."""
+"""Ascent passes per node in wide and in narrow beam passes. Narrow ones forecast as well in less time. On CELAR6-SUB2,
+two passes everywhere try 160,000 nodes; four try 96,000 and take slightly longer in total."""
 
 HOPELESS_SECONDS, FEW_RULED_OUT = 1e6, 0.15
-"""A walk with a beam that finds nothing says that rows are hopeless where without the beam it is expected to take so
-many seconds, and bounds rule out less than this part of the rows: they know little of the rows then, and take time."""
+"""A beam pass without an assignment marks the search hopeless if the estimate without a beam exceeds
+HOPELESS_SECONDS and bounds rule out less than FEW_RULED_OUT of the nodes: such bounds are weak and take time."""
 
 ROOT_PASSES, LITTLE, MOST_ROUNDS = 10, 0.01, 40
-"""Passes at the root at a time; the progress in them, relative to all so far, below which they end; and how often they
-are repeated at most."""
+"""Ascent passes per round at the root; minimum progress of a round relative to the bound; maximum number of rounds."""
 
 
 def ascend_root(ascent: RowAscent) -> Generator[None, None, None]:
-    """Raise the bound of the row that assigns nothing, as far as passes over all variables bring it, some at a time."""
+    """Raise the bound of the empty assignment by passes over all variables until progress ends; yields each round."""
     level = ascent.level(range(len(ascent.tables.problem.sizes)))
     for _ in range(MOST_ROUNDS):
         before = ascent.bound
@@ -68,22 +67,22 @@ def ascend_root(ascent: RowAscent) -> Generator[None, None, None]:
 
 
 class RowSearch:
-    """One search of one min-sum problem.
+    """Beam search of one min-sum problem.
 
     Parameters
     ----------
-    reduction : what is searched, and the way back. known : filled in. memory : bytes that the rows of a walk may take.
-    backend : where rows are bounded, as of :class:`~oocbe.bounds.row_ascent.RowAscent`.
+    reduction : the reduced problem and its postsolve. known : updated. memory : limit of a beam pass, in bytes.
+    backend : device of the node bounds, as in :class:`~oocbe.bounds.row_ascent.RowAscent`.
 
     Attributes
     ----------
-    rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
-    seconds, walking : taken, and those of them that walks took which are at an end.
-    expected : seconds that a walk below the incumbent would take without a beam, reckoned from the last one with a
-        beam: many times too much, as that keeps the rows that have the most descendants. None before.
-    lower : the bound that rows have proven.
-    is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
-    is_hopeless : whether walks have shown last that bounds rule out few of many rows, along all orders tried.
+    rows, ruled_out, largest : nodes tried, nodes ruled out by their bounds, and maximum number of nodes kept at a time.
+    seconds, walking : total time, and the part spent in completed passes.
+    expected : estimated seconds of an exhaustive pass (no beam) below the incumbent, extrapolated from the last beam
+        pass. A strong overestimate: the beam keeps the nodes with most descendants. None before the first pass.
+    lower : lower bound proven by this search.
+    is_over : whether the search has ended: the problem is closed, or memory ran out.
+    is_hopeless : whether the last passes showed, along all orders tried, that bounds rule out few of many nodes.
     """
 
     def __init__(self, reduction: Reduction, known: SharedBounds, memory: int, backend: str = "cpu") -> None:
@@ -103,7 +102,7 @@ class RowSearch:
         self._pace, self._waited, self._stopped_at = 0.0, 0.0, working_time()
 
     def work(self, seconds: float, deadline: Deadline) -> None:
-        """Go on for so many seconds, a step at least.
+        """Search for `seconds`, at least one step.
 
         Raises
         ------
@@ -119,7 +118,7 @@ class RowSearch:
                     break
         except StopIteration:
             self.is_over = True
-        except MemoryError:  # others may still find the optimum: what has been proven stays
+        except MemoryError:  # other solvers may still find the optimum: proven bounds stay
             self.is_over = True
             self._steps.close()
         finally:
@@ -128,11 +127,11 @@ class RowSearch:
 
     @property
     def held(self) -> int:
-        """Bytes of the rows that a walk holds which is not at its end."""
+        """Bytes held by the unfinished beam pass."""
         return 0 if self._walk_at_work is None else self._walk_at_work.nbytes
 
     def give_up_walk(self) -> None:
-        """Forget the rows of the walk at work; what was proven stays, and the next one is as wide."""
+        """Drop the unfinished beam pass. Proven bounds stay; the next pass has the same width."""
         self._steps.close()
         self._walk_at_work = None
         self._steps = self._rounds()
@@ -144,7 +143,7 @@ class RowSearch:
 
     @property
     def summary(self) -> str:
-        """What rows and bounds did, for a result."""
+        """Summary for the result."""
         part = self.ruled_out / self.rows if self.rows else 0.0
         return (
             f"rows with bounds of their own: {self.rows:,} tried, {part:.0%} of them ruled out by their bounds, "
@@ -152,7 +151,7 @@ class RowSearch:
         )
 
     def _rounds(self) -> Generator[None, None, None]:
-        """Walks, until the problem is closed."""
+        """Run beam passes until the problem is closed."""
         known = self._known
         step = known.grid.step
         distance: int | float = step
@@ -180,12 +179,12 @@ class RowSearch:
             elif walked.expected > FEW_EXPECTED or width > NARROW_WIDTH:
                 break
             else:
-                width *= WIDER  # the same again
+                width *= WIDER  # same threshold again
         if self._ties is not None:
             yield from self._widening(self._ties)
 
     def _widening(self, ties: WeightedPrimalGraph) -> Generator[None, None, None]:
-        """Wider and wider walks below the incumbent."""
+        """Run wider and wider passes below the incumbent."""
         known = self._known
         width = self._width = self._width or FIRST_WIDTH
         expected: dict[bool, float] = {}
@@ -203,7 +202,7 @@ class RowSearch:
                     return
                 are_vain = are_vain and self._is_vain(walked)
                 if walked.value is not None and width > FIRST_WIDTH:
-                    # What is left below the better assignment is much less: a narrow look says how much.
+                    # Much less remains below the better incumbent: a narrow pass estimates how much.
                     ascent = yield from self._root(known.upper_bound)
                     if ascent.bound < ascent.need:
                         walked = yield from self._walk(BeamPass(ascent, ties, FIRST_WIDTH, FEW_PASSES, is_narrow))
@@ -215,19 +214,19 @@ class RowSearch:
             self._width = width
 
     def _is_vain(self, walked: BeamPassResult) -> bool:
-        """Whether the walk at an end has found nothing, and shown bounds that rule out few of many rows."""
+        """Whether the finished pass found no assignment and its bounds ruled out few of many nodes."""
         if walked.value is not None or walked.cut is None or walked.ruled_out >= FEW_RULED_OUT * walked.tried:
             return False
         return walked.expected * self._pace > HOPELESS_SECONDS
 
     def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
-        """An ascent below a threshold, as far as passes over all variables bring it."""
+        """Dual ascent at the root below a threshold, until progress ends."""
         ascent = RowAscent(self._tables, threshold, self._backend)
         yield from ascend_root(ascent)
         return ascent
 
     def _walk(self, walk: BeamPass) -> Generator[None, None, BeamPassResult]:
-        """Walk, and tell what that has found."""
+        """Run a beam pass and report its bound and assignment."""
         known, threshold = self._known, walk.threshold
         begin = working_time() - self._waited
         self._walk_at_work = walk
@@ -251,5 +250,5 @@ class RowSearch:
 
 
 def _passes(width: int) -> int:
-    """Passes for each row of a walk with such a beam."""
+    """Ascent passes per node at this beam width."""
     return FEW_PASSES if width <= FIRST_WIDTH else ROW_PASSES

@@ -1,4 +1,4 @@
-"""What a search with bounds took, for its result."""
+"""Resources used by a bounded search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Statistics:
-    """What a bounded solve took.
+    """Resources used by a bounded solve.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is known about an optimum while it is searched for: a proven bound from below, an assignment from above.
+"""Bounds on the optimum during a search: a proven lower bound and an incumbent.
 
 Everything here is in min-sum; a caller that maximises negates (:class:`Report`).
 """
@@ -16,7 +16,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 
 Report = Callable[[int | float | None, int | float | None, str, tuple[int, ...] | None], None]
-"""Told the lower bound, the incumbent's value, what found it, and the incumbent, whenever one of them changes."""
+"""Called with (lower bound, incumbent value, method, incumbent) whenever one of them changes."""
 
 
 @dataclass
@@ -26,8 +26,8 @@ class SharedBounds:
     Attributes
     ----------
     problem : in min-sum. gap : how far apart the bounds may stay.
-    report : told about changes.
-    lower : no assignment that counts is worth less; None: nothing is known.
+    report : called on changes.
+    lower : lower bound on all admissible assignments, or None.
     value, assignment : the best assignment found, or None.
     """
 
@@ -44,13 +44,13 @@ class SharedBounds:
 
     @property
     def upper_bound(self) -> int | float:
-        """Only assignments strictly below it are still of interest; where nothing limits them, all are below it."""
+        """Cutoff: only assignments strictly below it matter. Without a limit, it exceeds all values."""
         return min(limit for limit in (self.problem.upper_bound, self.value, self._ceiling) if limit is not None)
 
     def offer(self, value: int | float, assignment: tuple[int, ...], why: str) -> None:
-        """Take an assignment where it is better than what is known.
+        """Replace the incumbent by a better assignment.
 
-        What floating point cannot hold bounds nothing, and is not taken.
+        Non-finite values are ignored.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class SharedBounds:
             self.report(self.lower, self.value, why, self.assignment)
 
     def raise_lower(self, bound: int | float, why: str) -> None:
-        """Take a proven bound where it is better than what is known; no more than the upper bound counts of it."""
+        """Raise the lower bound to a better proven bound, capped at the upper bound."""
         bound = min(bound, self.upper_bound)
         if self.lower is None or bound > self.lower:
             self.lower = bound
@@ -77,7 +77,7 @@ class SharedBounds:
 
     @property
     def is_near_enough(self) -> bool:
-        """Whether bound and incumbent are within the gap that is asked for."""
+        """Whether bound and incumbent are within the requested gap."""
         if self.is_closed:
             return True
         return self.lower is not None and self.value is not None and self.gap.is_reached(self.lower, self.value)

@@ -1,4 +1,4 @@
-"""Bounds from a few variables by themselves: what some functions cost at least is part of what all cost.
+"""Lower bounds from subproblems: the minimum cost of some functions is part of the total cost.
 
 Where a problem is hard in one place, as radio links that are close to one another make it, the functions over a few
 variables cost nearly as much in every assignment as all functions do in the best one, and a bound at the root sees
@@ -33,39 +33,38 @@ from oocbe.search.depth_search import DepthSearch
 from oocbe.search.shared_bounds import SharedBounds
 
 FIRST_BITS, MORE_BITS = 33.0, 11.0
-"""The assignments of a subproblem are two to the power of so many at first, and of so many more each time: 6 variables
-of 44 values, and two more."""
+"""Initial size of a subproblem and growth per step, in bits (log2 of the number of assignments): 6 variables of 44
+values, and two more."""
 
 MORE_PART = 1 / 16
-"""How many bits more at least, in parts of those before: large subproblems that are easy are not worth many steps."""
+"""Minimum growth per step relative to the size in bits: large easy subproblems are not worth many steps."""
 
 MOST_KEPT = 200
-"""Subproblems whose bounds are remembered, or a half of these where there were more: those that add the most."""
+"""Maximum number of stored subproblems. Beyond it, the best half of this number and those under search are kept."""
 
 MOST_STARTS = 64
-"""Variables that subproblems grow from, those whose functions cost most on average."""
+"""Number of start variables: those with the greatest average cost of their functions."""
 
 KEPT = 3
-"""One of so many subproblems of a size grows further."""
+"""One in this many subproblems of a size grows further."""
 
 FIRST_SECONDS = 0.05
-"""Of the search of one of the first subproblems at most; twice as long for those of each further size, while there are
-several."""
+"""Time limit of the search of a first subproblem, in seconds. It doubles with each size while several remain."""
 
 MOST_PAIRED = 6
-"""Variables of a function at most for which it ties each to each."""
+"""Maximum arity of a function that ties its variables pairwise."""
 
 MOST_LINES = 3
-"""At a time."""
+"""Maximum number of concurrent lines (:class:`NeighbourhoodGrowth`)."""
 
 MOST_FIRST = 16
-"""Subproblems that are tried as the first of those that count together; the others in the order of their excess."""
+"""Number of subproblems tried as the first of a disjoint set; the others follow in the order of their excess."""
 
 SLICE_SECONDS = 0.05
-"""Of a line at a time."""
+"""Time slice of a line, in seconds."""
 
 ROUNDING = 2
-"""How often the rounding of sums is taken from a bound."""
+"""Multiple of the rounding error of sums that is subtracted from a bound."""
 
 
 @dataclass
@@ -75,8 +74,8 @@ class Subproblem:
     Attributes
     ----------
     variables : in the order in which they were added. functions : numbers of the tables. least : sum of their minima.
-    lower : proven bound on what the functions cost. seconds : that the search took. search : until it is at an end.
-    known : what that has found. upper : only assignments of the whole below it were of interest when it began.
+    lower : proven bound on what the functions cost. seconds : time of the search. search : None once it has ended.
+    known : bounds found by the search. upper : cutoff of the whole problem when the search began.
     """
 
     variables: tuple[int, ...]
@@ -99,13 +98,13 @@ class NeighbourhoodGrowth:
 
     Parameters
     ----------
-    taken : numbers of the functions that are left to earlier lines.
+    taken : numbers of the functions of earlier lines.
 
     Attributes
     ----------
-    bits : of the size at hand. allowed : seconds for a search of that size, while there are several.
-    waiting, done : subproblems of that size, searched from the end; and those searched. seconds : taken.
-    ties : by variable, what functions that are not taken cost on average that tie it to others, by these.
+    bits : current size. allowed : time limit of a search of that size, in seconds, while several remain.
+    waiting, done : open subproblems of that size (taken from the end), and searched ones. seconds : time spent.
+    ties : ties[variable][other] is the average cost of the functions not in `taken` over both.
     """
 
     def __init__(self, taken: frozenset[int]) -> None:
@@ -117,7 +116,7 @@ class NeighbourhoodGrowth:
 
     @property
     def only(self) -> Subproblem | None:
-        """The subproblem that is searched without a limit, where it has come to that."""
+        """The last remaining subproblem, searched without a time limit; None while there are several."""
         return self.waiting[0] if len(self.waiting) == 1 and not self.done else None
 
 
@@ -126,12 +125,12 @@ class SubproblemSearch:
 
     Parameters
     ----------
-    tables : of the problem. known : filled in. memory : bytes that the states of all searches may take.
+    tables : of the problem. known : updated. memory : limit of the states of all searches, in bytes.
 
     Attributes
     ----------
-    seconds : taken. nodes : made in all searches. is_over : whether there is nothing more to do.
-    lower : bound on the optimum that it has shown by itself, where it has.
+    seconds : time spent. nodes : created in all searches. is_over : whether the search has ended.
+    lower : lower bound proven by this search alone, or None.
     """
 
     def __init__(self, tables: Tables, known: SharedBounds, memory: int) -> None:
@@ -147,7 +146,7 @@ class SubproblemSearch:
         self._widest = 0
 
     def work(self, seconds: float, deadline: Deadline) -> None:
-        """Go on for so many seconds, a step at least.
+        """Search for `seconds`, at least one step.
 
         Raises
         ------
@@ -167,14 +166,14 @@ class SubproblemSearch:
 
     @property
     def summary(self) -> str:
-        """What it did, for a result."""
+        """Summary for the result."""
         return (
             f"subproblems: {len(self._all):,} of up to {self._widest:,} variables, "
             f"{self.nodes:,} nodes in {self.seconds:.3g} s"
         )
 
     def _step(self, seconds: float, deadline: Deadline) -> None:
-        """A slice of one subproblem's search, or what comes between two."""
+        """Run one slice of a subproblem's search, or the work between two."""
         if not self._over:
             self._begin()
             return
@@ -190,7 +189,7 @@ class SubproblemSearch:
             line.seconds += working_time() - begin
 
     def _search(self, line: NeighbourhoodGrowth, seconds: float, deadline: Deadline) -> None:
-        """A slice of the search of the subproblem that is next in a line."""
+        """Run one slice of the search of the next subproblem in a line."""
         one, is_only = line.waiting[-1], line.only is not None
         if one.search is None and not self._begins_search(one):
             line.done.append(line.waiting.pop())

@@ -1,4 +1,4 @@
-"""How far above the proven bound a search looks: thresholds that lie further and further up."""
+"""Distance between the proven bound and successive thresholds of a search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from oocbe.search.shared_bounds import SharedBounds
 
 WIDER = 8
-"""How much further from the lower bound the next threshold lies."""
+"""Growth factor of the distance between lower bound and threshold."""
 
 GAP_PARTS = 8
 """Thresholds but the first cover at least this part (an eighth) of the gap."""
@@ -17,7 +17,7 @@ LEAST_WIDTH = 2.0**-30
 
 
 def first_width(known: SharedBounds) -> int | float:
-    """Between neighbouring values; where values are no integers, a part of what lies between the bounds."""
+    """Distance of neighbouring values; for non-integral values, a share of the gap."""
     if known.grid.step:
         return known.grid.step
     assert known.lower is not None
@@ -25,7 +25,7 @@ def first_width(known: SharedBounds) -> int | float:
 
 
 def next_width(known: SharedBounds, width: int | float) -> int | float:
-    """Wider than before, and at least a part of what now lies between the bounds."""
+    """Wider than before, and at least a share of the current gap."""
     part = 0 if known.lower is None or known.value is None else (known.upper_bound - known.lower) / GAP_PARTS
     if known.grid.step == 0:
         return max(WIDER * width, part)
