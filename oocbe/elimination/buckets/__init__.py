@@ -1,1 +1,1 @@
-"""Forward and backward pass: the message of each bucket, its form and its place, and an assignment from them."""
+"""Forward and backward pass: the message of each bucket, its form and location, and the assignment."""

@@ -1,10 +1,10 @@
 """The backward pass: an optimal assignment from the kept messages (Dechter 1999).
 
-Buckets are visited against the elimination order. When a bucket's turn comes its separator is assigned already, so each
-value of its variable is judged by one row of every message the bucket received and one entry of every function. Where
-rows carry what they consume of linear constraints, a message may have several rows for an assignment of its scope, and
-each bucket has an *allotment*: the best value and one row of each message are taken that stay within it, and what these
-rows consume is the allotment of the buckets that sent them.
+Buckets are visited in reverse elimination order. The separator of a bucket is then already assigned, so each value of
+its variable is evaluated with one row of every received message and one entry of every function. If rows carry
+consumption of linear constraints, a message may have several rows for one assignment of its scope. Each bucket then has
+an *allotment*: the pass selects the best value and one row of each message whose consumption stays within it. The
+consumption of a selected row is the allotment of the bucket that sent its message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 
 PAIRS = 1 << 20
-"""Pairs of a choice so far and a row of the next message that are looked at together."""
+"""Pairs (partial choice, row of the next message) that are processed in one array operation."""
 
 
 @spanning(ELIMINATION, "backward pass")
@@ -39,14 +39,14 @@ def backward_pass(
 
     Parameters
     ----------
-    buckets : of a finished forward pass of a semiring that selects, in elimination order.
-    recomputation : finds the values of messages that were forgotten; None where none was.
-    deadline : when to give up; None: never.
+    buckets : of a finished forward pass in a selecting semiring, in elimination order.
+    recomputation : recomputes the values of forgotten messages; None if there are none.
+    deadline : time limit; None: no limit.
 
     Raises
     ------
-    CorruptDataError : a message that was read back lacks the row that the forward pass was based on.
-    TimeLimitError : the deadline came.
+    CorruptDataError : a message read back from disk lacks a row that the forward pass used.
+    TimeLimitError : the deadline passed.
     """
     deadline = deadline or Deadline()
     chosen: dict[int, int] = {}
@@ -94,8 +94,8 @@ def backward_pass(
 def value_of(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> int | float | None:
     """Combined value of a bucket under an assignment of its variables; None where it is infeasible.
 
-    In products it lacks the powers of two that functions and messages were divided by, the same for all values. For
-    messages whose rows carry no consumption.
+    In product semirings the value excludes the powers of two by which functions and messages were divided; this factor
+    is the same for all values. Rows of the messages must carry no consumption.
     """
     total = _own_value(prepared, bucket, chosen)
     return None if total is None else _with_messages(prepared, bucket.messages, chosen, total)
@@ -116,7 +116,7 @@ def _own_value(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> in
 def _with_messages(
     prepared: Prepared, messages: list[Message], chosen: dict[int, int], total: int | float
 ) -> int | float | None:
-    """A value combined with one row of each message; None where there is none."""
+    """A value combined with one row of each message; None if a message has no such row."""
     for message in messages:
         value = message.value_at(chosen)
         if value is None:
@@ -130,9 +130,9 @@ def _combined(prepared: Prepared, one: int | float, other: int | float) -> int |
 
 
 class _Shares:
-    """The best choice of one row of each message that together consume no more than there is room for.
+    """Selects one row of each message: the best combination whose total consumption is within the room.
 
-    room : packed, as consumptions are (:mod:`oocbe.elimination.engine.consumption`). deadline : looked at now and then.
+    room : packed consumption (:mod:`oocbe.elimination.engine.consumption`). deadline : checked periodically.
     """
 
     def __init__(self, prepared: Prepared, consumption: Consumption, room: int, deadline: Deadline) -> None:
@@ -143,9 +143,9 @@ class _Shares:
         self._room = room
 
     def of(self, bucket: Bucket, chosen: dict[int, int], own: int | float) -> tuple[int | float | None, list[int]]:
-        """Value of a bucket under an assignment of its variables, and what the row of each message consumes.
+        """Value of a bucket under an assignment of its variables, and the consumption of each message's selected row.
 
-        own : value of the bucket's functions. The value is None where nothing fits.
+        own : value of the bucket's functions. The value is None if no combination fits.
         """
         amounts = self._consumption.own[bucket.variable][[chosen[bucket.variable]]]
         worths: NDArray[Any] = np.array([own], dtype=self._dtype)
@@ -179,7 +179,7 @@ class _Shares:
     def _joined(
         self, amounts: NDArray[np.int64], worths: NDArray[Any], theirs: NDArray[np.int64], values: NDArray[Any]
     ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-        """Choices so far with each row of a message that may be the best: amounts, values, choice and row."""
+        """Partial choices extended by the candidate rows of a message: amounts, values, choice and row."""
         adds = self._semiring.combination is Combination.ADD
         wide = values.astype(self._dtype)
         found = []
@@ -197,9 +197,9 @@ class _Shares:
     def _best(
         self, amounts: NDArray[np.int64], worths: NDArray[Any], before: NDArray[np.int64], row: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-        """The choices but those that consume no less than another and are no better.
+        """The choices without dominated ones, which consume no less than another and are no better.
 
-        As in the forward pass, choices are compared where they differ in what they consume of the first constraint.
+        As in the forward pass, only choices that differ in their consumption of the first constraint are compared.
         """
         costs = self._as_costs(worths)
         order = np.lexsort((costs, amounts))
@@ -208,14 +208,14 @@ class _Shares:
 
 
 def pareto_front(groups: NDArray[np.int64], costs: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows cost less than all before them in their group.
+    """Mark the rows that cost less than all previous rows of their group.
 
     groups : int64 (rows,), ascending. costs : int64 or float64 (rows,).
     """
     keep = np.zeros(len(groups), dtype=bool)
     if not len(groups):
         return keep
-    # Ranks, so that each group's lie below those of all groups before it: the least so far is then that of the group.
+    # Ranks of a group are below those of all previous groups, so the running minimum is the minimum within the group.
     _, ranks = np.unique(costs, return_inverse=True)
     _, group = np.unique(groups, return_inverse=True)
     placed = ranks.astype(np.int64) - group.astype(np.int64) * len(groups)

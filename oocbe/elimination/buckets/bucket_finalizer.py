@@ -1,4 +1,4 @@
-"""What is still to be done with the rows of a bucket's join before they are its message."""
+"""Post-processing that turns the rows of a bucket's join into its message."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from oocbe.tables.table import Table
 
 @dataclass(frozen=True)
 class BucketFinalizer:
-    """What is done with the rows of a join.
+    """Post-processing of the rows of a join.
 
     Attributes
     ----------
-    values : gives rows as the message has them, piece by piece; can be sent to another process.
-    where : the bucket, for messages. may_cancel : whether terms of a sum may have both signs.
-    dominance : drops dominated rows, or None. separator, subtree : of the message, as dominance takes them.
+    values : converts joined rows to the message's rows, piece by piece; can be pickled.
+    where : name of the bucket, for error messages. may_cancel : whether terms of a sum may have both signs.
+    dominance : drops dominated rows, or None. separator, subtree : of the message, as passed to dominance.
     """
 
     where: str
@@ -32,5 +32,5 @@ class BucketFinalizer:
 
 
 def unchanged(table: Table) -> Table:
-    """Rows as they were joined."""
+    """Return the joined rows unchanged."""
     return table

@@ -1,11 +1,10 @@
-"""Make the message of one bucket: as the decision about it says, and otherwise where an attempt fails.
+"""Compute the message of one bucket by the chosen strategy, with fallbacks after failed attempts.
 
-How is decided by :func:`oocbe.elimination.engine.decision.decide`: from what is measured of the bucket and of memory,
-and once more after each attempt that failed, with what that has shown. Where the device has no memory for a complete
-table after all, main memory may; where a complete table cannot tell what is infeasible, rows do; where more rows come
-of a join than there is room for, or memory for them cannot be had, it is joined again in pieces
-(:mod:`oocbe.elimination.buckets.piecewise`). All ways of joining rows join the same program, so they give the same
-rows.
+:func:`oocbe.elimination.engine.decision.decide` selects the strategy from measurements of the bucket and of memory, and
+again after each failed attempt, with its findings. If the device runs out of memory for a complete table, main memory
+is used. If a complete table cannot represent infeasibility, rows are used. If a join produces more rows than fit, or a
+memory allocation fails, the bucket is joined again in pieces (:mod:`oocbe.elimination.buckets.piecewise`). All row
+strategies run the same join program, so they produce the same rows.
 """
 
 from __future__ import annotations
@@ -61,14 +60,14 @@ from oocbe.tables.table import Table, format_bytes
 
 @dataclass
 class BucketTask:
-    """A bucket whose message is being made.
+    """A bucket whose message is being computed.
 
     Attributes
     ----------
-    bucket : what is joined. layout : of the message's rows. covered : constraints that are applied.
+    bucket : the factors and messages to join. layout : of the message's rows. covered : constraints that are applied.
     subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
-    pruning : the bound to hold rows against.
-    may_cut : whether rows may be joined in pieces. known : what attempts have shown.
+    pruning : the bound for pruning rows.
+    may_cut : whether rows may be joined in pieces. known : findings of earlier attempts.
     limbs : of each count (:mod:`oocbe.tables.limbs`); 0 where values are plain numbers.
     """
 
@@ -83,7 +82,7 @@ class BucketTask:
 
 
 class MessageMaker:
-    """Makes messages of one problem's buckets and hands them to the store.
+    """Computes the messages of one problem's buckets and passes them to the store.
 
     Parameters
     ----------
@@ -148,8 +147,8 @@ class MessageMaker:
 
         Raises
         ------
-        TooManyRowsError : more rows than the cap, or more steps than go with it.
-        ResourceError : memory or disk ran out. TimeLimitError : the engine's deadline came.
+        TooManyRowsError : more rows than the cap, or more steps than its step limit.
+        ResourceError : memory or disk ran out. TimeLimitError : the engine's deadline passed.
         ValueRangeError : a product of integers could leave the range of int64.
         """
         task = self._begun(bucket, subtree, self._may_cut)
@@ -184,9 +183,9 @@ class MessageMaker:
         return self._held(task)
 
     def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
-        """The message in memory in the form that is cheaper, not published; arguments and errors as for :meth:`table`.
+        """The message in memory in the cheaper form, not published; arguments and errors as for :meth:`table`.
 
-        ResourceError also where it must be complete and does not fit.
+        ResourceError also if it must be complete and does not fit.
         """
         task = self._begun(bucket, subtree, may_cut=False)
         while (strategy := self._decide(task)).is_complete:
@@ -201,7 +200,7 @@ class MessageMaker:
         return self._held(task, strategy)
 
     def _begun(self, bucket: Bucket, subtree: NDArray[np.uint8], may_cut: bool) -> BucketTask:
-        """What is joined, its range checked, and the bound to hold rows against."""
+        """The task of a bucket, with its integer range checked and its pruning bound."""
         bucket = self.factors(bucket)
         if self._prepared.semiring.combination is Combination.MULTIPLY:
             self.check_range(bucket)
@@ -215,7 +214,7 @@ class MessageMaker:
         return BucketTask(bucket, layout, subtree, pruning, self._constraints.covered_by(bucket), may_cut, known, limbs)
 
     def _decide(self, task: BucketTask) -> Strategy:
-        """How the message is made, by what is known now; memory is freed for it, as far as can be."""
+        """Choose the strategy from current findings, and free memory for it as far as possible."""
         bucket, prepared, store = task.bucket, self._prepared, self._store
         domains, dtype = prepared.problem.sizes, prepared.dtype
         cells = math.prod(domains[v] for v in bucket.separator)
@@ -232,7 +231,7 @@ class MessageMaker:
         return strategy
 
     def _held(self, task: BucketTask, strategy: Strategy | None = None) -> Table:
-        """The message as rows in memory; ResourceError where it does not fit."""
+        """The message as rows in memory; ResourceError if it does not fit."""
         strategy = strategy or self._decide(task)
         table = self._rows_in_memory(task, strategy) if strategy.is_whole else None
         if table is None:
@@ -245,7 +244,7 @@ class MessageMaker:
         return table
 
     def factors(self, bucket: Bucket) -> Bucket:
-        """What is joined for a bucket: itself, unless a subclass joins some of its messages beforehand."""
+        """The inputs of a bucket's join: the bucket itself, unless a subclass joins some messages beforehand."""
         return bucket
 
     def limbs(self, bucket: Bucket) -> int:
@@ -253,12 +252,12 @@ class MessageMaker:
         return 0
 
     def finishing(self) -> Callable[[Table], Table]:
-        """What makes the message's rows of those of the join, here or in another process: nothing is changed, unless
+        """The function that converts joined rows to message rows, in this process or another one; the identity, unless
         a subclass changes values."""
         return unchanged
 
     def check_range(self, bucket: Bucket) -> None:
-        """Refuse products of integers that may leave int64."""
+        """Raise ValueRangeError if products of integers may leave int64."""
         if self._prepared.dtype.kind != "i":
             return
         problem, entries = self._prepared.problem, self._prepared.functions.entries
@@ -267,13 +266,13 @@ class MessageMaker:
         check_product(self._name_of(bucket), self._prepared.dtype, factors, problem.sizes[bucket.variable])
 
     def _name_of(self, bucket: Bucket) -> str:
-        """The bucket, for messages."""
+        """The bucket's name, for error messages."""
         problem = self._prepared.problem
         return f"{problem.name}, bucket of {problem.variables[bucket.variable].name}"
 
     def _complete_in_memory(self, task: BucketTask, strategy: Strategy) -> CompleteTable | None:
-        """The message as a complete table; None where the device ran out of memory, or only rows can tell what is
-        infeasible, which is known then."""
+        """The message as a complete table; None if the device ran out of memory, or if only rows can represent
+        infeasibility. ``task.known`` records the reason."""
         assert strategy.place is not None
         bucket = task.bucket
         self._complete.check_cap(bucket, self._row_cap)
@@ -293,8 +292,8 @@ class MessageMaker:
         return None
 
     def _complete_in_pieces(self, place: int, task: BucketTask) -> tuple[Message, int] | None:
-        """The message as a complete table through the disk, published; None where only rows can tell what is
-        infeasible, which is known then."""
+        """The message as a complete table through the disk, published; None if only rows can represent infeasibility.
+        ``task.known`` records the reason."""
         bucket, published = task.bucket, None
         if self._complete.may_be_certain(bucket):
             self._complete.check_cap(bucket, self._row_cap)
@@ -305,7 +304,7 @@ class MessageMaker:
         return published
 
     def _complete_out_of_memory(self, bucket: Bucket, strategy: Strategy) -> ResourceError:
-        """The refusal of a complete message, with the memory that is short: main memory, or the device's."""
+        """The error for a complete message that does not fit; it names the short memory, main or device."""
         store, free = self._store, 0 if self._device is None else max(0, self._device.room())
         main = f"used {format_bytes(store.in_memory)}, limit {format_bytes(store.memory_limit)}. Raise --memory"
         device = f"free {format_bytes(free)} of device memory. Raise --device-memory, use --backend auto"
@@ -316,9 +315,9 @@ class MessageMaker:
         )
 
     def _rows_in_memory(self, task: BucketTask, strategy: Strategy) -> Table | None:
-        """The message as rows where all of it fits; None where it does not.
+        """The message as rows if all of it fits; else None.
 
-        ResourceError where the device, which nothing may take the place of, has no memory for it.
+        ResourceError if the device runs out of memory and the CPU is not permitted.
         """
         bucket, prepared, store, engine = task.bucket, self._prepared, self._store, self._engine
         with reading(prepared, bucket):
@@ -355,7 +354,7 @@ class MessageMaker:
                 if engine.insists or task.known.rows_ran_out:
                     raise ResourceError(f"{self._name_of(bucket)}: {error}") from None
                 task.known = replace(task.known, needs_rows=strategy.why_form, rows_ran_out=True)
-            # Out of the handler: the error's traceback holds the failed call's arrays, and writing takes memory, too.
+            # Outside the handler: the traceback keeps the failed call's arrays alive, and writing needs memory.
             strategy = self._decide(task)
             if not strategy.is_whole:
                 return None
@@ -372,7 +371,7 @@ class MessageMaker:
         return message
 
     def _rows_in_pieces(self, place: int, task: BucketTask) -> tuple[Message, int]:
-        """The message as rows through the disk, which has room for tables and rows of any number."""
+        """The message as rows, joined in pieces through the disk."""
         prepared, bucket = self._prepared, task.bucket
         separator = bucket.separator
         self._store.move_to_main_memory(bucket.messages, as_rows=True)

@@ -1,7 +1,7 @@
 """Rows of one bucket: its combined value for given values of its separator and each value of its variable.
 
-The forward pass joins a bucket and forgets the join. A task that goes back over the tables needs it again, but only for
-rows that it has reached: these are evaluated here, by lookups in the bucket's functions, constraints and messages.
+The forward pass does not keep joins. Backward tasks need them again, but only for the rows they reach. This module
+evaluates those rows by lookups in the bucket's functions, constraints and messages.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from oocbe.model.semiring import Combination
 from oocbe.tables.layout import bits_for
 
 CHUNK_ROWS = 1 << 16
-"""Separator rows evaluated at a time: the work arrays of a bucket then stay in tens of megabytes."""
+"""Separator rows evaluated at a time, so that a bucket's work arrays take tens of megabytes."""
 
 CACHE_BYTES = 1 << 26
-"""Of chunks of messages on disk, where nothing else is said."""
+"""Default cache size for chunks of messages on disk, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Evaluated:
     ----------
     values : (rows, domain size), combined values; meaningless where not feasible.
     feasible : bool (rows, domain size).
-    places : for each message received int64 (rows, domain size), the row that was looked up, or -1.
+    places : for each received message int64 (rows, domain size), the row found, or -1.
     """
 
     values: NDArray[Any]
@@ -49,7 +49,7 @@ class BucketRows:
 
     Parameters
     ----------
-    cache : for chunks of messages on disk, of which only those are read that have rows asked for; None: a small one.
+    cache : for chunks of messages on disk; only chunks with requested rows are read. None: a small cache.
     """
 
     def __init__(self, prepared: Prepared, bucket: Bucket, cache: ChunkCache | None = None) -> None:

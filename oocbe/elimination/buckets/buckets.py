@@ -20,7 +20,7 @@ from oocbe.tables.layout import bits_for
 
 @dataclass
 class Bucket:
-    """What one bucket holds, kept for the backward pass.
+    """The contents of one bucket, kept for the backward pass.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Bucket:
     separator : scope of the message sent, the variable eliminated next at the front.
     functions, constraints : packed factors whose first variable (in elimination order) is the bucket's.
     messages : received from earlier buckets, and factors too large to be packed.
-    sent : the message sent; None where it has no variables, and before it is made.
+    sent : the message sent; None if it has no variables, and before it is computed.
     """
 
     variable: int
@@ -63,10 +63,10 @@ def fill_buckets(prepared: Prepared, store: MessageStore) -> list[Bucket]:
 def entries_over(
     pool: FactorPool, factor: PackedFactor, sizes: Sequence[int], chosen: dict[int, int], axes: Sequence[int]
 ) -> Any:
-    """Entries of a packed factor for all assignments of some variables, the others as chosen.
+    """Entries of a packed factor for all assignments of ``axes``, the other variables fixed.
 
-    Returns an array with an axis for each of ``axes``, of length 1 where the factor does not depend on it; a scalar
-    where there are none.
+    Returns an array with an axis for each of ``axes``, of length 1 if the factor does not depend on it; a scalar if
+    ``axes`` is empty.
     """
     place, shift = factor.offset, 0
     spread: NDArray[np.int64] | None = None
@@ -86,7 +86,7 @@ def entries_over(
 
 @contextmanager
 def reading(prepared: Prepared, bucket: Bucket) -> Iterator[None]:
-    """Within the block, an error about a damaged table also names the bucket whose message it is."""
+    """Within the block, errors about damaged tables also name the bucket that made the message."""
     try:
         yield
     except CorruptDataError as error:
@@ -103,7 +103,7 @@ def members_of(scope: Iterable[int]) -> int:
 
 
 def subtree_members(subtree: NDArray[np.uint8]) -> int:
-    """Variables marked with 1 in an array with an entry a variable, as a bit set."""
+    """Variables marked 1 in an array over all variables, as a bit set."""
     return int.from_bytes(np.packbits(subtree, bitorder="little").tobytes(), "little")
 
 

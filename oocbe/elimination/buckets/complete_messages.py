@@ -1,8 +1,8 @@
-"""Messages as complete tables: what is expected of them, and how they are computed in memory.
+"""Messages as complete tables: forecasts, and computation in memory.
 
-A complete message stands for the same rows as an incomplete one without dominance: every hard constraint that the
-bucket's scope covers is applied. Its variables are in the opposite order, the one eliminated *last* changing fastest:
-the bucket that it goes to then reduces over its slowest axis, whole runs of neighbouring cells at a time.
+A complete message represents the same rows as an incomplete one without dominance: every hard constraint covered by the
+bucket's scope is applied. Its variables have the opposite order, the one eliminated *last* changing fastest. The
+receiving bucket then reduces over the slowest axis, whole runs of neighbouring cells at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import bits_for
 
 LEAST_EXPONENT = -1000.0
-"""Products of at least two to the power of this are normal numbers, beside rounding."""
+"""Base-2 exponent from which products are normal float64 numbers, despite rounding."""
 
 
 class CompleteMessages:
@@ -40,16 +40,16 @@ class CompleteMessages:
 
     Parameters
     ----------
-    prepared : the problem. store : where messages are kept. engine : has the kernels.
+    prepared : the problem. store : keeps the messages. engine : provides the kernels.
     tables : ``auto``, ``incomplete`` or ``complete``.
 
     Attributes
     ----------
-    tables : the same, ``incomplete`` where no message can be complete.
+    tables : as passed, but ``incomplete`` if no message can be complete.
 
     Raises
     ------
-    ValueRangeError : ``complete`` where sums could reach the value of what is infeasible.
+    ValueRangeError : ``complete`` is requested and sums could reach the infeasible value.
     """
 
     def __init__(self, prepared: Prepared, store: MessageStore, engine: BucketEngine, tables: str) -> None:
@@ -59,8 +59,8 @@ class CompleteMessages:
         self.tables = checked_tables(prepared.problem, prepared.semiring, prepared.dtype, tables)
 
     def expected_rows(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> float:
-        """Expected rows of a bucket's message, its separator filled in, from the measured densities of what is joined,
-        as if they were independent."""
+        """Expected rows of the message of a bucket with a known separator: from the measured densities of the joined
+        factors, assumed independent."""
         prepared = self._prepared
         joined = 1.0
         for m in bucket.messages:
@@ -72,19 +72,19 @@ class CompleteMessages:
         return min(self._cells(bucket.separator), sys.float_info.max) * density
 
     def check_cap(self, bucket: Bucket, row_cap: int | None) -> None:
-        """Refuse a message of far more cells than the cap of a race allows rows (:class:`TooManyRowsError`)."""
+        """Raise :class:`TooManyRowsError` if a message has far more cells than the race's row cap."""
         if row_cap is not None and self._cells(bucket.separator) > row_cap * tuning().cells_a_capped_row:
             raise TooManyRowsError(len(bucket.separator), row_cap)
 
     def is_certain(self, bucket: Bucket, made: CompleteTable) -> bool:
-        """Whether what a complete table says is infeasible is so; only rows tell it from floats whose product is too
-        small for one, or that cancel."""
+        """Whether the infeasible cells of a complete table are truly infeasible. In float products, underflow and
+        cancellation look the same; only rows distinguish them."""
         if not self._multiplies_floats or made.rows == made.cells:
             return made.rows > 0 or made.dtype.kind != "f"
         return made.rows > 0 and self.may_be_certain(bucket)
 
     def may_be_certain(self, bucket: Bucket) -> bool:
-        """Whether the product of the smallest values of all that is joined, but 0, is large enough for float64."""
+        """Whether the product of the smallest nonzero values of all inputs is a normal float64."""
         if not self._multiplies_floats:
             return True
         entries = self._prepared.functions.entries
@@ -106,7 +106,7 @@ class CompleteMessages:
 
         Raises
         ------
-        ResourceError : memory could not be had there. DiskError : no room could be made on disk.
+        ResourceError : the allocation failed there. DiskError : messages could not be moved to disk.
         """
         has_device = place is Place.DEVICE
         cells = self._cells(bucket.separator)
@@ -126,7 +126,7 @@ class CompleteMessages:
         return BucketFunction(scope, table.values, table.steps)
 
     def factors(self, functions: Sequence[PackedFactor], constraints: Sequence[PackedFactor]) -> list[BucketFunction]:
-        """Packed functions and constraints, those over the same variables as one."""
+        """Packed functions and constraints, merged if they have the same variables."""
         prepared = self._prepared
         made: list[BucketFunction] = []
         by_scope: dict[tuple[int, ...], NDArray[Any]] = {}

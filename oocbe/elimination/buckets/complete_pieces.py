@@ -1,10 +1,10 @@
-"""A complete message of any size: computed piece by piece from the cells that each piece needs, written as it is made.
+"""A complete message of any size: computed in pieces from the cells that each piece needs, and written piece by piece.
 
-A message's variable that is eliminated next changes slowest. So a piece of the message that has some values of the
-first variables of its scope is neighbouring cells, and needs of each message of the bucket one range of neighbouring
-cells for each value of the bucket's variable (:mod:`oocbe.algebra.complete_tables.complete_cuts`). Nothing else is
-read, and pieces laid end to end are the message. Products of floats are scaled by the largest value of all, so their
-pieces are written to a scratch table first.
+The variable eliminated next changes slowest in a message. A piece fixes values of the first variables of the scope, so
+it is a contiguous range of cells. It needs, of each message of the bucket, one contiguous range for each value of the
+bucket's variable (:mod:`oocbe.algebra.complete_tables.complete_cuts`). Nothing else is read; the concatenated pieces
+are the message. Products of floats are scaled by the largest value of the message, so their pieces are written to a
+scratch table first.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 
 
 class CompletePieces:
-    """Makes complete messages through the disk.
+    """Computes complete messages through the disk.
 
     Parameters
     ----------
-    prepared, store, engine : as for :class:`CompleteMessages`. messages : gives what is joined.
+    prepared, store, engine : as for :class:`CompleteMessages`. messages : provides the inputs of the join.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class CompletePieces:
     ) -> tuple[Message, int] | None:
         """Compute and publish the message of the bucket at ``place``; the exponent of its scaling as well.
 
-        None where products of floats are all too small for one: rows tell that from what is infeasible.
+        None if all products of floats underflow: only rows distinguish that from infeasibility.
 
         Raises
         ------
-        DiskError : the disk, or what may be used of it, is full. TimeLimitError : the engine's deadline came.
-        ResourceError : memory has no room for the smallest piece. CorruptDataError : a table on disk is damaged.
+        DiskError : the disk, or its permitted share, is full. TimeLimitError : the engine's deadline passed.
+        ResourceError : the smallest piece does not fit in memory. CorruptDataError : a table on disk is damaged.
         """
         prepared, store, engine = self._prepared, self._store, self._engine
         store.move_to_main_memory(bucket.messages, as_rows=False)
@@ -100,7 +100,7 @@ class CompletePieces:
                     return store.publish_cells(place, separator, like, scaled, exponent), exponent
 
     def _publish_held(self, place: int, separator: tuple[int, ...], table: CompleteTable) -> tuple[Message, int] | None:
-        """A message that turned out small enough for memory."""
+        """Publish a message that is small enough for memory."""
         if table.rows == 0 and table.dtype.kind == "f":
             return None
         table, exponent = rescale(table, self._prepared.problem.name)
@@ -113,7 +113,7 @@ class CompletePieces:
         return nbytes
 
     def _cells(self, message: Message, room: int, scratch: ExitStack) -> AnyComplete:
-        """A message's values as a complete table: in memory or on disk, as it is, or written out."""
+        """A message's values as a complete table, in memory or on disk, converted if necessary."""
         if message.is_complete:
             return message.cells()
         prepared = self._prepared
@@ -129,7 +129,7 @@ class CompletePieces:
 
     @contextmanager
     def _written(self, like: DenseTableHeader, values: Iterable[NDArray[np.generic]]) -> Iterator[StoredCompleteTable]:
-        """A complete table in the scratch folder, for as long as the block lasts."""
+        """A complete table in the scratch folder that exists within the block."""
         stored = self._store.write_cells(like, values)
         try:
             yield stored
@@ -138,14 +138,14 @@ class CompletePieces:
 
 
 class _Largest:
-    """Values that pass by, and the largest absolute one."""
+    """Iterates over values and records the largest absolute one."""
 
     def __init__(self, values: Iterable[NDArray[np.generic]]) -> None:
         self._values = values
         self.largest = 0.0
 
     def values(self) -> Iterator[NDArray[np.generic]]:
-        """The values, once."""
+        """The values; can be iterated once."""
         for part in self._values:
             self.largest = max(self.largest, abs(float(part.max())), abs(float(part.min())))
             yield part

@@ -1,4 +1,4 @@
-"""Find the constraints that a bucket has to apply: those over its variables that no message enforces already."""
+"""Find the constraints that a bucket must apply: those over its variables that no received message enforces."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class ConstraintIndex:
             self._filed[min(c.scope, key=lambda v: len(self._of[v]))].append(c)
 
     def covered_by(self, bucket: Bucket) -> list[PackedFactor]:
-        """Constraints over the bucket's variables that no message enforces already.
+        """Constraints over the bucket's variables that no received message enforces.
 
-        A constraint covered by a message's scope was applied when that message was made. So only those count that
-        mention, for every message, a variable that the message lacks; any of them mentions one that the largest lacks.
-        The problem's own tables have been through no join and enforce nothing but themselves.
+        A constraint covered by a message's scope was applied when that message was computed. The result therefore
+        contains the constraints that have, for every message, a variable outside its scope; in particular, one outside
+        the largest scope. The problem's own tables come from no join and enforce only themselves.
         """
         members = members_of(bucket.separator) | 1 << bucket.variable
         scopes = [members_of(m.scope) for m in bucket.messages if m.is_filtered]
         fresh = members & ~max(scopes, key=int.bit_count, default=0)
-        # Of a variable that thousands of constraints mention, those that lie in the bucket are found by their others.
+        # If thousands of constraints share a variable, those of the bucket are found by their other variables.
         near = [self._of[v] for v in elements_of(fresh)]
         filed = [self._filed[v] for v in elements_of(members)]
         fewest = min(near, filed, key=lambda lists: sum(map(len, lists)))

@@ -1,4 +1,4 @@
-"""What is told of a complete table before its values are there."""
+"""Header of a complete table (scope, dtype, semiring), available before its values are computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Cells(Protocol):
-    """What is told of a complete table that is written: a :class:`~oocbe.tables.complete.CompleteTable` has it."""
+    """Metadata of a complete table to be written; :class:`~oocbe.tables.complete.CompleteTable` satisfies it."""
 
     @property
     def layout(self) -> Layout:
@@ -30,7 +30,7 @@ class Cells(Protocol):
 
 @dataclass(frozen=True)
 class DenseTableHeader:
-    """A complete table's scope, dtype and semiring while its values are not there yet."""
+    """Scope, dtype and semiring of a complete table whose values are not computed yet."""
 
     layout: Layout
     dtype: np.dtype[Any]

@@ -1,7 +1,7 @@
-"""Which forms messages of a problem may take, complete or incomplete, and what orders cost with the cheaper ones.
+"""Permitted message forms of a problem, complete or incomplete, and the cost of orders with the cheaper forms.
 
-The form of each message is decided when its bucket comes, from measured densities
-(:mod:`oocbe.elimination.engine.decision`). Orders are compared before anything is known but predicted rows
+The form of each message is decided when its bucket is processed, from measured densities
+(:mod:`oocbe.elimination.engine.decision`). Orders are compared earlier, from predicted rows alone
 (:mod:`oocbe.elimination.orders.order`).
 """
 
@@ -28,7 +28,7 @@ from oocbe.tables.layout import WORD_BITS, bits_for, key_words
 
 
 def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) -> bool:
-    """Whether every sum that can arise differs from the value of what is infeasible (:mod:`oocbe.model.infeasible`)."""
+    """Whether every possible sum differs from the infeasible value (:mod:`oocbe.model.infeasible`)."""
     if semiring.combination is Combination.MULTIPLY:
         return True
     if dtype.kind == "f":
@@ -37,11 +37,11 @@ def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) 
 
 
 def checked_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
-    """The option for the form of tables, ``incomplete`` where it is ``auto`` and no message can be complete.
+    """The option for the form of tables; ``auto`` becomes ``incomplete`` if no message can be complete.
 
     Raises
     ------
-    ValueRangeError : ``complete`` where sums could reach the value of what is infeasible.
+    ValueRangeError : ``complete`` is requested and sums could reach the infeasible value.
     """
     if tables == INCOMPLETE or may_be_complete(problem, semiring, dtype):
         return tables
@@ -54,9 +54,9 @@ def checked_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], t
 
 
 def supported_representations(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
-    """The option for the form of tables, without ``auto`` where no message can be complete.
+    """The option for the form of tables, without ``auto`` if no message can be complete.
 
-    Rows that carry what they consume of linear constraints are rows, whatever the option says.
+    If rows carry consumption of linear constraints, the result is ``incomplete`` regardless of the option.
     """
     if carried_in_rows(problem):
         return INCOMPLETE
@@ -74,13 +74,13 @@ def expected_work(
     cells_a_row: float | None = None,
     most: float = math.inf,
 ) -> float:
-    """What an order is predicted to cost, in rows: joined cells of complete buckets count as a part of a row.
+    """Predicted cost of an order, in rows; a joined cell of a complete bucket counts as a fraction of a row.
 
     sizes : domain size of each variable. tables : see :func:`supported_representations`.
-    memory : the memory limit, whatever the process takes of it: orders do not depend on that.
-    cells_a_row : that cost what a row does; None: what :class:`oocbe.model.settings.tuning.Tuning` says of small
-        problems.
-    most : where the work is more, it is that of a part of the buckets.
+    memory : the memory limit, regardless of the process's current use: orders do not depend on that.
+    cells_a_row : cells that cost as much as a row; None: the value for small problems in
+        :class:`oocbe.model.settings.tuning.Tuning`.
+    most : the sum stops once it exceeds this, and then covers only part of the buckets.
     """
     work, bits = 0.0, [bits_for(size) for size in sizes]
     cells_a_row = cells_a_row or tuning().cells_a_row

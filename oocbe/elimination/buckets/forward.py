@@ -1,8 +1,8 @@
 """The forward pass of bucket elimination (Dechter 1999): one message a bucket, in elimination order.
 
-A bucket holds the factors whose first variable (in elimination order) is the bucket's, and the messages that earlier
-buckets passed on. Joining them and eliminating the variable gives the bucket's message, which goes to the bucket of the
-first variable of its own scope. A message without variables is a number and is combined with the result.
+A bucket holds the factors whose first variable (in elimination order) is the bucket's, and the messages received from
+earlier buckets. Joining them and eliminating the variable gives the bucket's message, which is sent to the bucket of
+the first variable of its scope. A message without variables is a number and is combined with the result.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class ForwardPass:
     Attributes
     ----------
     buckets : in elimination order (up to the one that proved infeasibility).
-    value : combined value of the problem, to be multiplied by 2 ** exponent; None where it is infeasible.
-    exponent : 0 but for floating-point products.
+    value : combined value of the problem, to be multiplied by 2 ** exponent; None if it is infeasible.
+    exponent : nonzero only for floating-point products.
     largest_rows, total_rows : rows of the largest message, and of all.
     width : variables of the largest separator.
-    recomputation : finds the values of messages that were forgotten; None where all are kept.
+    recomputation : recomputes the values of forgotten messages; None if all are kept.
     """
 
     buckets: list[Bucket]
@@ -57,7 +57,7 @@ class ForwardPass:
 
 
 class RowCapError(LimitError):
-    """A message passed the row cap of a race between orders.
+    """A message exceeded the row cap of a race between orders.
 
     Attributes
     ----------
@@ -73,19 +73,19 @@ class RowCapError(LimitError):
 
 
 class Forward:
-    """Runs the forward pass over a prepared problem; ``maker`` is the class that makes messages.
+    """Runs the forward pass over a prepared problem; ``maker`` is the class that computes messages.
 
     Parameters
     ----------
     prepared : the problem, packed for its order.
-    dominance : whether to drop dominated rows (where the semiring allows it).
-    store : where messages are kept.
-    row_cap : a message with more rows, or more steps than go with it, ends the run with :class:`RowCapError`; None:
-        only the disk limits it.
+    dominance : whether to drop dominated rows (if the semiring permits it).
+    store : keeps the messages.
+    row_cap : a message with more rows, or more steps than its step limit, ends the run with :class:`RowCapError`;
+        None: only the disk limits it.
     engine : computes the buckets; None: the CPU.
-    pruner : the bound to hold rows against, in min-sum; None: all are kept.
-    tables : form of the messages, see :mod:`oocbe.elimination.buckets.forms`; with a pruner all are incomplete,
-        and where rows carry what they consume.
+    pruner : provides the bound for pruning rows in min-sum; None: all rows are kept.
+    tables : form of the messages, see :mod:`oocbe.elimination.buckets.forms`; all are incomplete with a pruner, or if
+        rows carry consumption.
     """
 
     maker = MessageMaker
@@ -109,15 +109,15 @@ class Forward:
 
         Parameters
         ----------
-        bucket_done : gets the bucket's number (from 1), rows and bytes.
-        may_forget : whether messages that were joined may be forgotten where memory is short, as a backward pass can
-            compute those few of their values again that it asks for.
+        bucket_done : called with the bucket's number (from 1), rows and bytes.
+        may_forget : whether joined messages may be forgotten when memory is short; the backward pass then recomputes
+            the few values it needs.
 
         Raises
         ------
-        ResourceError : memory could not be had, or the disk is full.
-        RowCapError : a message passed the row cap.
-        TimeLimitError : the engine's deadline came.
+        ResourceError : a memory allocation failed, or the disk is full.
+        RowCapError : a message exceeded the row cap.
+        TimeLimitError : the engine's deadline passed.
         ValueRangeError : a product of integers could leave the range of int64.
         """
         prepared = self._prepared
@@ -166,10 +166,10 @@ class Forward:
         return self._prepared.problem.variables[bucket.variable].name
 
     def _fill_separator(self, bucket: Bucket) -> tuple[int, ...]:
-        """The variables of the bucket's message, filled in.
+        """Set and return the bucket's separator.
 
-        Where rows carry what they consume, the consumptions of parts of the problem that share no variable add up as
-        well: the last bucket of each then sends its rows to the last bucket of all, once for each value there.
+        If rows carry consumption, the consumptions of unconnected components add up as well: the last bucket of each
+        component then sends its rows to the last bucket of all, once for each value there.
         """
         others = elements_of(bucket.scope_members() & ~(1 << bucket.variable))
         last = self._prepared.order[-1]
@@ -179,21 +179,21 @@ class Forward:
         return bucket.separator
 
     def _published(self, place: int, bucket: Bucket) -> tuple[Message, int] | None:
-        """The bucket's message and its exponent as an earlier run published them; fills in the bucket's separator."""
+        """The bucket's message and exponent as published by an earlier run; sets the bucket's separator."""
         layout = self._prepared.layout(self._fill_separator(bucket))
         return self._store.published(place, bucket.separator, layout, self._prepared.dtype)
 
     def _computed(
         self, place: int, bucket: Bucket, subtree: NDArray[np.uint8], outcome: ForwardPass
     ) -> tuple[Message, int]:
-        """The bucket's message, computed and handed to the store, and its exponent."""
+        """The bucket's message, computed and passed to the store, and its exponent."""
         try:
             return self._maker.make(place, bucket, subtree)
         except TooManyRowsError as error:
             raise RowCapError(place, outcome.total_rows, error.limit) from None
 
     def _absorb(self, outcome: ForwardPass, table: Table) -> None:
-        """Combine a message without variables, and with all that it may consume, with the result."""
+        """Combine a message without variables, over all its consumptions, with the result."""
         values = to_host(table).values
         value = total(values) if table.limbs else self._prepared.semiring.reduce(values).item()
         assert outcome.value is not None
@@ -204,7 +204,7 @@ class Forward:
             outcome.exponent += exponent
 
     def message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
-        """Join a bucket in memory and eliminate its variable; fills in the bucket's separator. Nothing is published.
+        """Join a bucket in memory and eliminate its variable; sets the bucket's separator. Nothing is published.
 
         subtree : uint8 (variables,), 1 for those eliminated into the message, the bucket's own included.
 
@@ -216,6 +216,6 @@ class Forward:
         return self._maker.table(bucket, subtree)
 
     def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
-        """A bucket's message in the form that is cheaper (see ``tables``); else as :meth:`message`."""
+        """A bucket's message in the cheaper form (see ``tables``); else as :meth:`message`."""
         self._fill_separator(bucket)
         return self._maker.needed_message(bucket, subtree)

@@ -1,7 +1,7 @@
-"""Which messages are in memory, how much of it they take, and which of them go to disk first where room is wanted.
+"""Accounting of messages in memory: their sizes, and the order in which they are moved to disk.
 
-The store of a run moves messages accordingly (:mod:`oocbe.elimination.buckets.messages`); a plan follows it with
-predicted sizes (:mod:`oocbe.elimination.plan.bucket_forecast`).
+A run's store moves messages accordingly (:mod:`oocbe.elimination.buckets.messages`); a plan simulates it with predicted
+sizes (:mod:`oocbe.elimination.plan.bucket_forecast`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oocbe.elimination.engine.bucket_sizes import MainMemory
 
 
 class Held(Protocol):
-    """What is asked of a message."""
+    """Interface of an accounted message."""
 
     @property
     def nbytes(self) -> int:
@@ -40,9 +40,9 @@ class HeldMessages(Generic[AnyHeld]):
 
     Attributes
     ----------
-    used : bytes of main memory that are taken.
-    waiting : messages that wait to be joined. joined : those that have been, and are only asked for single rows.
-        Messages that are no longer in memory may still be listed.
+    used : bytes of main memory in use.
+    waiting : messages that are not joined yet. joined : joined messages, queried only for single rows.
+        Messages no longer in memory may still be listed.
     """
 
     def __init__(self, limit: int) -> None:
@@ -57,7 +57,7 @@ class HeldMessages(Generic[AnyHeld]):
         return self.limit - self.used
 
     def room(self, besides: Sequence[AnyHeld]) -> MainMemory:
-        """The memory as a decision sees it, which leaves some messages where they are."""
+        """The memory as input of a decision; messages in ``besides`` are not movable."""
 
         def movable() -> Iterator[int]:
             for messages in (self.joined, self.waiting):
@@ -67,17 +67,17 @@ class HeldMessages(Generic[AnyHeld]):
         return MainMemory(self.limit, self.free, movable)
 
     def drop(self, message: AnyHeld) -> None:
-        """Count a message no more."""
+        """Remove a message from the accounting."""
         self.used -= message.nbytes if message.is_in_memory and not message.is_on_device else 0
         for messages in (self.joined, self.waiting):
             messages[:] = [m for m in messages if m is not message]
 
     def make_room(self, wanted: int, besides: Sequence[AnyHeld], move: Callable[[AnyHeld, bool], None]) -> bool:
-        """Have messages moved until ``wanted`` bytes of the limit are free; whether any has been.
+        """Move messages until ``wanted`` bytes of the limit are free; returns whether any was moved.
 
-        Those that have been joined go first, then those that wait to be joined, but for some; the largest first.
+        Joined messages are moved first, then waiting ones except ``besides``; the largest first.
 
-        move : takes a message out of main memory, and what it took out of ``used``; gets whether it has been joined.
+        move : moves a message out of main memory and reduces ``used``; receives whether the message has been joined.
         """
         moved = False
         if self.free >= wanted:

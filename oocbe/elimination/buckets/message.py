@@ -36,7 +36,7 @@ def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 @contextmanager
 def _if_there_is_room() -> Iterator[None]:
-    """Within the block the device may run out of memory: main memory has room then, or says that it has none."""
+    """Suppress the device's out-of-memory errors within the block; the caller then falls back to main memory."""
     try:
         yield
     except DiskError:
@@ -53,8 +53,8 @@ class Message:
     ----------
     scope : variable indices, the variable eliminated first at the front; the layout has the same order.
     rows, nbytes : of the table.
-    is_filtered : whether the constraints that its scope covers have been applied; not so in a problem's own tables.
-    is_forgotten : whether nothing is kept of it (:mod:`oocbe.elimination.buckets.recomputation`).
+    is_filtered : whether the constraints covered by its scope have been applied; False for a problem's own tables.
+    is_forgotten : whether its table has been discarded (:mod:`oocbe.elimination.buckets.recomputation`).
     """
 
     scope: tuple[int, ...]
@@ -86,18 +86,18 @@ class Message:
 
     @property
     def path(self) -> Path | None:
-        """The folder of its table on disk; None where it is in memory."""
+        """The folder of its table on disk; None if it is in memory."""
         return None if self._stored is None else self._stored.folder
 
     @classmethod
     def stored_at(cls, path: Path, scope: tuple[int, ...]) -> Message:
-        """The message whose table another process has stored in a folder; CorruptDataError where that is damaged."""
+        """The message whose table another process has stored in a folder; CorruptDataError if that is damaged."""
         stored = open_table(path)
         return cls(scope, stored.rows, stored.nbytes, _stored=stored)
 
     @property
     def main_memory(self) -> int:
-        """Bytes that it takes of main memory."""
+        """Bytes of main memory that it takes."""
         return 0 if self._table is None or self.is_on_device else self.nbytes
 
     def move_to_main_memory(self) -> None:
@@ -106,22 +106,22 @@ class Message:
         self._table = to_host(self._table)
 
     def forget(self) -> None:
-        """Keep nothing of it."""
+        """Discard its table."""
         self._table = None
         self.is_forgotten = True
 
     def keep_as_rows(self, share: float = math.inf) -> None:
-        """Where it is a complete table on the device, keep its rows instead, there, if they take less than a share of
-        its bytes, and the device has room."""
+        """Replace a complete table on the device by its rows there, if they take less than ``share`` of its bytes and
+        the device has room."""
         if isinstance(self._table, CompleteTable) and self.is_on_device and self.listed_bytes < self.nbytes * share:
             with _if_there_is_room():
                 self._table = self._table.to_table(tuple(reversed(self._table.scope)))
                 self.nbytes = self._table.nbytes
 
     def as_input(self, domains: Sequence[int], dtype: np.dtype[Any]) -> Input:
-        """What a decision about the bucket that joins it is told, whose message has a dtype.
+        """The message as input of the decision about its receiving bucket.
 
-        domains : domain size of each variable.
+        domains : domain size of each variable. dtype : of the receiving bucket's message.
         """
         place = Place.DISK
         if self._table is not None:
@@ -135,9 +135,9 @@ class Message:
         return isinstance(self._table, CompleteTable) or isinstance(self._stored, StoredCompleteTable)
 
     def table(self) -> Table:
-        """The rows in memory, read from disk where they are not, listed where they are a complete table's.
+        """The rows in memory: read from disk if necessary, listed from a complete table.
 
-        What is on the device stays there.
+        A table on the device stays there.
         """
         source = self._table or self._stored
         assert source is not None
@@ -150,12 +150,12 @@ class Message:
         return to_host(complete).to_table(scope)
 
     def complete(self, dtype: np.dtype[np.generic], for_device: bool = False) -> CompleteTable:
-        """The message as a complete table of a dtype, the variable eliminated last changing fastest; made where it is
-        none. What is on the device stays there while it has room; ``for_device``: it is best made there.
+        """The message as a complete table of a dtype, the variable eliminated last changing fastest; converted if
+        necessary. A table on the device stays there while it has room; ``for_device``: convert there if possible.
 
         Raises
         ------
-        ResourceError : it does not fit in memory. ValueRangeError : a value that the dtype cannot hold.
+        ResourceError : it does not fit in memory. ValueRangeError : the dtype cannot represent a value.
         """
         source = self._table or self._stored
         assert source is not None
@@ -168,7 +168,7 @@ class Message:
         return complete_in_memory(to_host(source) if isinstance(source, Table) else source, scope, dtype)
 
     def value_pieces(self) -> Iterator[NDArray[Any]]:
-        """Values of the rows (of a complete table, of its feasible cells), a chunk of a table on disk at a time."""
+        """Values of the rows, or of a complete table's feasible cells; one chunk at a time for a table on disk."""
         if isinstance(self._table, CompleteTable):
             codes = (self._table.semiring.combination, self._table.semiring.marginalisation)
             for part in host_values(self._table, tuning().part_bytes):
@@ -200,14 +200,14 @@ class Message:
 
     @property
     def listed_bytes(self) -> int:
-        """Bytes of all rows with their keys; of a complete table more than it takes itself."""
+        """Bytes of all rows with their keys, as listed from a complete table."""
         table = self._table or self._stored
         if not isinstance(table, CompleteTable | StoredCompleteTable):
             return self.nbytes
         return self.rows * (8 * table.layout.words + table.dtype.itemsize)
 
     def sorted_rows(self, cache: ChunkCache) -> SortedRows:
-        """The rows to be read by key range, wherever they are; those of a complete table are listed in memory
+        """The rows for reading by key range, in memory or on disk; those of a complete table are listed in memory
         (:meth:`oocbe.elimination.buckets.messages.MessageStore.list_rows` lists them on disk)."""
         if self._table is not None or isinstance(self._stored, StoredCompleteTable):
             return InMemorySource(self.table())
@@ -215,7 +215,7 @@ class Message:
         return StoredRows(self._stored, cache)
 
     def least_magnitude(self) -> float:
-        """Smallest absolute value of a row, but 0, of a message of floats, 1 at most; looked for once."""
+        """Smallest nonzero absolute value of a float message's rows, at most 1; computed once."""
         if self._least is None:
             self._least = 1.0
             for values in self.value_pieces():
@@ -224,7 +224,7 @@ class Message:
         return self._least
 
     def largest_magnitude(self) -> int:
-        """Largest absolute value of an integer message of products; a table on disk tells."""
+        """Largest absolute value of an integer message of products; read from the metadata of a table on disk."""
         if self._table is not None:
             return largest_magnitude(self._table.values)
         assert self._stored is not None
@@ -232,7 +232,7 @@ class Message:
         return max(abs(low), abs(high))
 
     def value_at(self, assignment: dict[int, int]) -> int | float | None:
-        """Value of the row that an assignment of (at least) the scope's variables selects; None where there is none."""
+        """Value of the row selected by an assignment of (at least) the scope's variables; None if there is none."""
         if isinstance(self._table, CompleteTable):
             return self._table.value_of([assignment[v] for v in reversed(self.scope)])
         if isinstance(self._stored, StoredCompleteTable):
@@ -251,10 +251,10 @@ class Message:
         return value
 
     def near(self, assignment: dict[int, int], variable: int) -> Message:
-        """The message, or where it is on the device what an assignment selects of it, in main memory.
+        """The message; for a message on the device, the part selected by an assignment, copied to main memory.
 
-        Values for all values of the variable come by one way, as asking the device for one takes a tenth of a
-        millisecond. Among rows, those are next to each other where it is eliminated first.
+        The values for all values of ``variable`` are copied together, because one device access takes 0.1 ms. Their
+        rows are adjacent if ``variable`` is eliminated first.
 
         assignment : of the scope's variables but ``variable``.
         """
@@ -270,7 +270,8 @@ class Message:
         return Message(self.scope, rows.rows, rows.nbytes, _table=rows)
 
     def _cells_near(self, table: CompleteTable, assignment: dict[int, int], variable: int) -> Message:
-        """What an assignment selects of a complete table, a value for each one of the variable, in main memory."""
+        """The part of a complete table selected by an assignment, one value for each value of ``variable``, in main
+        memory."""
         scope = tuple(reversed(self.scope))
         place = scope.index(variable)
         size, step = table.layout.sizes[place], table.steps[place]
@@ -288,8 +289,8 @@ class Message:
 
         Returns
         -------
-        values : int64 or float64, an axis for each free variable. feasible : bool of the same shape; elsewhere values
-            mean nothing.
+        values : int64 or float64, an axis for each free variable; undefined where not feasible. feasible : bool of the
+            same shape.
         """
         source = self._table if self._table is not None else self._stored
         assert source is not None
@@ -313,7 +314,7 @@ class Message:
         return values, feasible
 
     def rows_at(self, assignment: dict[int, int], bits: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Rows that an assignment selects where keys begin with a field of so many bits that is none of the scope's.
+        """Rows selected by an assignment, if keys begin with a field of ``bits`` bits outside the scope.
 
         Returns that field's values, ascending, and the rows' values.
         """

@@ -1,11 +1,11 @@
-"""Where messages live between the bucket that makes them and the end of the backward pass.
+"""Storage of messages from their creation to the end of the backward pass.
 
-Every message is needed twice: joined once in the bucket it goes to, and asked for one row in the backward pass. Until
-it is joined it must be quick to read; afterwards it may be anywhere. So messages stay in memory while they fit; beyond
-that, those already joined are written to stored tables in a scratch folder, then those that wait. A message that was
-made in pieces is on disk from the beginning. With a checkpoint, every message is published there as soon as it is made
-and left there for a run that is resumed; a large one is then read back, in one or in pieces, when its bucket comes.
-Messages of the device stay there while it has room, as the backward pass looks at a few of their rows.
+Every message is used twice: joined once in its receiving bucket, and queried for one row in the backward pass. Before
+the join it must be fast to read; afterwards its location does not matter. So messages stay in memory while they fit.
+Then joined messages are written to stored tables in a scratch folder, followed by waiting ones. A message computed in
+pieces is on disk from the start. With a checkpoint, every message is published there when it is complete and kept for a
+resumed run; a large one is read back, whole or in pieces, for its receiving bucket. Device messages stay on the device
+while it has room, because the backward pass reads only a few of their rows.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 
 
 class MessageStore:
-    """Keeps the messages of one forward pass; a context manager that leaves nothing on disk but a checkpoint.
+    """Keeps the messages of one forward pass; a context manager that removes all its files except a checkpoint.
 
     Parameters
     ----------
     memory_limit : bytes that messages in memory may take together.
-    workdir : parent of the scratch folder, which is made when first needed; every message is written there at once.
-        None: below the system's scratch folder, and only what does not fit in memory.
+    workdir : parent of the scratch folder, which is created on first use; every message is written there at once.
+        None: the system's scratch folder is used, and only for messages that do not fit in memory.
     chunk_rows : rows of a chunk of a stored message.
-    checkpoint : where messages are published and left, or None.
-    small_bytes : messages that take no more stay in memory while they fit, also where there is a ``workdir``.
-    max_disk : bytes that the scratch folder may take, or None; a checkpoint has a budget of its own, which counts then.
+    checkpoint : receives published messages and keeps them; or None.
+    small_bytes : messages of at most this size stay in memory while they fit, even with a ``workdir``.
+    max_disk : limit of the scratch folder in bytes, or None; a checkpoint's own budget replaces it.
 
     Attributes
     ----------
-    budget : of the disk, and the folder there.
-    forgets : forgets a message that has been joined where its values can be found otherwise, and says whether it did;
-        called where memory is short. None where all messages are needed.
+    budget : the disk budget, and its folder.
+    forgets : discards a joined message if its values can be recomputed, and returns whether it did; called when memory
+        is short. None if all messages are needed.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class MessageStore:
         self._scratch_bytes = 0
         self._left_on_device: list[Message] = []
         self._written = 0
-        # Of a table on its way from the device to disk.
+        # For a table that moves from the device to disk.
         self._part_bytes = max(1 << 20, int(memory_limit * tuning().chunk_share))
 
     def __enter__(self) -> Self:
@@ -103,7 +103,7 @@ class MessageStore:
 
     @property
     def in_memory(self) -> int:
-        """Bytes of main memory that messages, and what was set aside, take."""
+        """Bytes of main memory taken by messages and by :meth:`set_aside`."""
         return self._held.used
 
     @property
@@ -112,11 +112,11 @@ class MessageStore:
         return self._held.free
 
     def set_aside(self, nbytes: int) -> None:
-        """Count bytes of the limit as taken by what lies beside the messages for as long as there are any."""
+        """Count bytes of the limit as permanently taken by other data."""
         self._held.used += nbytes
 
     def room(self, besides: Sequence[Message]) -> MainMemory:
-        """The memory as a decision sees it, which leaves some messages where they are."""
+        """The memory as input of a decision; messages in ``besides`` are not movable."""
         return self._held.room(besides)
 
     def add(self, scope: tuple[int, ...], table: Table | CompleteTable, is_filtered: bool = True) -> Message:
@@ -124,20 +124,20 @@ class MessageStore:
 
         Raises
         ------
-        DiskError : the disk, or what may be used of it, is full.
+        DiskError : the disk, or its permitted share, is full.
         """
         message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
         self._held.used += message.main_memory
         if message.nbytes > self._kept_bytes:
             self._write(message)
-        elif is_filtered:  # the problem's own tables stay in memory whatever is written of them
+        elif is_filtered:  # the problem's own tables stay in memory even if they are written
             self._held.waiting.append(message)
         return message
 
     def publish(self, place: int, scope: tuple[int, ...], table: Table | CompleteTable, exponent: int) -> Message:
-        """Keep the message of the bucket at ``place`` (from 0), in the checkpoint where there is one.
+        """Keep the message of the bucket at ``place`` (from 0), in the checkpoint if there is one.
 
-        exponent : of the power of two that the values were divided by. Errors as for :meth:`add`.
+        exponent : of the power of two by which the values were divided. Errors as for :meth:`add`.
         """
         if self._checkpoint is not None:
             if not self._checkpoint.embeds(table.nbytes):
@@ -148,7 +148,7 @@ class MessageStore:
                         stored = self._stored(path, table, host_rows(table, self._part_bytes))
                         return self.publish_written(place, scope, stored, exponent)
             host = to_host(table)
-            # A small message is rows in the message's record, whatever its form.
+            # A small message is stored as rows in its record, regardless of its form.
             rows = Message(scope, host.rows, host.nbytes, _table=host).table()
             published = self._checkpoint.publish(place, scope, rows, exponent)
             if published is not None:
@@ -158,7 +158,7 @@ class MessageStore:
     def publish_cells(
         self, place: int, scope: tuple[int, ...], like: Cells, values: Iterable[NDArray[Any]], exponent: int
     ) -> Message:
-        """Write a complete message whose values come in pieces, in the order of its cells, to disk; else as publish."""
+        """Write a complete message to disk from pieces of values in the order of its cells; else as publish."""
         with self.new_table(place) as path:
             return self.publish_written(place, scope, self._stored_cells(path, like, values), exponent)
 
@@ -166,12 +166,12 @@ class MessageStore:
     def new_table(self, place: int | None = None) -> Iterator[Path]:
         """A path on disk for the table that the block writes there.
 
-        place : of the bucket whose message it is, which the block publishes (:meth:`publish_written`); None: a table
-            for later use, which :meth:`remove_scratch` removes.
+        place : of the bucket whose message the block publishes (:meth:`publish_written`); None: a scratch table for
+            later use, removed by :meth:`remove_scratch`.
 
         Raises
         ------
-        DiskError : the disk, or what may be used of it, is full.
+        DiskError : the disk, or its permitted share, is full.
         """
         if place is not None and self._checkpoint is not None:
             with self._checkpoint.publishing(place) as path:
@@ -181,13 +181,13 @@ class MessageStore:
             self._scratch = ScratchFolder(self._parent)
         path = self._scratch.path / f"message-{self._written:05d}"
         self._written += 1
-        yield path  # where the block fails, the writer itself gives back what it has taken of the budget
+        yield path  # if the block fails, the writer itself returns its bytes to the budget
         self._scratch_bytes += disk.size_of(path)
 
     def row_writer(self, path: Path, head: Table) -> StoredTableWriter:
-        """Writes tables, in the order of their keys, end to end as one; to be used in a ``with`` statement.
+        """Writer that concatenates tables in the order of their keys; to be used in a ``with`` statement.
 
-        path : from :meth:`new_table`. head : a table of the layout, dtype and semiring of them all.
+        path : from :meth:`new_table`. head : a table with the common layout, dtype and semiring.
         """
         chunk_rows = self.rows_a_chunk(head.row_bytes)
         like, limbs = (head.layout, head.values.dtype, head.semiring), head.limbs
@@ -196,23 +196,23 @@ class MessageStore:
     def publish_written(
         self, place: int, scope: tuple[int, ...], stored: StoredTable | StoredCompleteTable, exponent: int
     ) -> Message:
-        """The message of the bucket at ``place`` whose table was written there; else as :meth:`publish`."""
+        """Publish the message of the bucket at ``place``, whose table is already on disk; else as :meth:`publish`."""
         if self._checkpoint is not None:
             self._checkpoint.publish_table(place, scope, exponent, stored)
         return Message(scope, stored.rows, stored.nbytes, _stored=stored)
 
     def write_cells(self, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
-        """Write a complete table that comes in pieces, for later use; :meth:`remove_scratch` removes it."""
+        """Write a complete table from pieces, for later use; :meth:`remove_scratch` removes it."""
         with self.new_table() as path:
             return self._stored_cells(path, like, values)
 
     def write_scratch(self, head: Table, tables: Iterable[Table]) -> StoredTable:
-        """Write a table that comes in pieces, for later use; :meth:`remove_scratch` removes it. Errors as for add."""
+        """Write a table from pieces, for later use; :meth:`remove_scratch` removes it. Errors as for add."""
         with self.new_table() as path:
             return self._stored(path, head, tables)
 
     def remove_scratch(self, table: StoredTable | StoredCompleteTable) -> None:
-        """Remove what :meth:`write_scratch` or :meth:`write_cells` has made."""
+        """Remove a table of :meth:`write_scratch` or :meth:`write_cells`."""
         used = disk.size_of(table.folder)
         disk.remove(table.folder)
         self.budget.take(-used, self._parent)
@@ -221,7 +221,7 @@ class MessageStore:
     def published(
         self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]
     ) -> tuple[Message, int] | None:
-        """The message that an earlier run published for the bucket at ``place``, checked, and its exponent; or None."""
+        """The verified message and exponent that an earlier run published for the bucket at ``place``; or None."""
         if self._checkpoint is None:
             return None
         found: PublishedMessage | None = self._checkpoint.published(place, scope, layout, dtype)
@@ -235,7 +235,7 @@ class MessageStore:
 
     @contextmanager
     def holding(self, nbytes: int) -> Iterator[None]:
-        """Within the block, a caller's own tables of so many bytes count as messages in memory."""
+        """Within the block, ``nbytes`` of the caller's own tables count as messages in memory."""
         self._held.used += nbytes
         try:
             yield
@@ -243,7 +243,7 @@ class MessageStore:
             self._held.used -= nbytes
 
     def joined(self, message: Message) -> None:
-        """Note that a message has been joined: from now on it is only asked for single rows."""
+        """Mark a message as joined: from now on it is queried only for single rows."""
         if message._table is None or not message.is_filtered:  # see add
             return
         self._held.waiting = [m for m in self._held.waiting if m is not message]
@@ -253,15 +253,15 @@ class MessageStore:
             self._keep_joined(message)
 
     def route_message(self, message: Message) -> None:
-        """Count a new message no more: somebody else keeps its table, and nobody asks for it here."""
+        """Remove a new message from the accounting: its table has another owner and is not read here."""
         self._held.drop(message)
 
     def free_device_memory(self) -> bool:
-        """Forget, or move to main memory, what has been joined and was left on the device; whether anything was."""
+        """Forget joined messages on the device or move them to main memory; returns whether there were any."""
         has_any = bool(self._left_on_device)
         self._left_on_device = [message for message in self._left_on_device if not self._forget(message)]
         while self._left_on_device:
-            message = self._left_on_device.pop()  # first: moving one may run out of memory in its turn
+            message = self._left_on_device.pop()  # first, because moving it may run out of memory as well
             try:
                 self._keep_joined(message)
             except BaseException:
@@ -270,9 +270,9 @@ class MessageStore:
         return has_any
 
     def move_to_main_memory(self, messages: Sequence[Message], as_rows: bool) -> None:
-        """Move messages that wait to be joined to main memory or disk, and all that were left on the device.
+        """Move waiting messages, and all joined ones on the device, to main memory or disk.
 
-        as_rows : whether complete tables there become rows, there.
+        as_rows : whether complete tables on the device are first converted to rows there.
         """
         self.free_device_memory()
         for message in messages:
@@ -287,8 +287,8 @@ class MessageStore:
         return sum(message.nbytes for message in self._left_on_device)
 
     def _keep_joined(self, message: Message) -> None:
-        """Keep a message that has been joined in main memory, in the form that takes less where it comes from the
-        device; other messages go to disk where there is no room for it."""
+        """Keep a joined message in main memory, in the smaller form if it comes from the device; other messages are
+        moved to disk if there is no room."""
         if message.is_on_device:
             if self._forget(message):
                 return
@@ -298,14 +298,14 @@ class MessageStore:
             self._held.joined.append(message)
 
     def _forget(self, message: Message) -> bool:
-        """Forget a message that has been joined; whether that may be."""
+        """Forget a joined message if permitted; returns whether it was forgotten."""
         before = message.main_memory
         is_forgotten = self.forgets is not None and self.forgets(message)
         self._held.used -= before if is_forgotten else 0
         return is_forgotten
 
     def _fetch(self, message: Message, besides: Sequence[Message] = ()) -> None:
-        """Move a message from the device to main memory, or to disk where there is no room."""
+        """Move a message from the device to main memory, or to disk if there is no room."""
         self.make_room(message.nbytes, besides)
         if self.free < message.nbytes:
             self._write(message)
@@ -314,9 +314,9 @@ class MessageStore:
         self._held.used += message.main_memory
 
     def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
-        """Write messages to disk until ``wanted`` bytes of the limit are free; whether any has been written.
+        """Write messages to disk until ``wanted`` bytes of the limit are free; returns whether any was written.
 
-        Those that have been joined go first, then those that wait to be joined, but for some; the largest first.
+        Joined messages are written first, then waiting ones except ``besides``; the largest first.
         """
 
         def move(message: Message, is_joined: bool) -> None:
@@ -326,8 +326,8 @@ class MessageStore:
         return self._held.make_room(wanted, besides, move)
 
     def close(self, interrupted: bool = False) -> None:
-        """Remove what was written but to a checkpoint; ``interrupted``: perhaps in the middle of a write."""
-        self._left_on_device.clear()  # nobody asks for them any more
+        """Remove all files except a checkpoint's; ``interrupted``: a write may be incomplete."""
+        self._left_on_device.clear()  # they are no longer needed
         if self._scratch is None:
             return
         self._scratch.close(interrupted)
@@ -348,7 +348,7 @@ class MessageStore:
         message.nbytes = message._stored.nbytes
 
     def list_rows(self, messages: Sequence[Message]) -> None:
-        """Write those of some messages that are complete tables to disk as rows: these can be read by key range."""
+        """Write the complete tables among some messages to disk as rows, which can be read by key range."""
         for message in messages:
             if not message.is_complete:
                 continue
@@ -368,7 +368,7 @@ class MessageStore:
             message._table, message._stored, message.nbytes = None, rows, rows.nbytes
 
     def _scratch_for(self, table: CompleteTable | StoredCompleteTable) -> Scratch:
-        """Writes a table's values, in any order of its cells, to the scratch folder for as long as a block lasts."""
+        """Writer of a table's values, in any order of cells, to the scratch folder; they exist within a block."""
 
         @contextmanager
         def scratch(values: Iterable[NDArray[Any]]) -> Iterator[StoredCompleteTable]:
@@ -381,7 +381,7 @@ class MessageStore:
         return scratch
 
     def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
-        """Write tables end to end as one."""
+        """Write the concatenation of tables."""
         with self.row_writer(path, head) as writer:
             for table in tables:
                 writer.append(table.keys, table.values)

@@ -1,13 +1,12 @@
-"""A bucket whose message goes through the disk: joined in pieces, its dominated rows dropped, scaled, published.
+"""A bucket whose message is computed through the disk: joined in pieces, pruned by dominance, scaled, published.
 
-1. The pieces of the join come in the order of their keys (:mod:`oocbe.elimination.engine.bucket_stream`). A few of them
-are
-   kept in memory: where that is all, the message is small, and is finished and kept like any other.
-2. Else they are written to a stored table. Where nothing remains to be done with them, that is the message.
-3. Dominance compares rows across the whole message, and scaling needs its largest value. So for these the rows are
-   written to a scratch table first; what is left of them is then read from there and written as the message.
+1. The join yields pieces in the order of their keys (:mod:`oocbe.elimination.engine.bucket_stream`). The first few
+   stay in memory: if there are no more, the message is small, and is finished and kept like any other.
+2. Otherwise the pieces are written to a stored table. Without further processing, that table is the message.
+3. Dominance compares rows across the whole message, and scaling needs its largest value. For these the rows are
+   written to a scratch table first; the surviving rows are then read from it and written as the message.
 
-A message is published as a whole. What a killed process leaves of one is removed, and the bucket is joined again.
+A message is published as a whole. A killed process's partial files are removed, and the bucket is joined again.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from oocbe.tables.table import Table, format_bytes
 
 
 class PiecewiseBucket:
-    """One bucket's way through the disk.
+    """Computes one bucket's message through the disk.
 
     Parameters
     ----------
-    store : where the message is kept. engine : computes the pieces.
-    finish : what is done with their rows. row_cap, step_limit : as for the forward pass.
+    store : keeps the message. engine : computes the pieces.
+    finish : post-processing of their rows. row_cap, step_limit : as for the forward pass.
 
     Attributes
     ----------
@@ -61,18 +60,18 @@ class PiecewiseBucket:
         self.cache = ChunkCache(int(self._room * tuning().cache_share))
 
     def publish(self, place: int, join: BucketJoin) -> tuple[Message, int]:
-        """:meth:`_publish_in_pieces`, which shows how far it is."""
+        """:meth:`_publish_in_pieces` with a progress display."""
         with advance.shown():
             return self._publish_in_pieces(place, join)
 
     def _publish_in_pieces(self, place: int, join: BucketJoin) -> tuple[Message, int]:
-        """Join, finish and publish the message of the bucket at ``place``; the exponent of its scaling as well.
+        """Join, finish and publish the message of the bucket at ``place``; returns it and the exponent of its scaling.
 
         Raises
         ------
-        TooManyRowsError : more rows than the cap. DiskError : the disk, or what may be used of it, is full.
-        ResourceError : memory could not be had even for the smallest piece.
-        TimeLimitError : the engine's deadline came. CorruptDataError : a table on disk is damaged.
+        TooManyRowsError : more rows than the cap. DiskError : the disk, or its permitted share, is full.
+        ResourceError : a memory allocation failed even for the smallest piece.
+        TimeLimitError : the engine's deadline passed. CorruptDataError : a table on disk is damaged.
         """
         engine = self._engine
         if engine.workers is not None:
@@ -104,8 +103,7 @@ class PiecewiseBucket:
             self._store.remove_scratch(scratch)
 
     def _publish_by(self, workers: Workers, place: int, join: BucketJoin) -> tuple[Message, int]:
-        """The message of a bucket whose rows workers join; arguments and errors as for :meth:`publish`, ClusterError
-        as well."""
+        """The message of a bucket joined by workers; arguments and errors as for :meth:`publish`, and ClusterError."""
         from oocbe.elimination.buckets.segmented import SegmentedBucket  # not at every start
 
         store, finish = self._store, self._finish
@@ -143,9 +141,9 @@ class PiecewiseBucket:
             store.remove_scratch(scratch)
 
     def _within_disk(self, place: int, name: str, stream: BucketStream, tables: Iterator[Table]) -> Iterator[Table]:
-        """Tables that are written to disk one by one, as long as it looks as if there will be room for all of them.
+        """Tables written to disk one by one, while the forecast of their total size fits the disk.
 
-        DiskError : what has been joined and written so far shows that there will not, by far.
+        DiskError : by the rows joined and written so far, the total exceeds the disk by far.
         """
         budget = self._store.budget
         before = budget.used
@@ -161,14 +159,14 @@ class PiecewiseBucket:
             return self._store.publish_written(place, self._finish.separator, stored, exponent)
 
     def _written(self, path: Path, join: BucketJoin, tables: Iterable[Table]) -> StoredTable:
-        """Tables that are made and written one by one, as one on disk."""
+        """Write tables as they are computed, concatenated into one on disk."""
         with self._store.row_writer(path, join.head()) as writer:
             for table in tables:
                 writer.append(table.keys, table.values)
         return StoredTable.open(path)
 
     def _first(self, tables: Iterator[Table], join: BucketJoin) -> tuple[Table | None, Iterator[Table]]:
-        """All rows as one table where they are few; else None and all of them."""
+        """All rows as one table if they are few; else None and an iterator over all tables."""
         most = self._most_held(join)
         head: list[Table] = []
         rows = 0
@@ -185,14 +183,14 @@ class PiecewiseBucket:
         return most if self._engine.piece_rows is None else min(most, self._engine.piece_rows)
 
     def _finished(self, table: Table) -> tuple[Table, int]:
-        """A message in memory without dominated rows, scaled."""
+        """A message in memory, scaled and without dominated rows."""
         finish = self._finish
         if finish.dominance is not None:
             table = finish.dominance.drop_dominated(table, finish.separator, finish.subtree, self._engine)
         return rescale(table, finish.where, finish.may_cancel) if table.rows else (table, 0)
 
     def _is_unfinished(self, join: BucketJoin) -> bool:
-        """Whether something is to be done with the rows that takes all of them."""
+        """Whether the rows need post-processing of the whole message."""
         finish = self._finish
         if exponent_of(join.semiring, join.dtype, 2.0) != 0:
             return True
@@ -202,7 +200,7 @@ class PiecewiseBucket:
         return bool(finish.dominance.substitutions(layout, np.inf, finish.separator, finish.subtree).variables)
 
     def _rest_of(self, table: StoredTable, rows: _Observed) -> Generator[Table, None, None]:
-        """Rows of a table on disk that are not dominated."""
+        """Undominated rows of a table on disk."""
         finish, engine = self._finish, self._engine
         if finish.dominance is not None:
             spread = float(rows.greatest) - float(rows.least)
@@ -217,7 +215,7 @@ class PiecewiseBucket:
 
 
 class _Observed:
-    """Tables that pass by, and their least and greatest value."""
+    """Iterates over tables and records their least and greatest value."""
 
     def __init__(self, tables: Iterator[Table]) -> None:
         self._tables = tables
@@ -230,7 +228,7 @@ class _Observed:
         return max(abs(self.least), abs(self.greatest))
 
     def tables(self) -> Generator[Table, None, None]:
-        """The tables, once."""
+        """The tables; can be iterated once."""
         for table in self._tables:
             self.least = min(self.least, table.values.min().item())
             self.greatest = max(self.greatest, table.values.max().item())
@@ -238,21 +236,21 @@ class _Observed:
 
 
 def check_forecast(budget: DiskBudget, what: str, pieces: int, done: float, made: int, written: int) -> None:
-    """Refuse to go on where it looks, by far, as if there were no room on disk for all that is written.
+    """Stop early if the forecast of written bytes exceeds the disk by far.
 
     Parameters
     ----------
-    what : of which bucket. pieces : that are done. done : share of the bucket that they are, about.
-    made, written : rows and bytes that came of them.
+    what : name of the bucket. pieces : finished pieces. done : their approximate share of the bucket.
+    made, written : their rows and bytes.
 
     Raises
     ------
-    DiskError : there is not.
+    DiskError : the forecast exceeds the disk by far.
     """
     numbers = tuning()
     if pieces < numbers.forecast_pieces or done <= 0:
         return
-    # The limit, not the disk, where there is one: who knows better may raise it above what the disk has.
+    # A limit takes precedence over the disk's size: users may set it above the free space.
     wanted, allowed = written / done, budget.allowed
     if wanted > numbers.forecast_times * (written + allowed):
         raise DiskError(

@@ -1,14 +1,14 @@
-"""Messages that are forgotten, and computed again cell by cell where the backward pass asks for them.
+"""Forgotten messages, whose cells are recomputed when the backward pass needs them.
 
-Once a message has been joined, the backward pass asks for as many of its cells as its receiver's variable has values.
-Keeping all of a message for that is out of proportion where it is one of gigabytes on a device that is filling up. Its
-value under one assignment of its scope needs, of each message that its own bucket received, one value for each value
-of the bucket's variable: where those were kept, it is looked up there. So messages may be forgotten as long as a chain
-of forgotten ones stays short: each link multiplies the lookups by a domain size. With two values a variable and
-256, one message in nine is kept along a path of the bucket tree. The trade of memory for repeated
-work is that of recursive conditioning (Darwiche 2001), which caches what it has room for.
+After the join, the backward pass reads only as many cells of a message as its receiver's variable has values. Keeping
+gigabytes on a nearly full device for that is out of proportion. The value of a message under one assignment of its
+scope needs, of each message received by its own bucket, one value for each value of the bucket's variable; kept
+messages provide them by lookup. So messages may be forgotten as long as chains of forgotten messages stay short: each
+link multiplies the lookups by a domain size. With two values a variable and 256 lookups, one message in nine is kept
+along a path of the bucket tree. Recursive conditioning (Darwiche 2001) trades memory for repeated work in the same way,
+and caches as much as fits.
 
-It is for messages whose rows carry no consumption: of those a row, not only a value, is chosen.
+Messages whose rows carry consumption are excluded: for them a row is selected, not only a value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oocbe.model.settings.tuning import tuning
 
 
 class Recomputation:
-    """Decides which messages of one forward pass may be forgotten, and computes their cells again.
+    """Decides which messages of one forward pass may be forgotten, and recomputes their cells.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ class Recomputation:
         self._maker: dict[int, Bucket] = {}
 
     def made(self, message: Message, bucket: Bucket) -> None:
-        """Note which bucket has made a message."""
+        """Record the bucket that made a message."""
         self._maker[id(message)] = bucket
 
     def forget(self, message: Message) -> bool:
-        """Forget a message that has been joined, where its values take few lookups; whether it was."""
+        """Forget a joined message if its values take few lookups; returns whether it was forgotten."""
         receiver = self._buckets[self._prepared.position[message.scope[0]]]
         chain_goes_on = receiver.sent is not None and receiver.sent.is_forgotten
         if id(message) not in self._maker or chain_goes_on or self._lookups_without(message) > tuning().most_lookups:
@@ -53,7 +53,7 @@ class Recomputation:
         return True
 
     def _lookups_without(self, message: Message) -> int:
-        """Lookups that a value of a message takes once it is forgotten."""
+        """Lookups for one value of a message once it is forgotten."""
         bucket = self._maker[id(message)]
         received = sum(self._lookups(m) for m in bucket.messages)
         return self._prepared.problem.sizes[bucket.variable] * max(1, received)
@@ -66,7 +66,7 @@ class Recomputation:
     def cells(
         self, message: Message, chosen: dict[int, int], free: tuple[int, ...]
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Values of a message for all assignments of some of its variables, the others as chosen.
+        """Values of a message for all assignments of some of its variables, the others fixed.
 
         Parameters
         ----------
@@ -74,9 +74,9 @@ class Recomputation:
 
         Returns
         -------
-        values : int64 or float64, an axis for each free variable. A forgotten message of products lacks a power of two,
-            the same for all of these values.
-        feasible : bool of the same shape; elsewhere values mean nothing.
+        values : int64 or float64, an axis for each free variable; undefined where not feasible. For a forgotten message
+            of products they exclude a power of two, the same for all of these values.
+        feasible : bool of the same shape.
         """
         if not message.is_forgotten:
             return message.cells_at(chosen, free)
@@ -103,7 +103,7 @@ class Recomputation:
     def _marginalised(
         self, values: NDArray[Any], feasible: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """The best feasible value along the last axis, and where there is one."""
+        """The best feasible value along the last axis, and a mask of the entries that have one."""
         semiring = self._prepared.semiring
         exists: NDArray[np.bool_] = np.asarray(feasible.any(axis=-1))
         limits = np.iinfo(values.dtype) if values.dtype.kind == "i" else np.finfo(values.dtype)
@@ -111,7 +111,7 @@ class Recomputation:
         reduced = semiring.reduce(np.where(feasible, values, worst), axis=-1)
         best: NDArray[Any] = np.where(exists, reduced, semiring.one)
         if semiring.combination is Combination.MULTIPLY and best.dtype.kind == "f":
-            # Products along a chain of forgotten messages would leave the range of floats.
+            # Products along a chain of forgotten messages could leave the range of floats.
             largest = float(np.abs(best).max(initial=0.0))
             best = np.ldexp(best, -np.frexp(largest)[1]) if largest > 0 else best
         return best, exists

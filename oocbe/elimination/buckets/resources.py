@@ -1,4 +1,4 @@
-"""What a solve's options come to: the engine that computes buckets, and the memory that messages may take."""
+"""Resources that a solve's options select: the engine that computes buckets, and the memory for messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
-    """What computes the buckets; errors as for :class:`BucketEngine`."""
+    """The engine that computes the buckets; errors as for :class:`BucketEngine`."""
     if options.memory is not None:
         give_back_large_blocks()
     return BucketEngine(
@@ -30,21 +30,21 @@ def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
 
 
 def message_memory(options: SolveOptions) -> int:
-    """Bytes that messages and the work on them may take: what the limit leaves beside the process as it is now.
+    """Bytes for messages and the work on them: the limit minus the process's current use.
 
-    Where that is too little to work with, they may take more, and the limit may not be kept.
+    A minimum applies if that is too little; the limit may then be exceeded.
     """
     return memory_within(_own_limit(options))
 
 
 def memory_within(limit: int) -> int:
-    """Bytes that messages and the work on them may take in a process that may take so many in all."""
+    """Bytes for messages and the work on them in a process with this total limit."""
     given = tuning().message_bytes
     return max(_left_to_messages(limit), _least_for_messages(limit)) if given is None else given
 
 
 def memory_warning(options: SolveOptions) -> str:
-    """What to tell where the limit leaves too little to work with; empty otherwise."""
+    """Warning text if the limit leaves too little memory for work; otherwise empty."""
     limit = _own_limit(options)
     least = _least_for_messages(limit)
     if _left_to_messages(limit) >= least:
@@ -56,7 +56,7 @@ def memory_warning(options: SolveOptions) -> str:
 
 
 def _own_limit(options: SolveOptions) -> int:
-    """Bytes that this process may take: the limit, or its share where workers have the rest."""
+    """Limit of this process in bytes: the whole limit, or its share if there are workers."""
     workers = current_workers()
     return options.memory_limit if workers is None else int(options.memory_limit * workers.own_share)
 

@@ -1,6 +1,6 @@
-"""What a worker is told of a segment of a bucket, and does: the rows of one range of keys of a message, as a part.
+"""Work of one worker on a segment of a bucket: computes one key range of a message and writes it as a part.
 
-What it does like any other worker is in :mod:`oocbe.execution.cluster.segment_files`.
+Code shared by all workers is in :mod:`oocbe.execution.cluster.segment_files`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from oocbe.tables.table import Table
 
 @dataclass(frozen=True)
 class SentJoin:
-    """A bucket's join as it is sent: the fields of :class:`BucketJoin`, tables by where they lie or themselves."""
+    """A bucket's join as sent to a worker: the fields of :class:`BucketJoin`, with tables as paths or by value."""
 
     builder: ProgramBuilder
     scope: BucketScope
@@ -49,7 +49,7 @@ class SentJoin:
     limbs: int
 
     def opened(self, cache: ChunkCache) -> BucketJoin:
-        """The join, its tables opened."""
+        """The join with opened tables."""
         tables = tuple(
             (members, InMemorySource(t) if isinstance(t, Table) else StoredRows(opened(t), cache))
             for members, t in self.tables
@@ -65,9 +65,9 @@ class JoinSegment:
 
     Attributes
     ----------
-    circumstances : how. part : beginning of the path of the part to be written.
+    circumstances : the worker's configuration. part : prefix of the path of the part to be written.
     join : the bucket. low, high, level : of the piece, as for :class:`BucketPiece`.
-    row_limit, step_limit : as for :class:`BucketStream`. finish : makes the message's values of those joined.
+    row_limit, step_limit : as for :class:`BucketStream`. finish : converts joined values to the message's values.
     """
 
     circumstances: WorkerConfig
@@ -83,12 +83,12 @@ class JoinSegment:
 
 @dataclass(frozen=True)
 class RestSegment:
-    """Some chunks of a message whose dominated rows are to be dropped, and which is to be scaled.
+    """Some chunks of a message, to be scaled and cleared of dominated rows.
 
     Attributes
     ----------
     circumstances, part : as for :class:`JoinSegment`.
-    table : all rows. first, stop : chunks. exponent : of the power of two that values are divided by.
+    table : all rows. first, stop : range of chunks. exponent : of the power of two by which values are divided.
     substitutions, sign : as for :class:`DominanceStream`; None: no row is dominated.
     """
 
@@ -117,7 +117,7 @@ def join_segment(told: JoinSegment) -> PartResult:
 
 
 def finish_segment(told: RestSegment) -> PartResult:
-    """Drop the dominated rows of some chunks, scale what is left, and write it; errors as for join_segment."""
+    """Drop the dominated rows of some chunks, scale and write the others; errors as for join_segment."""
     begin = time.perf_counter()
     with _at_work(told.circumstances, told.part) as (engine, room):
         table = opened(told.table)
@@ -134,11 +134,11 @@ def finish_segment(told: RestSegment) -> PartResult:
 
 @contextmanager
 def _at_work(how: WorkerConfig, part: Path) -> Iterator[tuple[BucketEngine, int]]:
-    """The engine of a segment, and the bytes that its rows may take; it ends when nobody wants the part any more."""
+    """The engine of a segment, and the bytes for its rows; the work stops when the part is no longer needed."""
     with active(how, part) as deadline:
         assert how.backend is not None
         if how.memory is not None:
-            give_back_large_blocks()  # as a solve does in one process; operators do not, whose pieces are alike
+            give_back_large_blocks()  # as in a solve without workers; not in operators, whose pieces have equal sizes
         engine = BucketEngine(
             how.backend, how.device_memory, deadline=deadline, streams=how.streams, piece_rows=how.piece_rows
         )

@@ -1,15 +1,14 @@
-"""A bucket cut into segments for workers: each joins a range of keys, and the parts they write are the message.
+"""A bucket cut into segments for workers: each worker joins a range of keys, and their parts form the message.
 
-The message's rows are cut by their leading variables, as pieces of one process are, only larger
-(:mod:`oocbe.elimination.engine.bucket_cuts`); what a worker does with its segment is what one process does with the
-bucket, streams and pieces included. So rows and their order are those of a run without workers, bit for bit, wherever
-the cuts are.
+The message's rows are cut by their leading variables, like the pieces of one process but larger
+(:mod:`oocbe.elimination.engine.bucket_cuts`). A worker processes its segment as one process does the bucket, with
+streams and pieces. So the rows and their order equal those of a run without workers, bit for bit, for any cuts.
 
-1. Segments are joined. Where nothing remains to be done with the rows, the list of parts is the message.
+1. Segments are joined. Without further processing, the list of parts is the message.
 2. Dominance compares rows across the whole message, and scaling needs its largest value. For these the parts are listed
-   as a scratch table first; then workers take runs of its chunks, and the parts that they write are the message.
+   as a scratch table first; then workers process runs of its chunks, and their new parts form the message.
 
-Published is the list, at the very end. What a killed process leaves is removed, and the bucket is joined again.
+The list is published at the very end. A killed process's files are removed, and the bucket is joined again.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from oocbe.tables.table import Table
 
 @dataclass
 class Joined:
-    """What came of the segments of a bucket: the table of their parts, and its least and greatest value."""
+    """Result of a bucket's segments: the table of their parts, and its least and greatest value."""
 
     table: StoredTable
     least: float
@@ -50,13 +49,13 @@ class Joined:
 
 
 class SegmentedBucket:
-    """One bucket's way through workers.
+    """Computes one bucket's message by workers.
 
     Parameters
     ----------
-    store : where tables are kept. engine : computes the buckets, and knows the workers.
-    finish : what is done with the rows. row_cap, step_limit : as for the forward pass.
-    forecast : is told the share of the bucket that was joined, and the rows and parts that came of it.
+    store : keeps the tables. engine : computes the buckets, and holds the workers.
+    finish : post-processing of the rows. row_cap, step_limit : as for the forward pass.
+    forecast : called with the joined share of the bucket, and the resulting rows and parts.
     """
 
     def __init__(
@@ -77,8 +76,8 @@ class SegmentedBucket:
 
         Raises
         ------
-        TooManyRowsError : more rows than the cap. ClusterError : the workers cannot go on.
-        ResourceError : a worker has no memory for a segment that has no half; DiskError, CorruptDataError and
+        TooManyRowsError : more rows than the cap. ClusterError : the workers cannot continue.
+        ResourceError : a worker has no memory for an indivisible segment; DiskError, CorruptDataError and
             TimeLimitError as without workers.
         """
         with ExitStack() as stack:
@@ -111,7 +110,7 @@ class SegmentedBucket:
 
             pieces = _Pieces(whole, self._workers)
             dispatch = Dispatch(join.name, submit, done, _halves, self._engine.deadline)
-            # What loops depend on, so that they are compiled once.
+            # The loops' type parameters, so that the loops are compiled once.
             kind = ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.pruning is None)
             begin_here(self._workers, kind, dispatch, pieces, lambda piece: join_segment(told(piece, 1)))
             dispatch.run(pieces, self._workers)
@@ -121,9 +120,9 @@ class SegmentedBucket:
     def finish(
         self, path: Path, table: StoredTable, name: str, exponent: int, substitutions: Substitutions | None, sign: int
     ) -> StoredTable:
-        """What is left of a joined message without dominated rows, divided by 2 ** exponent, as a table of parts.
+        """A joined message without dominated rows, divided by 2 ** exponent, as a table of parts.
 
-        substitutions : None where no row is dominated. sign : as for :class:`DominanceStream`. Errors as for join.
+        substitutions : None if no row is dominated. sign : as for :class:`DominanceStream`. Errors as for join.
         """
         at = TableAt.of(table)
         row_bytes = 8 * table.layout.words + table.dtype.itemsize
@@ -164,7 +163,7 @@ class SegmentedBucket:
 
 
 class _Sent:
-    """The joins that segments are told of, without rows: tables in memory go to disk, as long as the block lasts."""
+    """The joins sent with segments, without rows: tables in memory are written to disk while the block lasts."""
 
     def __init__(self, store: MessageStore, stack: ExitStack) -> None:
         self._store, self._stack = store, stack
@@ -177,7 +176,7 @@ class _Sent:
         if id(join) not in self._joins:
             builder, constraints, functions = join.builder.for_factors(join.constraints, join.functions)
             tables = tuple((members, self._table(source)) for members, source in join.tables)
-            pruning = None if join.pruning is None else replace(join.pruning, joint=())  # which joins do not look at
+            pruning = None if join.pruning is None else replace(join.pruning, joint=())  # joins do not use joint
             factors = (tuple(constraints), tuple(functions), pruning)
             semiring, dtype, rows, name = join.semiring, join.dtype, join.rows, join.name
             sent = SentJoin(builder, join.scope, tables, *factors, semiring, dtype, rows, name, join.limbs)
@@ -198,7 +197,7 @@ class _Sent:
 
 
 class _Pieces:
-    """Pieces of a bucket, cut when they are asked for, and as large as the next segment is to be."""
+    """Pieces of a bucket, cut on demand in the size of the next segment."""
 
     def __init__(self, whole: BucketPiece, workers: Workers) -> None:
         self._left, self._workers = 1.0, workers

@@ -1,8 +1,8 @@
-"""Values that a message has no row for: they go from the buckets to come, too.
+"""Removes values without a row in some message from the remaining buckets, too.
 
-No solution has such a value, nor one that bounds and dominance have left, as every solution has a row in every message.
-Buckets that the message does not reach for now need not make rows with it. A sample of rows shows most values of most
-variables, at hardly any cost; only those that it does not show are looked for in all rows.
+Every solution that bounds and dominance retain has a row in every message, so none has such a value. Buckets that do
+not receive the message need no rows with it either. A sample of rows contains most values of most variables at hardly
+any cost; only the missing ones are searched for in all rows.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from oocbe.tables.layout import Field, bits_for
 from oocbe.tables.table import Table
 
 SAMPLE_ROWS = 1 << 12
-"""Rows at even distances that are looked at first: a few microseconds a variable at most, and mostly none."""
+"""Number of evenly spaced rows examined first: at most a few microseconds a variable, and usually none."""
 
 TRIALS = 16
-"""Messages that are looked at in any case; where none of them had a value less, only longer ones are."""
+"""Number of messages that are always examined. If none of them lacked a value, only longer messages are examined."""
 
 MOST_PASSES = 4
-"""Variables at most for whose values all rows of a larger message are looked through: each pass takes a nanosecond or
-two a row, where the join took a hundred."""
+"""Maximum number of variables whose values are searched for in all rows of a larger message. Each pass takes 1 to 2 ns
+a row; the join took 100 ns."""
 
 
 class SupportedValues:
-    """What the messages of one forward pass have left of the domains.
+    """The domains as reduced by the messages of one forward pass.
 
     Attributes
     ----------
-    pool : the problem's packed constraints, and behind them one for each variable: the values left, which
-        :meth:`learn` changes. removed : values that went.
+    pool : the problem's packed constraints, followed by one for each variable: the remaining values, which
+        :meth:`learn` changes. removed : number of removed values.
     """
 
     def __init__(self, prepared: Prepared) -> None:
@@ -53,20 +53,20 @@ class SupportedValues:
         self.removed = self._looked = 0
 
     def constraints(self, bucket: Bucket) -> list[PackedFactor]:
-        """The values left of the bucket's variables, where these are fewer."""
+        """Constraints to the remaining values, for variables of the bucket with a reduced domain."""
         if not self._narrowed:
             return []
         return [self._narrowed[v] for v in (bucket.variable, *bucket.separator) if v in self._narrowed]
 
     def learn(self, message: Table, separator: Sequence[int]) -> None:
-        """Remove the values that a message in main memory has no row for."""
+        """Remove the values without a row in a message in main memory."""
         is_idle = self.removed == 0 and self._looked >= TRIALS and message.rows < SAMPLE_ROWS
         if message.rows == 0 or not separator or is_idle or not tuning().narrows:
             return
         self._looked += 1
         sizes = [self._sizes[v] for v in separator]
         cells = math.prod(sizes)
-        # A value that is missing takes its part of all rows with it.
+        # A missing value removes its share of all rows.
         if cells - cells // max(sizes, default=1) < message.rows and len(message.layout.scope) == len(separator):
             return
         fields = message.layout.fields[len(message.layout.fields) - len(separator) :]
@@ -76,7 +76,7 @@ class SupportedValues:
             self._remove(message, separator[place], fields[place])
 
     def _missing(self, message: Table, scope: Sequence[int], fields: Sequence[Field], step: int) -> list[int]:
-        """Places of those of some variables that have a value left that no ``step``-th row has."""
+        """Positions of variables with a remaining value that no ``step``-th row has."""
         word = np.array([f.word for f in fields], dtype=np.int64)
         shift = np.array([f.shift for f in fields], dtype=np.uint64)
         mask = np.array([f.mask for f in fields], dtype=np.uint64)
@@ -89,7 +89,7 @@ class SupportedValues:
         return [place for place in range(len(offsets)) if not seen[start[place] : start[place + 1]].all()]
 
     def _remove(self, message: Table, v: int, field: Field) -> None:
-        """Remove the values of a variable that no row has."""
+        """Remove a variable's values that occur in no row."""
         check_deadline()
         offset, size = self._offsets[v], self._sizes[v]
         left = self.pool.entries[offset : offset + size]

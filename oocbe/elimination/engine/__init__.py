@@ -1,1 +1,1 @@
-"""The bucket engine: all tables and lookups of one bucket joined at once, its variable eliminated on the way."""
+"""The bucket engine: joins all tables and lookups of one bucket at once and eliminates its variable during the join."""

@@ -1,12 +1,12 @@
 """Cut the key space of a bucket by its leading variables, so that the tables of each piece fit in memory.
 
-All tables of a bucket order their variables alike (elimination-order layout). The join walks the separator from its
-most significant variables down, in runs (*levels*) that the same tables take part in. So a range of the first level's
-values is a range of rows in each table that takes part in it, while the others keep all rows; where one value alone is
-too much, the next level is cut in the same way. Messages of the pieces, laid end to end, are the bucket's, sorted.
+All tables of a bucket use the same variable order (elimination-order layout). The join walks the separator from its
+most significant variables down, in runs (*levels*) of variables that belong to the same tables. So a range of the first
+level's values is a range of rows in each of its tables, while the other tables keep all rows. If one value alone is too
+large, the next level is cut in the same way. The concatenated messages of the pieces are the bucket's sorted message.
 
-A level in which no table takes part enumerates a variable's values. To cut there, a table over that variable and the
-eliminated one is added that has every row and says nothing: its values are the semiring's one.
+A level without tables enumerates a variable's values. To cut there, a neutral table over that variable and the
+eliminated one is added: it has every row, and its values are the semiring's one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oocbe.tables.table import Table
 
 @dataclass(frozen=True)
 class BucketJoin:
-    """What a bucket joins.
+    """The inputs of a bucket's join.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class BucketJoin:
     constraints, functions, pruning : as for :meth:`ProgramBuilder.build`.
     semiring, dtype : of the message's values.
     rows : of the largest table.
-    name : of the bucket, for messages. limbs : as for :meth:`ProgramBuilder.build`.
+    name : of the bucket, for error messages. limbs : as for :meth:`ProgramBuilder.build`.
     """
 
     builder: ProgramBuilder
@@ -54,20 +54,20 @@ class BucketJoin:
     limbs: int = 0
 
     def program(self) -> JoinProgram:
-        """The program that joins all tables, or the same rows of each."""
+        """The program that joins all tables, or row ranges of them."""
         layouts = [(members, source.layout) for members, source in self.tables]
         factors = (self.constraints, self.functions)
         return self.builder.build(self.scope, layouts, *factors, self.rows, self.pruning, self.limbs)
 
     def head(self) -> Table:
-        """A table without rows like those that come of the join."""
+        """An empty table with the layout, dtype and semiring of the join's result."""
         layout = self.scope.layout
         keys = np.empty((layout.words, 0), dtype=np.uint64)
         values = np.empty((0, self.limbs) if self.limbs else 0, dtype=self.dtype)
         return Table(layout, keys, values, self.semiring, is_sorted=True)
 
     def with_every_value(self, variable: int, size: int) -> BucketJoin:
-        """This join with a table more, over the eliminated variable and another one, that says nothing."""
+        """This join with an additional neutral table over the eliminated variable and another one."""
         sizes = (self.scope.size, size)
         layout = Layout(("eliminated", "enumerated"), sizes)
         tuples = np.indices((size, self.scope.size)).reshape(2, -1)[::-1].T
@@ -78,14 +78,14 @@ class BucketJoin:
 
 @dataclass(frozen=True)
 class _TableField:
-    """A table that takes part in a level: its number, and where the level's field lies in its key (a number)."""
+    """A table of a level: its index, and the position of the level's field in its key."""
 
     table: int
     shift: int
 
 
 class _Levels:
-    """A join, its program, and the levels that it can be cut by."""
+    """A join, its program, and the levels at which it can be cut."""
 
     def __init__(self, join: BucketJoin) -> None:
         self.join = join
@@ -99,12 +99,12 @@ class _Levels:
         variable_at = {
             (f.word, f.shift): v for v, f in zip(join.scope.separator, join.scope.layout.fields, strict=True)
         }
-        # A level without a table is one variable's; that of a level with tables is of no account.
+        # A level without a table has one variable; for levels with tables the variable is not used.
         self._enumerated = [(variable_at[w, s], n) if n else None for w, s, n in zip(word, shift, size, strict=True)]
         self._wider: dict[int, _Levels] = {}
 
     def with_every_value(self, level: int) -> _Levels:
-        """These levels with a table for the variable that one of them enumerates; made once."""
+        """These levels with a table for the variable that one of them enumerates; cached."""
         if level not in self._wider:
             enumerated = self._enumerated[level]
             assert enumerated is not None
@@ -119,8 +119,8 @@ class BucketPiece:
     Attributes
     ----------
     levels : of the join that the tables belong to. low, high : row ranges.
-    level : first level that has more than one value in them, as far as is known.
-    share : of the whole bucket that the piece is, as rows of the tables that it was cut by tell.
+    level : first level that may have more than one value in them.
+    share : the piece's share of the whole bucket, estimated from rows of the tables by which it was cut.
     """
 
     levels: _Levels = field(repr=False)
@@ -136,17 +136,17 @@ class BucketPiece:
 
     @classmethod
     def of(cls, join: BucketJoin, low: Sequence[int], high: Sequence[int], level: int) -> BucketPiece:
-        """The piece that another process has cut from the same join, all of what is to be done here."""
+        """A piece cut from the same join by another process; it is the whole work of this process."""
         return cls(_Levels(join), tuple(low), tuple(high), level)
 
     @property
     def join(self) -> BucketJoin:
-        """What its tables belong to."""
+        """The join of its tables."""
         return self.levels.join
 
     @property
     def program(self) -> JoinProgram:
-        """What joins the piece's tables."""
+        """The program that joins the piece's tables."""
         return self.levels.program
 
     @property
@@ -161,7 +161,7 @@ class BucketPiece:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a table has no row left: then no row comes of the join."""
+        """Whether a table has no rows in the piece; the join is then empty."""
         return any(low >= high for low, high in zip(self.low, self.high, strict=True))
 
     @property
@@ -175,9 +175,9 @@ class BucketPiece:
         return [s.read(low, high) for s, low, high in zip(self.sources, self.low, self.high, strict=True)]
 
     def halves(self) -> tuple[BucketPiece, ...] | Indivisible[BucketPiece]:
-        """The piece in two, in the order of their keys; none where no row can come of it.
+        """The two halves of the piece, in the order of their keys; none if the join must be empty.
 
-        Rows that meet none of the tables that they would be joined with are left out.
+        Rows without a partner in the tables of the level are omitted.
         """
         piece = self
         while not piece.is_empty and piece.level < piece.program.levels:
@@ -203,7 +203,7 @@ class BucketPiece:
         return BucketPiece(levels, (*self.low, 0), (*self.high, rows), self.level, self.share)
 
     def _values(self) -> tuple[int, int]:
-        """Least and greatest value of the level's field that all tables which take part may have."""
+        """Least and greatest value of the level's field that all its tables may have in common."""
         mask = (1 << self.levels.bits[self.level]) - 1
         fields, sources = self.levels.fields[self.level], self.sources
         first = max(sources[f.table].key(self.low[f.table]) >> f.shift & mask for f in fields)
@@ -211,7 +211,7 @@ class BucketPiece:
         return first, last
 
     def _middle(self, first: int, last: int) -> tuple[int, int]:
-        """Value of the field at which the table with the most bytes is cut in about two, and that table's number."""
+        """Value of the field that cuts the table with the most bytes into about equal halves, and the table's index."""
         sources = self.sources
         sizes = [
             ((self.high[f.table] - self.low[f.table]) * sources[f.table].row_bytes, f)

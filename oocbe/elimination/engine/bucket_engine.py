@@ -1,9 +1,9 @@
-"""Where a bucket is computed: on the CPU, on the device, or on whichever its size suits.
+"""Selects the CPU or the device for a bucket, by its size, and computes it there.
 
-Messages are made where they are cheapest and stay there until they are needed elsewhere: a table whose arrays are
-CuPy's lives on the device. Small buckets belong to the CPU, since a device join launches two kernels a level and waits
-for two numbers. Where rows carry what they consume of linear constraints, only the CPU can join them. Results are the
-same rows in the same order, bit for bit for integers.
+Messages are computed where they are cheapest and stay there until they are needed elsewhere: a table with CuPy arrays
+is on the device. The CPU takes small buckets, since a device join launches two kernels a level and waits for two
+numbers. Only the CPU can join rows that carry consumption of linear constraints. Both backends produce the same rows in
+the same order, bit for bit for integers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def streams_for(streams: int | None) -> int:
-    """Pieces at work at a time: what is asked for, or one a thread, but 2 at least so that one is read meanwhile."""
+    """Number of concurrent pieces: as requested, or one a thread, at least 2 so that reading overlaps with joining."""
     return max(2, min(tuning().most_streams, thread_count())) if streams is None else streams
 
 
@@ -48,18 +48,18 @@ class BucketEngine:
     backend : ``cpu``, ``cuda``, or ``auto`` (the device for large buckets, where there is one).
     device_memory : limit in bytes on device memory, for the whole process; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
     block_rows : see :func:`oocbe.elimination.engine.bucket_join.join_and_eliminate`.
-    device_work : expected work (see :meth:`JoinProgram.expected_work`) from which ``auto`` takes the device; None: what
-        :class:`oocbe.model.settings.tuning.Tuning` says.
-    deadline : when to give up, looked at before each bucket and within the CPU's loops; None: never.
-    streams : pieces of a bucket that are at work at a time, where it does not fit in memory; None: one a thread, but 2
-        at least, so that one is read while the other is joined.
+    device_work : expected work (see :meth:`JoinProgram.expected_work`) from which ``auto`` uses the device; None: the
+        value in :class:`oocbe.model.settings.tuning.Tuning`.
+    deadline : time limit, checked before each bucket and within the CPU's loops; None: no limit.
+    streams : concurrent pieces of a bucket that does not fit in memory; None: one a thread, at least 2, so that one is
+        read while the other is joined.
     piece_rows : most rows of a table in a piece, and of its result; buckets with more are joined in pieces. None: as
         many as fit.
-    workers : that large buckets are cut into segments for; None: there are none.
+    workers : process segments of large buckets; None: no workers.
 
     Raises
     ------
-    UsageError : ``cuda`` where no device can be used; the message says why.
+    UsageError : ``cuda`` is requested and no device is usable; the message states the reason.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class BucketEngine:
         from oocbe.kernels.cuda.transfer import memory
 
         if backend == "cuda":
-            cupy()  # raises where there is none
+            cupy()  # raises if there is none
         elif not cuda_works(wanted=False):
             return
 
@@ -139,11 +139,11 @@ class BucketEngine:
         step_limit: int = NO_LIMIT,
         may_halve: bool = True,
     ) -> Table:
-        """Rows of a message that come of one piece of its bucket, in main memory, joined by the thread of its stream.
+        """Rows of one piece of a bucket's message, in main memory, joined by the thread of its stream.
 
         Arguments and errors as for :meth:`join`.
 
-        may_halve : whether a piece that the device has no memory for is better halved; else it goes to the CPU.
+        may_halve : whether the caller can halve a piece that exceeds device memory; else the CPU joins it.
 
         Raises
         ------
@@ -157,14 +157,14 @@ class BucketEngine:
             except ResourceError:
                 if may_halve or self.insists:
                     raise
-        # One block: other streams are at work meanwhile.
+        # One block, because the other streams run concurrently.
         block_rows = max((t.rows for t in tables), default=0) + 1
         limits = (row_limit, block_rows, self.deadline, step_limit)
         with span(KERNELS, "join piece"):
             return join_and_eliminate(program, layout, tables, semiring, dtype, *limits)
 
     def piece_bytes(self) -> int:
-        """Bytes of tables that a piece on the device may have; frontiers and results take as much again, and more."""
+        """Maximum bytes of a piece's tables on the device; frontiers and results take at least as much in addition."""
         return max(1, int(self.device_room() * tuning().device_input_share))
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
@@ -176,9 +176,9 @@ class BucketEngine:
         return joins_on_device(device, work, self._device_work, rows, len(tables), program.consumes)
 
     def device(self, movable: Callable[[], int] | None = None) -> Device | None:
-        """The device as a decision sees it; None where there is none.
+        """The device as input of a decision; None if there is none.
 
-        movable : measures the bytes there that may leave it for a bucket.
+        movable : measures the bytes that can be moved off the device for a bucket.
         """
         if not self.uses_device:
             return None
@@ -188,22 +188,22 @@ class BucketEngine:
         return Device(self.insists, MOST_TABLES, room)
 
     def takes_complete(self, joined_cells: int) -> bool:
-        """Whether a bucket of complete tables with so many joined cells is one for the device."""
+        """Whether the device computes a bucket of complete tables with ``joined_cells`` cells."""
         device = self.device()
         return device is not None and device.takes_complete(joined_cells, tuning())
 
     def device_room(self) -> int:
-        """Bytes of device memory that a bucket may take now."""
+        """Bytes of device memory that are available to a bucket now."""
         from oocbe.kernels.cuda.transfer.memory import device_room
 
         return device_room()
 
     def complete_kernels(self, joined_cells: int) -> CompleteBackend:
-        """The kernels for a bucket of complete tables with so many joined cells.
+        """The kernels for a bucket of complete tables with ``joined_cells`` cells.
 
         Raises
         ------
-        UnsupportedError : the backend that is asked for has none for complete tables.
+        UnsupportedError : the requested backend has no kernels for complete tables.
         """
         from oocbe.kernels.choice import complete_kernels
 
@@ -213,7 +213,7 @@ class BucketEngine:
         return complete_kernels(joined_cells, "auto" if self.takes_complete(joined_cells) else "cpu")
 
     def drop_dominated(self, table: Table, substitutions: Substitutions, sign: int) -> Table:
-        """A sorted table without the rows that a substitution dominates, computed where the table is.
+        """A sorted table without the rows that a substitution dominates, computed in the table's memory.
 
         sign : 1 where small values are better, -1 where large ones are.
         """
@@ -260,7 +260,7 @@ def _join_on_device(
                 break
             retries.free_memory()
     except RowLimitError:
-        pass  # out of the handler: its traceback holds the failed call's arrays
+        pass  # continue outside the handler: its traceback keeps the failed call's arrays alive
     else:
         return Table(layout, keys, values, semiring, is_sorted=True)
     raise TooManyRowsError(len(layout.scope), row_limit)

@@ -1,8 +1,8 @@
 """Join the tables and lookups of a bucket and eliminate its variable, over several threads.
 
-The walk (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) is first taken a few levels deep by one thread; the partial
-walks it ends in are then cut into blocks of about equal work that any thread may finish. Blocks are laid end to end in
-order, so the message is sorted without a merge, as keys are laid out in elimination order.
+One thread first runs the walk (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) a few levels deep. The resulting partial
+walks are then cut into blocks of about equal work, which any thread may finish. Blocks are concatenated in order, so
+the message is sorted without a merge, as keys are laid out in elimination order.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
 SERIAL_WORK = 1 << 15
-"""Below this much expected work one thread is faster than handing work over."""
+"""Expected work below which one thread is faster than several."""
 
 BLOCKS_A_THREAD = 4
-"""Blocks are uneven in cost; this many a thread let the fast ones even the slow ones out."""
+"""Blocks per thread. Blocks are uneven in cost; several a thread balance the load."""
 
 SURPRISING_ROWS = 1 << 17
-"""So many rows of a walk that was expected to be short show that it is not: some ten milliseconds."""
+"""Rows after which a walk that was expected to be short counts as long: some ten milliseconds."""
 
 SURPRISING_STEPS = 1 << 20
-"""So many steps do, too."""
+"""Steps after which such a walk counts as long."""
 
 NO_LIMIT = 1 << 62
 
 
 class TooManyRowsError(LimitError):
-    """The message would pass the row limit.
+    """The message would exceed the row limit.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class TooManyRowsError(LimitError):
         self.variables, self.limit = variables, limit
 
     def __reduce__(self) -> tuple[type[TooManyRowsError], tuple[int, int]]:
-        return type(self), (self.variables, self.limit)  # so that it can come from another process
+        return type(self), (self.variables, self.limit)  # so that it can be pickled
 
 
 class TooManyStepsError(TooManyRowsError):
@@ -61,11 +61,11 @@ class TooManyStepsError(TooManyRowsError):
 
 
 class _Limits(NamedTuple):
-    """When walks give up.
+    """Limits of walks.
 
     Attributes
     ----------
-    variables : of the message, for errors. rows, steps : at most, of all walks together. deadline : and when.
+    variables : of the message, for errors. rows, steps : maximum of all walks together. deadline : time limit.
     """
 
     variables: int
@@ -74,16 +74,16 @@ class _Limits(NamedTuple):
     deadline: Deadline
 
     def counts(self) -> SharedCounts:
-        """Of walks that are about to begin."""
+        """Initial counts for new walks."""
         return SharedCounts(np.zeros(2, dtype=np.int64), self.deadline.flag)
 
     def check(self, parts: list[Frontier], counts: SharedCounts) -> None:
-        """Raise what :func:`join_and_eliminate` raises where these walks have not all come to their end."""
+        """Raise the errors of :func:`join_and_eliminate` if any of these walks is incomplete."""
         self.deadline.check()
         if sum(p.filled for p in parts) > self.rows:
             raise TooManyRowsError(self.variables, self.rows)
         if not all(p.complete for p in parts):
-            # Walks that gave up for the rows of all have fewer of them each, and may have fewer together.
+            # Walks that stopped at the shared row limit have fewer rows each, and may have fewer in total.
             raise (TooManyStepsError if counts.made[1] > self.steps else TooManyRowsError)(self.variables, self.rows)
 
 
@@ -108,17 +108,17 @@ def join_and_eliminate(
     semiring, dtype : of the message's values.
     row_limit : most rows the message may have.
     block_rows : rows of the largest table that make a block (None: from the number of threads).
-    deadline : when to give up; None: never.
-    step_limit : about how many steps the walks may take together; with a bound, many may lead to few rows.
+    deadline : time limit; None: no limit.
+    step_limit : approximate limit of the steps of all walks; with a bound, many steps may produce few rows.
 
     Returns
     -------
-    Sorted table over ``layout``; no rows where the bucket is infeasible.
+    Sorted table over ``layout``; no rows if the bucket is infeasible.
 
     Raises
     ------
-    TooManyRowsError : the message would pass ``row_limit`` rows, or take more steps.
-    TimeLimitError : the deadline came.
+    TooManyRowsError : the message would exceed ``row_limit`` rows, or the join ``step_limit`` steps.
+    TimeLimitError : the deadline passed.
     """
     deadline = deadline or Deadline()
     flat = _flatten(program, tables, dtype)
@@ -147,10 +147,10 @@ def join_and_eliminate(
 def _walked_alone(
     program: JoinProgram, flat: TableArrays, root: Frontier, rows: int, limits: _Limits
 ) -> list[Frontier] | None:
-    """The walk by this thread alone, where little is expected; None where that proves wrong, and threads can share it.
+    """The walk by this thread alone, for little expected work; None if it turns out long and threads can share it.
 
-    What is expected is a guess, and far too low where constraints leave nearly everything: such a walk is given up
-    before it has taken long, and begun anew.
+    The expected work is an estimate, and far too low if the constraints permit nearly everything. Such a walk is
+    stopped early and restarted.
     """
     if program.expected_work(rows) >= SERIAL_WORK:
         return None
@@ -178,11 +178,11 @@ def _walked_in_blocks(
         threads = thread_count()
         wanted_blocks = 1 if threads == 1 else BLOCKS_A_THREAD * threads
         block_rows = rows + 1 if threads == 1 else max(1, rows // wanted_blocks)
-    # Blocks of so many rows have no meaning where there is no table.
+    # Without tables there are no rows by which to measure blocks.
     most_levels = 0 if count == 0 and wanted_blocks == NO_LIMIT else program.levels
     level, items = 0, root
     while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
-        # Prefixes that no table narrows can outnumber all rows: stop short of those.
+        # Prefixes without table constraints can outnumber all rows: stop before those levels.
         most = max(rows, SERIAL_WORK)
         unshared = SharedCounts(np.zeros(2, np.int64), limits.deadline.flag)
         narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, limits.steps, unshared)
@@ -221,7 +221,7 @@ def _flatten(program: JoinProgram, tables: Sequence[Table], dtype: np.dtype[Any]
     values = [t.values.reshape(-1) for t in tables]
     limbs = np.array([max(1, t.limbs) for t in tables], dtype=np.int64)
     if sum(map(len, values)) == 0:
-        # Compiled loops take the type of element 0 even where they read no row.
+        # Compiled loops use the type of element 0 even if they read no row.
         keys.append(np.zeros(1, dtype=np.uint64))
         values.append(np.zeros(1, dtype=dtype))
     flat_keys = keys[0] if len(keys) == 1 else np.concatenate(keys)
@@ -234,11 +234,11 @@ def _flatten(program: JoinProgram, tables: Sequence[Table], dtype: np.dtype[Any]
 def _priced(
     program: JoinProgram, values: NDArray[Any], tables: Sequence[Table]
 ) -> tuple[NDArray[Any], NDArray[Any], Any]:
-    """What bounds count for the tables' rows: the least of each table, all of them, and what they are multiplied by.
+    """Contribution of the tables' rows to bounds: the least one of each table, all of them, and their factor.
 
-    That is the ``values`` of all tables, times the bounds' scale, or where rows carry consumptions, the scaled values
-    and their price, in the bounds' dtype whether there is a price or not: the loop is compiled once for both, which
-    takes ten seconds. Nothing is looked for where nothing is pruned.
+    These are the ``values`` of all tables with the bounds' scale as factor. If rows carry consumption, they are the
+    scaled values plus price, always in the bounds' dtype, so that Numba compiles the loop once (10 s). Skipped when
+    nothing is pruned.
     """
     kind, scale = program.bounds.entries.dtype, program.bounds.scale
     consumption = program.consumption
@@ -275,10 +275,10 @@ def _run(
 
 
 def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Frontier, level: int, block_rows: int) -> Frontier:
-    """Items whose next level reads a long row range, cut into several with the same prefix and consecutive ranges.
+    """Cut items whose next level reads a long row range into several with the same prefix and consecutive ranges.
 
-    Cuts lie where the level's field changes, so that no group of rows is torn apart; the other tables keep their whole
-    ranges, in which the walk finds its place by itself.
+    Cuts are at changes of the level's field, so that groups of rows stay whole. The other tables keep their whole
+    ranges; the walk searches in them.
     """
     if level >= program.levels:
         return items
@@ -314,7 +314,7 @@ def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Frontier, level:
 
 
 def _group_cuts(column: NDArray[np.uint64], shift: int, mask: int, block_rows: int) -> list[int]:
-    """Row 0 and first rows of later groups, about ``block_rows`` apart; a group is rows with one field's value."""
+    """Row 0 and first rows of later groups, about ``block_rows`` apart; the rows of a group share the field's value."""
 
     def field(row: int) -> int:
         return (int(column[row]) >> shift) & mask
@@ -329,7 +329,7 @@ def _group_cuts(column: NDArray[np.uint64], shift: int, mask: int, block_rows: i
 
 
 def _is_fine(items: Frontier, table: int, block_rows: int) -> bool:
-    """Whether no partial walk is left with more rows of the largest table than a block should have."""
+    """Whether every partial walk has at most a block's rows of the largest table."""
     if items.filled == 0:
         return True
     if len(items.low) == 0:
@@ -339,9 +339,9 @@ def _is_fine(items: Frontier, table: int, block_rows: int) -> bool:
 
 
 def _blocks(items: Frontier, table: int, block_rows: int, most: int) -> list[tuple[int, int]]:
-    """Consecutive partial walks that together have about ``block_rows`` rows of the largest table; about ``most``.
+    """Ranges of consecutive partial walks with about ``block_rows`` rows of the largest table each; about ``most``.
 
-    Walks that branched where no table takes part share their row ranges, so all of them may have many times its rows.
+    Walks that branched at a level without tables share their row ranges, so their rows may sum to many times its rows.
     """
     if items.filled <= 1:
         return [(0, items.filled)]

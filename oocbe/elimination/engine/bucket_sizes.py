@@ -1,6 +1,6 @@
-"""What the decision about a bucket is made from: how much is joined, what memory there is, and what a device takes.
+"""Inputs of the decision about a bucket: sizes of the join, available memory, and limits of the device.
 
-A run fills these with what it measures, a plan with what it predicts.
+A run fills them with measurements, a plan with predictions.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import Enum
 from oocbe.model.settings.tuning import Tuning
 
 LARGEST_DEVICE_ROWS = (1 << 32) - 1
-"""Row numbers are 32 bits wide on the device."""
+"""Maximum rows of a table on the device, where row numbers have 32 bits."""
 
 
 class Place(Enum):
-    """Where a table is, or a message is computed."""
+    """Location of a table, or of a message's computation."""
 
     DEVICE = "device"
     MAIN_MEMORY = "main memory"
@@ -29,8 +29,8 @@ class Input:
 
     Attributes
     ----------
-    cells : assignments of its variables. rows : of them that are feasible.
-    nbytes : as it is. listed_bytes : of its rows with their keys.
+    cells : assignments of its variables. rows : number of feasible ones.
+    nbytes : in its present form. listed_bytes : of its rows with their keys.
     is_complete : its form. place : where it is.
     has_dtype : whether its values have the message's dtype.
     """
@@ -45,20 +45,20 @@ class Input:
 
     @property
     def main_memory(self) -> int:
-        """Bytes that it takes of main memory."""
+        """Bytes of main memory that it takes."""
         return self.nbytes if self.place is Place.MAIN_MEMORY else 0
 
 
 @dataclass(frozen=True, slots=True)
 class BucketSizes:
-    """What is known of a bucket before it is joined.
+    """Sizes of a bucket before its join.
 
     Attributes
     ----------
-    cells : assignments of the message's variables. joined_cells : and of the variable that is eliminated.
+    cells : assignments of the message's variables. joined_cells : the same with the eliminated variable.
     itemsize : bytes of a value. row_bytes : of a row of the message.
-    expected_rows : of the message, by which its form is chosen; 0 where it has to be rows anyway.
-    inputs : tables that are joined, but small ones that are looked up.
+    expected_rows : of the message, for the choice of its form; 0 if it must consist of rows.
+    inputs : tables that are joined, without small ones used by lookup.
     """
 
     cells: int
@@ -76,7 +76,7 @@ class MainMemory:
     Attributes
     ----------
     limit : bytes in all. free : bytes that are free now.
-    movable : gives bytes of messages that may go to disk, in the order in which they would.
+    movable : yields the bytes of messages that may be moved to disk, in the order of moving.
     """
 
     limit: int
@@ -84,7 +84,7 @@ class MainMemory:
     movable: Callable[[], Iterable[int]] = tuple
 
     def after(self, wanted: int) -> int:
-        """Bytes free once messages have gone to disk until ``wanted`` bytes are, or nothing is left to go."""
+        """Free bytes after moving messages to disk until ``wanted`` bytes are free or nothing is left to move."""
         free = self.free
         if free >= wanted:
             return free
@@ -101,9 +101,9 @@ class Device:
 
     Attributes
     ----------
-    insists : whether nothing else may compute what it has kernels for.
-    most_tables : of rows, that one join takes.
-    room : measures the bytes of its memory that a bucket may take.
+    insists : whether the CPU must not compute what the device has kernels for.
+    most_tables : maximum number of row tables in one join.
+    room : measures the bytes of device memory available to a bucket.
     """
 
     insists: bool
@@ -111,9 +111,9 @@ class Device:
     room: Callable[[], int]
 
     def takes_complete(self, joined_cells: int, numbers: Tuning) -> bool:
-        """Whether a bucket of complete tables with so many joined cells is one for the device."""
+        """Whether the device computes a bucket of complete tables with ``joined_cells`` cells."""
         return self.insists or joined_cells >= numbers.device_cells
 
     def takes_rows(self, rows: int, tables: int) -> bool:
-        """Whether one join takes so many tables, the largest of so many rows."""
+        """Whether one join supports ``tables`` tables with at most ``rows`` rows each."""
         return rows <= LARGEST_DEVICE_ROWS and tables <= self.most_tables

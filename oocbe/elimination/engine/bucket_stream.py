@@ -1,12 +1,11 @@
-"""Join a bucket piece by piece in streams: tables are read by key range, results come in the order of their keys.
+"""Join a bucket in pieces on several streams: tables are read by key range, results are yielded in key order.
 
-Each piece runs on a stream (:mod:`oocbe.execution.pipeline`): a thread that reads and decodes its rows and joins them,
-while other streams are at other pieces and the caller encodes and writes what came before. On the CPU a piece is joined
-by the thread of its stream. On the device pieces take turns: one has the device, the others read or hand over.
+Each piece runs on a stream (:mod:`oocbe.execution.pipeline`): a thread that reads, decodes and joins its rows, while
+other streams process other pieces and the caller encodes and writes earlier results. On the CPU the stream's thread
+joins the piece. The device joins one piece at a time, while the other streams read or pass on results.
 
-How many rows come of a piece is not known before. Pieces follow what the ones before them came to, and a piece that
-makes more rows than there is room for, or for which memory cannot be had, is halved, again and again
-(:mod:`oocbe.runtime.pieces`).
+The number of rows of a piece's result is not known in advance. Piece sizes adapt to earlier results. A piece that
+produces more rows than fit, or whose memory allocation fails, is halved repeatedly (:mod:`oocbe.runtime.pieces`).
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ if TYPE_CHECKING:
     from oocbe.elimination.engine.bucket_engine import BucketEngine
 
 FIRST_PIECES_A_STREAM = 2
-"""Into so many pieces a stream a bucket is cut at least, so that all streams have work."""
+"""Minimum number of pieces per stream into which a bucket is cut, so that all streams have work."""
 
 
 @dataclass(frozen=True)
 class PieceRoom:
-    """How large a piece may be.
+    """Limits of a piece's size.
 
     Attributes
     ----------
     room : bytes for all streams together.
-    streams : pieces at work at a time.
+    streams : number of concurrent pieces.
     piece_rows : most rows of a table in a piece, and of a result; None: as many as fit.
     """
 
@@ -59,7 +58,7 @@ class PieceRoom:
         return int(self._piece * numbers.piece_input_share) // numbers.piece_input_copies
 
     def result_rows(self, row_bytes: int) -> int:
-        """Rows that a piece may come to; at least one."""
+        """Maximum rows of a piece's result; at least one."""
         numbers = tuning()
         room = int(self._piece * (1 - numbers.piece_input_share))
         rows = max(1, room // (numbers.piece_result_copies * row_bytes))
@@ -71,14 +70,14 @@ class BucketStream:
 
     Parameters
     ----------
-    whole : what is joined. engine : computes the pieces.
-    room : how large they may be. row_limit : of all pieces together. step_limit : of each.
+    whole : the piece to join. engine : computes its parts.
+    room : limits of their size. row_limit : of all pieces together. step_limit : of each.
 
     Attributes
     ----------
-    pieces : joined so far, without those that were halved instead. rows : given so far.
-    input_bytes : of tables read for pieces so far, also for those.
-    done : share of the bucket that has been joined, about. made : rows that came of it.
+    pieces : joined so far, without those that were halved. rows : yielded so far.
+    input_bytes : of tables read so far, including halved pieces.
+    done : approximate share of the bucket that has been joined. made : resulting rows.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class BucketStream:
             self._input_bytes = min(self._input_bytes, engine.piece_bytes())
         self._lock = Lock()
         self._most_bytes = float(self._input_bytes)
-        # Where functions alone are joined, tables have no bytes to go by, and one stream would do everything.
+        # A join of functions alone has no table bytes by which to cut, and one stream would do everything.
         self._first_share = self._most_share = 1 / (FIRST_PIECES_A_STREAM * room.streams)
         self.pieces = self.rows = self.input_bytes = self.made = 0
         self.done = 0.0
@@ -107,8 +106,8 @@ class BucketStream:
 
         Raises
         ------
-        TooManyRowsError : more than the limit. TimeLimitError : the engine's deadline came.
-        ResourceError : memory could not be had for a piece that has no half.
+        TooManyRowsError : more than the limit. TimeLimitError : the engine's deadline passed.
+        ResourceError : a memory allocation failed for an indivisible piece.
         CorruptDataError : a table on disk is damaged.
         """
         with closing(run_in_order(self._pieces(), self._room.streams)) as results:
@@ -120,7 +119,7 @@ class BucketStream:
                     yield table
 
     def _pieces(self) -> Iterator[StreamedPiece[Table]]:
-        """Pieces that fit, in order; how large they are depends on what came of the ones before."""
+        """Pieces that fit, in order; their size adapts to the results of earlier ones."""
         for piece in cut_to_fit(self._whole, self._halves, self._fits):
             if piece.is_empty:
                 self._count(piece, 0)
@@ -142,7 +141,7 @@ class BucketStream:
         return halves
 
     def _joined(self, piece: BucketPiece, stream: int) -> Iterator[Table]:
-        """Results of a piece, halved where it has to be."""
+        """Results of a piece, halved if necessary."""
         worklist = Worklist(piece, self._halves, self._is_too_large, has_alone=True)
         del piece
         for part in worklist:
@@ -152,15 +151,15 @@ class BucketStream:
                 with worklist:
                     self._check_size(part)
                     yield from self._join_piece(part)
-            del part  # before the next one is made
+            del part  # before the next one is computed
 
     def _check_size(self, piece: BucketPiece) -> None:
-        """Have a piece halved that looks too large by what others came to since it was cut (TooManyRowsError)."""
+        """Raise TooManyRowsError, to have a piece halved, if it is too large by results obtained since it was cut."""
         if self._row_limit > self._result_rows and not self._fits(piece):
             raise TooManyRowsError(len(self._join.scope.separator), self._result_rows)
 
     def _is_too_large(self, error: Exception) -> bool:
-        """Whether less may come of the halves of a piece, or they may take less."""
+        """Whether halving the piece may avoid the error."""
         if isinstance(error, TooManyRowsError):
             return not isinstance(error, TooManyStepsError) and self._row_limit > self._result_rows
         return isinstance(error, ResourceError | MemoryError) and not isinstance(error, DiskError)
@@ -184,7 +183,7 @@ class BucketStream:
         return [made]
 
     def _join_alone(self, piece: BucketPiece) -> list[Table]:
-        """A piece that has no half: one row of the message at most, and the rows that it is made of."""
+        """Join an indivisible piece: at most one row of the message, and its input rows."""
         try:
             return self._join_piece(piece, may_halve=False)
         except MemoryError:
@@ -199,14 +198,14 @@ class BucketStream:
             raise ResourceError(f"{self._join.name}, a piece of one row of the message: {error}") from None
 
     def _count(self, piece: BucketPiece, rows: int) -> None:
-        """A piece is done, and so many rows came of it."""
+        """Record a finished piece and its number of rows."""
         with self._lock:
             self.pieces += not piece.is_empty
             self.done += piece.share
             self.made += rows
 
     def _learn(self, piece: BucketPiece, rows: int) -> None:
-        """So many rows came of a piece: make the next ones of such a size that their results are likely to fit."""
+        """Adapt the size of the next pieces to the rows of a finished one, so that their results are likely to fit."""
         with self._lock:
             self.input_bytes += piece.nbytes
             times = tuning().hoped_share * self._result_rows / max(1, rows)

@@ -1,17 +1,17 @@
-"""What rows consume of linear constraints, as one packed number that is part of their keys.
+"""The rows' consumption of linear constraints, as one packed number in their keys.
 
-A linear constraint over many variables is no factor that a join can look up. But its left-hand side is a sum, so a
-message can carry it: the rows of a separator's assignment then differ in what the variables eliminated below them
-*consume*, and a bucket adds up what its tables and its own variable do. Every variable takes the least of its
-coefficients in any case; consumption is what it takes beyond that, in units of the coefficients' greatest common
-divisor, and the *limit* is what is left of the capacity. So coefficients of any sign become numbers of at least 0, and
-a row whose consumption exceeds the limit can be dropped at once.
+A linear constraint over many variables is too large for a lookup. But its left-hand side is a sum, so a message can
+carry it: the rows of one separator assignment differ in the *consumption* of the variables eliminated below them, and a
+bucket adds the consumptions of its tables and its own variable. Every variable takes at least its smallest coefficient;
+consumption is the excess over that, in units of the coefficients' greatest common divisor, and the *limit* is the
+remaining capacity. So coefficients of any sign become nonnegative numbers, and a row whose consumption exceeds the
+limit is dropped at once.
 
-What the separator's variables themselves take is not in a row's consumption yet, but known: a row must leave room for
-it, too. So no row stays that has no room for its own assignment, whatever the variables still to come take.
+A row's consumption excludes the separator's variables, but their amount is known from the key, and a row must leave
+room for it, too. So rows without room for their own assignment are dropped, regardless of the remaining variables.
 
-Several constraints are carried side by side in one integer, a bit field each with one bit to spare: two rows' packed
-consumptions are added as one number, and one subtraction tells whether every field is within its limit.
+Several constraints are packed side by side in one integer, a bit field each with one spare bit: the packed consumptions
+of two rows are added as one number, and one subtraction checks every field against its limit.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from oocbe.model.problem import Problem
 from oocbe.tables.layout import WORD_BITS, Field, bits_for
 
 USUAL_BITS = 32
-"""Bits that the packed consumption takes where not all constraints have room anyway."""
+"""Limit of the packed consumption in bits, if not all constraints fit in :data:`MOST_BITS`."""
 
 MOST_BITS = 62
-"""Bits that it takes at most, where all constraints have room then, or one that would have none: packed numbers, and
-sums of two of them, are signed integers of 64 bits. The eliminated variable is in the same word of the key."""
+"""Limit in bits if all constraints then fit, or if otherwise none would: packed numbers, and sums of two of them, are
+signed 64-bit integers. The eliminated variable is in the same word of the key."""
 
 MERGED_BITS = 8
-"""Bits of the separator's key that are looked up together: what they consume is added up for each bucket."""
+"""Bits of the separator's key that share one lookup; each bucket tabulates the consumption of their values."""
 
 INT64 = np.iinfo(np.int64)
 
@@ -53,12 +53,12 @@ class _Resource:
 
     @property
     def bits(self) -> int:
-        """Of its field, the one to spare included."""
+        """Bits of its field, including the spare one."""
         return _bits(self.limit)
 
     @staticmethod
     def of(linear: LinearConstraint) -> _Resource:
-        """The constraint in units of what its coefficients have in common; the limit may be negative."""
+        """The constraint in units of its coefficients' common divisor; the limit may be negative."""
         unit = _unit(linear)
         taken = {
             v: [(amount - low) // unit for amount in own.tolist()]
@@ -69,7 +69,7 @@ class _Resource:
 
 
 def _unit(linear: LinearConstraint) -> int:
-    """The greatest common divisor of what values of a variable take more than its cheapest one."""
+    """Greatest common divisor of all differences between a value's coefficient and its variable's least one."""
     unit = 0
     for own, low, high in zip(linear.coefficients, *linear.ends, strict=True):
         if low < high <= INT64.max + min(0, low):
@@ -82,12 +82,12 @@ def _unit(linear: LinearConstraint) -> int:
 
 
 def _limit(linear: LinearConstraint, unit: int) -> int:
-    """What is left of the capacity beyond the cheapest values, in units; negative where these exceed it."""
+    """Capacity minus the cheapest values, in units; negative if they exceed it."""
     return (linear.capacity - linear.least) // unit
 
 
 def _bits(limit: int) -> int:
-    """Of a field for numbers up to a limit, and the sum of two of them."""
+    """Bits of a field for numbers up to a limit and sums of two of them."""
     return limit.bit_length() + 1
 
 
@@ -98,10 +98,10 @@ class Consumption:
     Attributes
     ----------
     numbers : the constraints carried, by their index in ``Problem.linear_constraints``.
-    limits : of each, in its unit. units : what one unit of each is in the constraint's own coefficients.
+    limits : of each, in its unit. units : size of each unit in the constraint's own coefficients.
     shifts, widths : bit field of each in the packed consumption, the spare bit included.
-    own : int64 (domain size,) for each of the problem's variables, packed consumption of its values; what exceeds a
-        limit counts as the limit and one.
+    own : int64 (domain size,) for each of the problem's variables, packed consumption of its values; amounts above a
+        limit are stored as the limit plus 1.
     """
 
     numbers: tuple[int, ...]
@@ -133,16 +133,16 @@ class Consumption:
         return np.array(self.shifts, dtype=np.int64), np.array(masks, dtype=np.int64)
 
     def savings(self, v: int, replaced: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What some values of a variable consume more than others, int64 (pairs, constraints)."""
+        """Consumption of the replaced values minus that of the targets, int64 (pairs, constraints)."""
         shifts, masks = self.parts
         own = (self.own[v][:, None] >> shifts) & masks
         difference: NDArray[np.int64] = own[replaced] - own[target]
         return difference
 
     def fits(self, packed: NDArray[np.int64], room: int | None = None) -> NDArray[np.bool_]:
-        """Whether packed consumptions are within the limits, or within a packed ``room`` that is.
+        """Whether packed consumptions are within the limits, or within a packed ``room`` that is within them.
 
-        They may be sums of two that are within the limits; with a room, they must be within the limits themselves.
+        Without a room, sums of two numbers within the limits are permitted; with one, the numbers must be within them.
         """
         guards = np.int64(self.guards)
         limit = np.int64(self.limit if room is None else room)
@@ -151,16 +151,16 @@ class Consumption:
 
     @cached_property
     def _consumers(self) -> frozenset[int]:
-        """Variables some of whose values consume anything."""
+        """Variables with a value of nonzero consumption."""
         return frozenset(v for v, own in enumerate(self.own) if own.any())
 
     @property
     def beyond(self) -> int:
-        """One more than each limit, packed."""
+        """Each limit plus 1, packed."""
         return sum((limit + 1) << s for limit, s in zip(self.limits, self.shifts, strict=True))
 
     def ahead(self, separator: Sequence[int], fields: Sequence[Field], merged_bits: int) -> _Ahead:
-        """What the values of separator variables consume, neighbours looked up together, of so many bits at most."""
+        """Lookup tables of the separator values' consumption; neighbours share a table of at most ``merged_bits``."""
         groups: list[tuple[Field, NDArray[np.int64]]] = []
         for v, field in zip(separator, fields, strict=True):
             if v not in self._consumers:
@@ -187,8 +187,8 @@ class Consumption:
         )
 
     def _sums(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What two fields consume together, the second one above the first; what passes a limit as :attr:`beyond`."""
-        # Two that are within the limits add up within their fields; others are not to be added.
+        """Consumption of two fields together, the second above the first; above a limit it is :attr:`beyond`."""
+        # Only numbers within the limits are added: their sums stay within the fields.
         sums = np.add.outer(high, low)
         fits = np.logical_and.outer(self.fits(high), self.fits(low)) & self.fits(sums)
         found: NDArray[np.int64] = np.where(fits, sums, self.beyond).ravel()
@@ -216,15 +216,15 @@ def consumption_arrays(
     dtype: np.dtype[Any],
     one: Any,
 ) -> ConsumptionArrays:
-    """What rows carry as the join of one bucket takes it.
+    """Consumption as the arguments of one bucket's join.
 
     Parameters
     ----------
-    consumption : None where rows carry none. variable : the variable that is eliminated.
-    separator, fields : the others, and where they are in the message's keys, the lowest first.
-    rows : of the tables joined; few do not repay sums over several variables.
-    keeps_staircase : of the rows of one key, those go that consume no less than another and are no better.
-    prices : what bounds count for a unit of each constraint; none where nothing is pruned.
+    consumption : None if rows carry none. variable : the variable that is eliminated.
+    separator, fields : the other variables, and their fields in the message's keys, the lowest first.
+    rows : of the joined tables; with few rows, sums over several variables do not pay.
+    keeps_staircase : whether only the Pareto front (consumption, value) of each key's rows is kept.
+    prices : contribution of a unit of each constraint to bounds; empty if nothing is pruned.
     dtype : of the bounds, int64 or float64. one : neutral value of the messages' dtype.
     """
     unit_key, unit_value = np.zeros(1, dtype=np.uint64), np.array([one])
@@ -258,9 +258,9 @@ def consumption_arrays(
 
 
 def consumption_of(problem: Problem, numbers: Sequence[int]) -> Consumption | None:
-    """How to carry the constraints with these indices; None where there are none.
+    """The packing of the constraints with these indices; None without constraints.
 
-    The limits of all of them must be at least 0 (:func:`carried` gives those that can be carried).
+    All their limits must be at least 0 (:func:`carried` selects constraints that can be carried).
     """
     if not numbers:
         return None
@@ -276,15 +276,16 @@ def consumption_of(problem: Problem, numbers: Sequence[int]) -> Consumption | No
 
 
 def most_bits(problem: Problem) -> int:
-    """Bits that the packed consumption of a problem may take, beside its largest variable in the lowest word."""
+    """Maximum bits of a problem's packed consumption: it shares the lowest word with the largest variable."""
     return min(MOST_BITS, WORD_BITS - bits_for(max(problem.sizes, default=1)))
 
 
 def carried(problem: Problem, numbers: Iterable[int]) -> tuple[int, ...]:
-    """Those of some constraints, by index, that are carried in keys: in the order given, as long as there is room.
+    """Indices of the constraints that are carried in keys: in the given order, as long as they fit.
 
-    Several constraints make many rows: more than :data:`USUAL_BITS` are taken only where that enforces them all, or
-    where none would be carried. They must be possible (:attr:`~oocbe.model.parts.LinearConstraint.is_impossible`).
+    Several constraints produce many rows: more than :data:`USUAL_BITS` bits are used only if that enforces them all, or
+    if otherwise none would be carried. No constraint may be impossible
+    (:attr:`~oocbe.model.parts.LinearConstraint.is_impossible`).
     """
     bits = {}
     for number in numbers:
@@ -297,7 +298,7 @@ def carried(problem: Problem, numbers: Iterable[int]) -> tuple[int, ...]:
 
 
 def _in_order(bits: Mapping[int, int], room: int) -> tuple[int, ...]:
-    """Those that find room, one after the other."""
+    """Greedy selection, in order, of the constraints that fit."""
     found = []
     for number, needed in bits.items():
         if needed <= room:

@@ -1,20 +1,18 @@
-"""The decision about a bucket: in which form its message is made, where, and whole or in pieces.
+"""The decision about a bucket: the form of its message, the place of its computation, and whole or in pieces.
 
-:func:`decide` is pure. Elimination calls it with what it has measured, and once more after each attempt that failed,
-with what that has shown; a plan calls it with predicted numbers (:mod:`oocbe.elimination.plan.bucket_forecast`). It
-asks, in this order:
+:func:`decide` is pure. Elimination calls it with measurements, and again after each failed attempt with its findings; a
+plan calls it with predictions (:mod:`oocbe.elimination.plan.bucket_forecast`). It checks, in this order:
 
-1. May the message be a complete table, and is that cheaper? By memory it is where the feasible share of its
-   assignments is above the value's share of a row's bytes; by time far below that, as a joined cell of complete tables
-   costs a small part of what a joined row does. So a complete message may take some times the bytes of its rows
-   (``favour``), unless it takes much of the memory.
-2. Then it is made on the device where the bucket is large and the device has room, else in main memory where that has
-   room, else in pieces through the disk, if it is smaller than its rows.
-3. Else it is made of rows: whole where the rows to be joined, and what is known of those that come of them, leave room
-   for each other, and in pieces through the disk otherwise. Where rows are joined, :func:`joins_on_device` says, once
-   the join is laid out.
+1. May the message be a complete table, and is that cheaper? In memory it is cheaper if the feasible share of its
+   assignments exceeds the value's share of a row's bytes; in time it is cheaper far below that, since a joined cell of
+   complete tables costs a small fraction of a joined row. So a complete message may take several times the bytes of its
+   rows (``favour``), unless it takes much of the memory.
+2. If so, it is computed on the device if the bucket is large and fits there, else in main memory if it fits there, else
+   in pieces through the disk, if it is smaller than its rows.
+3. Otherwise it is computed as rows: whole if the input rows and the known part of the result fit together in memory,
+   else in pieces through the disk. :func:`joins_on_device` selects the place of a row join, once its program is built.
 
-All numbers that this turns on are in :class:`oocbe.model.settings.tuning.Tuning`.
+All thresholds are in :class:`oocbe.model.settings.tuning.Tuning`.
 """
 
 from __future__ import annotations
@@ -55,14 +53,14 @@ class WhyPieces(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BucketConstraints:
-    """What is asked for.
+    """Requests and limits that apply to a bucket.
 
     Attributes
     ----------
-    tables : ``auto``, ``incomplete`` or ``complete``; ``incomplete`` also where no message can be complete.
-    piece_rows : most rows, or cells, of a table that is joined or made whole; None: as many as fit.
+    tables : ``auto``, ``incomplete`` or ``complete``; ``incomplete`` also if no message can be complete.
+    piece_rows : most rows, or cells, of a table that is joined or computed whole; None: as many as fit.
     may_cut : whether rows may be joined in pieces.
-    whole_rows : most rows of a table that is joined, or made of rows, by this process alone; None: any number.
+    whole_rows : most rows of an input or a message of rows for this process alone; None: any number.
     """
 
     tables: str
@@ -72,7 +70,7 @@ class BucketConstraints:
 
     @classmethod
     def of(cls, tables: str, piece_rows: int | None, consumes: bool, has_workers: bool = False) -> BucketConstraints:
-        """The wishes of a run or plan; rows that carry what they consume of linear constraints are not cut."""
+        """The constraints of a run or plan; rows that carry consumption of linear constraints are not cut."""
         if consumes:
             return cls(tables, None, may_cut=False)
         return cls(tables, piece_rows, whole_rows=tuning().segment_rows if has_workers else None)
@@ -80,13 +78,14 @@ class BucketConstraints:
 
 @dataclass(frozen=True, slots=True)
 class AttemptHistory:
-    """What attempts have shown, or a plan predicts.
+    """Findings of earlier attempts, or predictions of a plan.
 
     Attributes
     ----------
-    least_rows : the message has so many rows, or more, as they are joined.
-    needs_rows : why only rows will do; None where a complete table may. device_ran_out : while one was made there.
-    rows_ran_out : so did the device while rows were joined there; they are joined in main memory.
+    least_rows : lower bound on the joined rows of the message.
+    needs_rows : why the message must be rows; None if it may be complete. device_ran_out : whether the device ran out
+        of memory for a complete table.
+    rows_ran_out : whether it did so for a join of rows; these are then joined in main memory.
     """
 
     least_rows: int = 0
@@ -96,22 +95,21 @@ class AttemptHistory:
 
 
 NO_ATTEMPTS = AttemptHistory()
-"""What is known before the first attempt."""
+"""The history before the first attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How a message is made.
+    """The strategy for computing a message.
 
     Attributes
     ----------
     form : ``complete`` or ``incomplete``. why_form : why.
-    place : where a complete message is computed whole; None for one in pieces or of rows, each of which goes where
-        kernels take it.
-    why_pieces : why it is made in pieces; None where it is made whole.
-    wanted : bytes of main memory to be freed before, or as many as can be.
-    most_rows : rows that a message made whole has room for.
-    device_wanted : bytes of device memory that it would take whole; 0 unless the device that is insisted on lacks them.
+    place : of a complete message computed whole; None for pieces and rows, whose place is chosen for each join.
+    why_pieces : why it is computed in pieces; None if it is computed whole.
+    wanted : bytes of main memory to be freed before, or as many as possible.
+    most_rows : maximum rows of a message computed whole.
+    device_wanted : device memory needed to compute it whole, in bytes, if a required device lacks it; else 0.
     """
 
     form: str
@@ -124,7 +122,7 @@ class Strategy:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is made in one piece, in memory."""
+        """Whether it is computed in one piece, in memory."""
         return self.why_pieces is None
 
     @property
@@ -134,15 +132,15 @@ class Strategy:
 
 
 def is_cheaper_complete(cells: int, rows: float, itemsize: int, row_bytes: int, favour: float) -> bool:
-    """Whether a message of so many assignments, of which so many are feasible, is cheaper as a complete table.
+    """Whether a message of ``cells`` assignments, ``rows`` of them feasible, is cheaper as a complete table.
 
-    itemsize, row_bytes : bytes of a value, and of a row. favour : see :class:`Tuning`; 1 where only memory counts.
+    itemsize, row_bytes : bytes of a value, and of a row. favour : see :class:`Tuning`; 1 if only memory counts.
     """
     return cells * itemsize <= favour * rows * row_bytes
 
 
 def expected_form(bucket: BucketSizes, limit: int) -> str:
-    """The form that is cheaper for a message in main memory of so many bytes; whether there is room is not asked."""
+    """The cheaper form of a message with a main memory of ``limit`` bytes; free space is not considered."""
     numbers = tuning()
     favour = _favour(_complete_bytes(bucket, numbers), limit, numbers)
     return COMPLETE if _is_cheaper(bucket, favour) else INCOMPLETE
@@ -156,12 +154,12 @@ def decide(
     known: AttemptHistory = NO_ATTEMPTS,
     numbers: Tuning | None = None,
 ) -> Strategy:
-    """How the message of a bucket is made.
+    """Choose the strategy for the message of a bucket.
 
     Parameters
     ----------
-    device : None where there is none. known : what attempts at this bucket have shown so far.
-    numbers : what the decision turns on; None: those of :func:`oocbe.model.settings.tuning.tuning`.
+    device : None if there is none. known : findings of earlier attempts at this bucket.
+    numbers : thresholds; None: those of :func:`oocbe.model.settings.tuning.tuning`.
     """
     numbers = tuning() if numbers is None else numbers
     if wishes.tables == INCOMPLETE or known.needs_rows:
@@ -182,7 +180,7 @@ def decide(
         if device is not None and device.insists:
             why_pieces = WhyPieces.DEVICE
             wanted_there = _device_bytes(bucket, numbers)
-            # Else main memory is short, for what passes there on its way.
+            # Otherwise main memory is short, for the data that passes through it to the device.
             device_wanted = wanted_there if known.device_ran_out or wanted_there > device.room() else 0
         else:
             wanted = max(wanted, needed)
@@ -201,9 +199,9 @@ def joins_on_device(
 
     Parameters
     ----------
-    work : expected of the join. least_work : from which the device is faster.
-    rows : of the largest table. tables : how many are joined.
-    consumes : whether rows carry what they consume of linear constraints: only the CPU can join these.
+    work : expected work of the join. least_work : threshold from which the device is faster.
+    rows : of the largest table. tables : number of joined tables.
+    consumes : whether rows carry consumption of linear constraints: only the CPU can join these.
     """
     if device is None or consumes or work < least_work:
         return False
@@ -211,7 +209,7 @@ def joins_on_device(
 
 
 def _favour(needed: int, limit: int, numbers: Tuning) -> float:
-    """How many times the bytes of its rows a complete message may take, in main memory of which it needs so much."""
+    """Permitted size of a complete message relative to its rows, if it needs ``needed`` of ``limit`` bytes."""
     return numbers.favour if needed <= limit * numbers.favoured_share else 1.0
 
 
@@ -220,8 +218,8 @@ def _is_cheaper(bucket: BucketSizes, favour: float) -> bool:
 
 
 def _complete_bytes(bucket: BucketSizes, numbers: Tuning) -> int:
-    """Bytes of main memory that joining takes besides complete messages there: the message, others once they are
-    complete and there, and the copies that kernels make to have all in order."""
+    """Bytes of main memory for the join, besides complete messages already there: the message, other inputs converted
+    to complete tables there, and the kernels' reordered copies."""
     cells = numbers.complete_copies * bucket.cells
     for table in bucket.inputs:
         cells += (1 if table.is_complete and table.main_memory else 2) * table.cells
@@ -231,19 +229,19 @@ def _complete_bytes(bucket: BucketSizes, numbers: Tuning) -> int:
 def _has_device(
     bucket: BucketSizes, memory: MainMemory, device: Device | None, known: AttemptHistory, numbers: Tuning
 ) -> tuple[bool, int]:
-    """Whether the bucket is one for the device, which has room for it as main memory has for what passes there on its
-    way; and the bytes wanted for that."""
+    """Whether the device takes the bucket: it has room, and main memory has room for the data in transit; and the bytes
+    of main memory wanted for that."""
     if device is None or known.device_ran_out or not device.takes_complete(bucket.joined_cells, numbers):
         return False, 0
     if _device_bytes(bucket, numbers) > device.room():
         return False, 0
-    # Made complete in main memory, on their way to the device.
+    # Inputs converted to complete tables in main memory before their transfer to the device.
     passing = sum(t.cells for t in bucket.inputs if t.place is Place.DISK or not t.has_dtype) * bucket.itemsize
     return memory.after(passing) >= passing, passing
 
 
 def _device_bytes(bucket: BucketSizes, numbers: Tuning) -> int:
-    """Bytes of device memory that joining takes besides complete messages there."""
+    """Bytes of device memory for the join, besides complete messages already there."""
     cells = bucket.cells
     cells += sum(t.cells for t in bucket.inputs if not (t.is_complete and t.place is Place.DEVICE))
     return int(min(cells * bucket.itemsize, sys.maxsize) * numbers.device_copies)
@@ -259,7 +257,7 @@ def _of_rows(
     why: WhyForm,
     wanted: int,
 ) -> Strategy:
-    """How a message is made of rows; ``wanted`` as for a complete one, which was thought of before."""
+    """Strategy for a message of rows; ``wanted`` as computed for a complete one before."""
     inputs, piece_rows = bucket.inputs, wishes.piece_rows
     charged = _charged(inputs)
     if wishes.may_cut:
@@ -296,8 +294,7 @@ def _of_rows(
 
 
 def _charged(inputs: Sequence[Input]) -> int:
-    """Bytes that joining rows takes besides messages in memory: those read back or listed, and the copy that lays all
-    end to end."""
+    """Bytes for a join of rows, besides messages in memory: inputs read back or listed, and the concatenated copy."""
     charged = 0
     for table in inputs:
         if table.is_complete or table.place is Place.DISK:
