@@ -1,4 +1,4 @@
-"""How a solve tells about itself while it runs: a progress bar, a log, a test that counts."""
+"""Observers of a running solve: a progress bar, a log, a counting test."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 class Observer(Protocol):
     """Receives the events of one solve on the thread that called ``solve``.
 
-    All methods do nothing unless overridden: each returns, which tells type checkers that none must be.
+    All methods do nothing unless overridden. Each has a ``return``, so that type checkers require no override.
     """
 
     def started(self, plan: Plan) -> None:
-        """The plan is made and elimination begins.
+        """Called with the plan when elimination begins.
 
-        Called again where that order's elimination is given up for another one: buckets then count from 1 again.
+        Called again when that order is abandoned for another one: bucket numbers then restart from 1.
         """
         return
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """Bucket ``number`` (1-based) of ``total`` has passed its message on.
+        """Called when bucket ``number`` (1-based) of ``total`` has sent its message.
 
         Parameters
         ----------
@@ -44,27 +44,27 @@ class Observer(Protocol):
         why: str,
         assignment: tuple[int, ...] | None,
     ) -> None:
-        """More is known about the optimum; called before, between and after eliminations.
+        """Called with improved bounds before, between and after eliminations.
 
         Parameters
         ----------
-        lower : proven bound on the optimum (from below where costs are minimised, from above where values are
-            maximised), or None. value : of the best assignment so far, or None. why : what found it.
-        assignment : the best one so far, one value index a variable, or None.
+        lower : proven bound on the optimum (a lower one for minimisation, an upper one for maximisation), or None.
+        value : of the incumbent, or None. why : method that found it.
+        assignment : the incumbent, one value index a variable, or None.
         """
         return
 
     def finished(self, result: Result) -> None:
-        """The solve ended with this result; not called where it ends with an exception."""
+        """Called with the result at the end of the solve, unless it ends with an exception."""
         return
 
 
 class ForwardingObserver(Observer):
-    """Tells another observer what it is told, but for the result; subclasses change what they translate.
+    """Forwards all events except the result to another observer; subclasses translate some of them.
 
     Parameters
     ----------
-    told : who is told.
+    told : the receiving observer.
     """
 
     def __init__(self, told: Observer) -> None:
@@ -72,16 +72,16 @@ class ForwardingObserver(Observer):
 
     @property
     def wants_plans(self) -> bool:
-        """Whether anybody at the end of the chain is told about plans: they take time to make."""
+        """Whether the last observer of the chain uses plans, which take time to compute."""
         return not isinstance(self._told, ForwardingObserver) or self._told.wants_plans
 
     def order_chosen(self, choice: OrderChoice, begins: bool) -> None:
-        """An order is likely to be used, or an elimination ``begins`` with it; passed on to our own observers."""
+        """An order is likely to be used, or an elimination ``begins`` with it; forwarded to internal observers."""
         if isinstance(self._told, ForwardingObserver):
             self._told.order_chosen(choice, begins)
 
     def width_of(self, result: Result, problem: Problem, options: SolveOptions) -> int:
-        """The width that a result of a problem reports, also where no elimination ended."""
+        """The width to report in a result, also if no elimination was completed."""
         return (
             self._told.width_of(result, problem, options)
             if isinstance(self._told, ForwardingObserver)
@@ -89,20 +89,20 @@ class ForwardingObserver(Observer):
         )
 
     def started(self, plan: Plan) -> None:
-        """Passed on: the plan is about what is solved."""
+        """Forward the plan, which is about the problem being solved."""
         self._told.started(plan)
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """Passed on."""
+        """Forward the event."""
         self._told.bucket_done(number, total, variable, rows, bytes)
 
 
 def begin_telling(
     told: ForwardingObserver, problem: Problem, choice: OrderChoice, plan: Callable[[], Plan]
 ) -> Callable[[int, int, int], None]:
-    """Tell that an order's elimination begins; returns what tells about its buckets, by number, rows and bytes.
+    """Notify that an order's elimination begins; returns the callback for its buckets (number, rows, bytes).
 
-    problem : what is eliminated. plan : makes the plan, where somebody wants it.
+    problem : the eliminated problem. plan : computes the plan; called only if an observer uses it.
     """
     told.order_chosen(choice, True)
     if told.wants_plans:

@@ -1,9 +1,9 @@
 """Drop dominated rows of a message on disk: the rows that substitutions in memory would drop, chunk by chunk.
 
-What takes the place of a chunk's rows when one variable's value is substituted lies in a range of keys, too: near by
-where the variable is among the least significant ones, in one range elsewhere where it is among the leading ones. The
-index of chunks says where; those chunks are read (or found in a cache, since neighbouring chunks look at neighbouring
-ones) and merged with the chunk's own rows. Dominated rows may dominate others, so all stay on disk until the end.
+Substituting one variable's value in a chunk's rows gives keys in another range: a near one if the variable is among the
+least significant ones, a distant one if it is among the leading ones. The index of chunks locates the range. Its chunks
+are read (or taken from a cache, since neighbouring chunks need neighbouring ones) and merged with the chunk's own rows.
+Dominated rows may dominate others, so all rows stay on disk until the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
 NEAR_CHUNKS = 2
-"""Rows whose substitutes lie in more chunks than that are looked at in two halves, as they may lie far apart."""
+"""Maximum number of chunks with the substitutes of some rows. Beyond it the rows are split in halves, as their
+substitutes may be far apart."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class DominanceStream:
     Attributes
     ----------
     table : all its rows. substitutions, sign : as for :meth:`Substitutions.drop_rows`.
-    cache : for chunks. streams : chunks at work at a time. deadline : looked at before each chunk.
-    chunks : whose rows are wanted; None: all.
+    cache : for chunks. streams : number of concurrent chunks. deadline : checked before each chunk.
+    chunks : chunks to process; None: all.
     """
 
     table: StoredTable
@@ -50,7 +51,7 @@ class DominanceStream:
     chunks: range | None = None
 
     def tables(self) -> Generator[Table, None, None]:
-        """The rows that stay, in order."""
+        """The undominated rows, in order."""
         chunks = range(self.table.chunk_count) if self.chunks is None else self.chunks
         yield from run_in_order((partial(self._chunk, number) for number in chunks), self.streams)
 
@@ -61,7 +62,7 @@ class DominanceStream:
             yield rows
 
     def undominated(self, number: int) -> Table:
-        """The rows of a chunk that stay."""
+        """The undominated rows of a chunk."""
         self.deadline.check()
         rows = self.cache.chunk(self.table, number)
         dominated = np.zeros(rows.rows, dtype=np.uint8)
@@ -81,7 +82,7 @@ class DominanceStream:
         mark_dominated(rows.keys, rows.values, others.keys, others.values, *calls)
 
     def _elsewhere(self, rows: Table, variable: Substitution, dominated: NDArray[np.uint8]) -> set[int]:
-        """Chunks that rows which take the place of some of these may be in."""
+        """Chunks that may contain the substitutes of some rows."""
         field, start, target, _ = variable
         column = rows.keys[field.word] >> np.uint64(field.shift) & np.uint64(field.mask)
         found: set[int] = set()

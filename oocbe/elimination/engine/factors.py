@@ -1,9 +1,9 @@
 """Packed factors: small functions and constraints as dense arrays, indexed by the bit fields of their scope.
 
 Low-arity functions and constraints are looked up, not joined row by row. A packed factor's array has ``2 ** bits``
-entries; its index is the value indices of its scope laid end to end in bit fields, the first variable of the scope
-lowest. Entries whose index encodes no value (domains that are no power of two) are forbidden, or one. All factors of
-a problem lie end to end in one pool, so that compiled loops reach them by an offset.
+entries; its index concatenates the value indices of its scope in bit fields, the first variable of the scope lowest.
+Entries whose index encodes no value (if a domain size is not a power of two) are forbidden, or one. All factors of a
+problem are concatenated in one pool, so that compiled loops address them by an offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oocbe.tables.layout import bits_for
 
 LOOKUP_BITS = 20
-"""Largest index of a packed factor: a million entries, which still sit in a second-level cache as bits."""
+"""Maximum index bits of a packed factor: a million entries, which as bits fit in a second-level cache."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class FactorPool:
     Attributes
     ----------
     factors : the factors.
-    entries : their arrays end to end: uint8 (1: permitted) for constraints, the value dtype for functions.
+    entries : their concatenated arrays: uint8 (1: permitted) for constraints, the value dtype for functions.
     """
 
     factors: tuple[PackedFactor, ...]

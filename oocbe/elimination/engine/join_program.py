@@ -1,7 +1,7 @@
 """Turn a bucket into the flat arrays that the join kernel walks: runs, lookups by level, lookups at the leaves.
 
-See :mod:`oocbe.kernels.cpu.buckets.bucket_join` for what a run, a level and a leaf are. Everything here is per bucket,
-not per row, but a problem has hundreds of buckets with a few rows each, so it is written to be quick in plain Python.
+:mod:`oocbe.kernels.cpu.buckets.bucket_join` defines runs, levels and leaves. All work here is per bucket, not per row,
+but problems have hundreds of buckets with a few rows each, so the code is optimised for speed in plain Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oocbe.model.semiring import Semiring
 from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
 
 LARGEST_MERGED_BITS = 12
-"""Merged lookups stay within 4,096 entries: they must be built for each bucket and sit in the first-level cache."""
+"""Maximum index bits of a merged lookup: 4,096 entries, since each bucket builds them in the first-level cache."""
 
 
 @dataclass(slots=True)
@@ -34,8 +34,8 @@ class _Run:
 
     Attributes
     ----------
-    word, shift, bits : the field of the separator's key. size : of the domain where no table has the variable, else 0.
-    parts : number of each table that has them, and the word and shift of the field there.
+    word, shift, bits : the field of the separator's key. size : of the domain if no table has the variable, else 0.
+    parts : index of each table that has them, and the word and shift of the field there.
     """
 
     word: int
@@ -58,13 +58,13 @@ class _Run:
 
 @dataclass(frozen=True)
 class BucketScope:
-    """Variables of a bucket and where they sit in the keys.
+    """Variables of a bucket and their fields in the keys.
 
     Attributes
     ----------
     variable : the variable to eliminate. size : its domain size.
     separator : the other variables, the one eliminated next first (least significant).
-    layout : layout of the separator, which is the message's; what rows consume may be a field below the variables'.
+    layout : of the separator and so of the message; consumption may have a field below the variables'.
     """
 
     variable: int
@@ -80,7 +80,7 @@ class BucketScope:
 
 @dataclass(slots=True)
 class _Merged:
-    """Several factors to be looked up as one, over ``scope`` (separator variables, ascending position)."""
+    """Several factors merged into one lookup over ``scope`` (separator variables, ascending position)."""
 
     members: int
     bits: int
@@ -126,9 +126,9 @@ class ProgramBuilder:
     ----------
     sizes : domain size of each variable.
     constraints : pool of packed constraints (uint8). functions : pool of packed functions (value dtype).
-    semiring : what joining and marginalising mean.
-    consumption : what the rows of all tables and messages carry, in the lowest field of their keys; None: nothing.
-    keeps_staircase : of the rows of one key, those go that consume no less than another and are no better.
+    semiring : defines combination and marginalisation.
+    consumption : carried by the rows of all tables and messages in the lowest field of their keys; None: none.
+    keeps_staircase : whether only the Pareto front (consumption, value) of each key's rows is kept.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class ProgramBuilder:
     def for_factors(
         self, constraints: Sequence[PackedFactor], functions: Sequence[PackedFactor]
     ) -> tuple[ProgramBuilder, Sequence[PackedFactor], Sequence[PackedFactor]]:
-        """A builder that knows these factors alone, to be sent elsewhere; and what the factors are to it."""
+        """A builder with these factors alone, for another process; and the factors in its pools."""
         made = copy(self)
         made._constraints, made._functions = (
             self._constraints.selected(constraints),
@@ -177,9 +177,9 @@ class ProgramBuilder:
         tables : scope (variable indices, the eliminated variable first) and layout of each table to join.
         constraints : those to enforce, each covered by the bucket's scope.
         functions : those to combine, each mentioning the eliminated variable.
-        rows : of the tables; few rows do not repay large merged lookups.
-        pruning : the bound to hold rows against; None: all are kept.
-        limbs : of each count that is made (:mod:`oocbe.tables.limbs`); 0 where values are plain numbers.
+        rows : of the tables; with few rows, large merged lookups do not pay.
+        pruning : the bound for pruning rows; None: all are kept.
+        limbs : of each resulting count (:mod:`oocbe.tables.limbs`); 0 if values are plain numbers.
         """
         limit = min(LARGEST_MERGED_BITS, max(4, rows.bit_length() - 2))
         runs, level_of = self._runs(scope, tables)
@@ -209,7 +209,7 @@ class ProgramBuilder:
                 members, 1 << members[0].scope[0] if enumerated else 0, self._bits, limit - _word_bits(enumerated)
             ):
                 if enumerated:
-                    # The run is one variable, the last of each constraint here: its values are kept as bits.
+                    # The run is one variable, the last of each constraint here: its values are stored as bits.
                     skip, mask_words = self._bits[members[0].scope[0]], -(-enumerated // WORD_BITS)
                     parts = self._layout_group(group, gathers, place_of, fields, skip=skip)
                     out = np.empty(mask_words << group.bits, dtype=np.uint64)
@@ -302,7 +302,7 @@ class ProgramBuilder:
     def _runs(
         self, scope: BucketScope, tables: Sequence[tuple[tuple[int, ...], Layout]]
     ) -> tuple[RunArrays, dict[int, int]]:
-        """Cut the separator into runs, most significant first; and the run that each variable is in."""
+        """Cut the separator into runs, most significant first; also returns the run of each variable."""
         owners: dict[int, list[tuple[int, int, int]]] = {v: [] for v in scope.separator}
         for t, (members, layout) in enumerate(tables):
             for v, (word, shift, _) in zip(members, layout.fields[len(layout.fields) - len(members) :], strict=True):

@@ -1,15 +1,15 @@
-"""What a join needs to drop rows that no completion makes better than what is known already.
+"""Inputs of a join for pruning rows without a completion better than the incumbent.
 
-A bound on a message is additive over its separator: a row s with value h(s) is worth at least
+A bound on a message is additive over its separator: every completion of a row s with value h(s) costs at least
 
     (h(s) * scale + constant + sum over the separator's variables v of tables[v][s_v]) / scale
 
-however it is completed. It goes where that reaches the threshold. Where rows carry what they consume of linear
-constraints, each unit of that has a price that counts as well. The join asks the same of every prefix of a key, with
-the least value of each table for the variables still to come and the least value of each joined table's rows that agree
-with the prefix, so that most rows are dropped long before they exist.
+The row is dropped if that reaches the threshold. If rows carry consumption of linear constraints, each unit adds its
+price. The join applies the same test to every prefix of a key, with the least value of each table for the remaining
+variables and the least value of each joined table's rows that match the prefix. So most rows are dropped long before
+they are complete.
 
-A row's tables are looked up in groups of neighbouring bit fields, up to :data:`MERGED_BITS` bits at once. All of it is
+A row's tables are looked up in groups of neighbouring bit fields, up to :data:`MERGED_BITS` bits at once. All data is
 in flat arrays, which the kernels of both backends use.
 """
 
@@ -29,20 +29,20 @@ from oocbe.tables.layout import Field
 from oocbe.tables.table import Table
 
 MERGED_BITS = 8
-"""Bits of a merged table's index: 256 entries of 8 bytes, of which a row needs one for every four binary variables."""
+"""Maximum index bits of a merged table: 256 entries of 8 bytes."""
 
 LARGEST_SUM = 1 << 61
-"""Sums of values and bounds stay below this, so that none leaves 64 bits."""
+"""Limit of sums of values and bounds, so that they fit in 64 bits."""
 
 
 @dataclass(frozen=True)
 class JointTable:
-    """What a bound says of several variables at once.
+    """A bound's table over several variables.
 
     Attributes
     ----------
     scope : variables of the separator, the slowest first. sizes : of their domains.
-    values : int32 (cells,), at least 0. unit : what 1 counts, in the bound's own scale.
+    values : int32 (cells,), at least 0. unit : size of 1 in the bound's own scale.
     """
 
     scope: tuple[int, ...]
@@ -53,16 +53,16 @@ class JointTable:
 
 @dataclass(frozen=True)
 class RowPruning:
-    """A bound on the rows of one message, and the threshold that it must stay below.
+    """A bound on the rows of one message, and the pruning threshold.
 
     Attributes
     ----------
-    scale : fixed point: a value h counts h * scale; 1 where values are floats.
+    scale : fixed-point factor: a value h is represented as h * scale; 1 if values are floats.
     constant : bound on everything outside the message's subtree without the separator's part, scaled.
     tables : variable of the separator -> int64 or float64 (domain size,), scaled; variables may be missing.
     threshold : rows whose bound reaches it are dropped, scaled.
-    prices : of one unit of each constraint that rows carry a consumption of, scaled, at least 0.
-    joint : what rows are held against when they are made, beside all of that.
+    prices : of one unit of each constraint whose consumption rows carry, scaled, at least 0.
+    joint : additional tables for the test of complete rows.
     """
 
     scale: int
@@ -74,7 +74,7 @@ class RowPruning:
 
 
 def no_bounds(levels: int, dtype: np.dtype[Any]) -> BoundArrays:
-    """Nothing is pruned. dtype : of the message's values."""
+    """Bound arrays that prune nothing. dtype : of the message's values."""
     kind = np.dtype(np.float64 if dtype.kind == "f" else np.int64)
     empty, unsigned = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
     start = np.zeros(levels + 1, dtype=np.int64)
@@ -91,7 +91,7 @@ def bound_arrays(
     least_functions: int | float,
     merged_bits: int = MERGED_BITS,
 ) -> BoundArrays:
-    """A bound as the join of one bucket takes it.
+    """A bound as arguments of one bucket's join.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def bound_arrays(
 def _merged_tables(
     pruning: RowPruning, groups: Sequence[tuple[Field, list[int]]], field_of: Mapping[int, Field], kind: np.dtype[Any]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The tables of each group of variables summed over its index, end to end after a zero, and their places."""
+    """The summed tables of each group of variables, concatenated after a zero, and their positions."""
     base = np.array([1, *(1 << f.bits for f, _ in groups)], dtype=np.int64).cumsum()
     entries = np.zeros(base[-1], dtype=kind)
     if groups:
@@ -164,7 +164,7 @@ def _merged_tables(
 
 
 def surviving_rows(table: Table, separator: Sequence[int], pruning: RowPruning) -> Table:
-    """The rows in host memory of a message whose bound, joint tables and all, stays below the threshold.
+    """The rows of a message in host memory whose bound, including joint tables, is below the threshold.
 
     separator : variables of its layout, in that order.
     """

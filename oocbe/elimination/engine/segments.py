@@ -1,4 +1,4 @@
-"""Copies of bit fields from one packed index to another, as the compiled loops take them."""
+"""Copies of bit fields from one packed index to another, as arguments of compiled loops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Segments:
         self.place: list[int] = []
 
     def add(self, fields: Iterable[Field], places: Iterable[int], cut: int = -1) -> None:
-        """One lookup whose index has, at each place, the bits of a field; neighbours are joined, not across ``cut``.
+        """Add a lookup whose index has, at each place, the bits of a field; neighbours are merged, not across ``cut``.
 
         ``middle`` then is the first segment whose place is at or above ``cut``.
         """

@@ -16,29 +16,29 @@ from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables.layout import Field
 
 SERIAL_ROWS = 1 << 12
-"""Below this many rows one thread is faster than handing the variables out."""
+"""Number of rows below which one thread is faster than several."""
 
 
 Substitution = tuple[Field, NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
-"""Of one variable: bit field, and CSR by the value replaced, as in :class:`Substitutions`."""
+"""Substitutions of one variable: bit field, and CSR by the replaced value, as in :class:`Substitutions`."""
 
 
 def arguments_of(variable: Substitution) -> tuple[Any, ...]:
-    """A variable's substitutions as :func:`oocbe.kernels.cpu.buckets.dominance.mark_dominated` takes them."""
+    """A variable's substitutions as arguments of :func:`oocbe.kernels.cpu.buckets.dominance.mark_dominated`."""
     f, start, target, penalty = variable
     return (f.word, np.uint64(f.shift), np.uint64(f.mask)), start, target, penalty
 
 
 @dataclass
 class Substitutions:
-    """Which values may take each other's place, variable by variable.
+    """Permitted substitutions of values, by variable.
 
     Attributes
     ----------
-    variables : bit field, and CSR by the value replaced: start int64 (size + 1,), target int64 (pairs,), penalty int64
-        or float64 (pairs,), the worst that the target can lose in what is still to come.
-    savings : where rows carry what they consume, int64 (pairs, constraints) for each variable: what the value replaced
-        consumes more than the target. parts : then (shift, mask), int64 (constraints,), of each in the keys.
+    variables : bit field, and CSR by the replaced value: start int64 (size + 1,), target int64 (pairs,), penalty int64
+        or float64 (pairs,), the target's worst loss in the remaining factors.
+    savings : if rows carry consumption, int64 (pairs, constraints) for each variable: consumption of the replaced value
+        minus that of the target. parts : in that case (shift, mask), int64 (constraints,), of each in the keys.
     """
 
     variables: list[Substitution] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Substitutions:
     parts: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def drop_rows(self, keys: NDArray[np.uint64], values: NDArray[Any], sign: int) -> tuple[Any, Any]:
-        """Rows that no substitution dominates, in order; the inputs themselves where all stay.
+        """Undominated rows, in order; the inputs themselves if no row is dominated.
 
         Parameters
         ----------
@@ -55,7 +55,7 @@ class Substitutions:
 
         Raises
         ------
-        TimeLimitError : the deadline of the block that this runs in came.
+        TimeLimitError : the deadline of the current block passed.
         """
         dominated, stop = np.zeros(len(values), dtype=np.uint8), current_flag()
         calls: list[tuple[Any, ...]]
@@ -80,7 +80,7 @@ class Substitutions:
         return kept_keys, kept_values
 
     def flat(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """All variables end to end, as :func:`oocbe.kernels.cuda.buckets.dominance.drop_dominated` takes them."""
+        """All variables concatenated, as arguments of :func:`oocbe.kernels.cuda.buckets.dominance.drop_dominated`."""
         offsets, starts, end, places = [], [], 0, 0
         for _, start, target, _ in self.variables:
             offsets.append(places)

@@ -1,4 +1,4 @@
-"""A problem's functions and constraints as complete tables in flat arrays, made without a look at each of them."""
+"""A problem's functions and constraints as complete tables in flat arrays, without a Python loop over them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class FlatTables(NamedTuple):
 
     Attributes
     ----------
-    scopes : of each, in the order of its part. starts : int64 (tables + 1,), where the cells of each begin, those of
-        its first variable fastest.
+    scopes : of each, in the order of its part. starts : int64 (tables + 1,), first cell of each; the first variable
+        changes fastest.
     values : int64 or float64 (cells,). permitted : uint8 (cells,).
     """
 
@@ -43,7 +43,7 @@ class FlatTables(NamedTuple):
             return float(np.maximum.reduceat(np.abs(self.values, dtype=np.float64), self.starts[:-1]).sum())
 
     def at_temperature(self, problem: Problem, temperature: float) -> tuple[Problem, FlatTables]:
-        """The tables as logarithms of weights, and the problem of what has no variables as one in log-sum-exp.
+        """The tables as logarithms of weights, and the log-sum-exp problem of the parts without variables.
 
         Raises
         ------
@@ -53,7 +53,7 @@ class FlatTables(NamedTuple):
         factor, permitted = weight_factor(semiring, temperature), self.permitted
         adds = semiring.combination is Combination.ADD or semiring.counts
         if not adds and (self.values < 0).any():
-            return at_temperature(problem, temperature), self  # which says what is negative
+            return at_temperature(problem, temperature), self  # raises the error for the negative factor
         check_range(problem, self.magnitude if adds else 0.0, temperature)
         if adds:
             values = self.values * factor
@@ -72,9 +72,9 @@ def table_cells(scopes: Separators, sizes: NDArray[np.int64]) -> NDArray[np.floa
 
 
 def flat_tables(problem: Problem, semiring: Semiring, most_cells: int) -> FlatTables | None:
-    """All parts of a problem that have variables, in a semiring; None where they have more than ``most_cells`` cells.
+    """All parts of a problem with variables, in a semiring; None if they have more than ``most_cells`` cells.
 
-    Linear constraints are those that are tabulated; what has no variables is the caller's.
+    Of linear constraints only tabulated ones are included; the caller handles parts without variables.
     """
     sizes = np.array(problem.sizes, dtype=np.int64)
     functions: list[Function] = [f for f in problem.functions if f.scope]
@@ -117,7 +117,7 @@ def flat_tables(problem: Problem, semiring: Semiring, most_cells: int) -> FlatTa
 
 
 def _exact_cells(scopes: Separators, sizes: NDArray[np.int64], most: int) -> NDArray[np.int64] | None:
-    """Cells of a table over each scope; None where all together are more than ``most``."""
+    """Cells of a table over each scope; None if their sum exceeds ``most``."""
     if table_cells(scopes, sizes).sum() > most:
         return None
     products = np.ones(len(scopes.starts) - 1, dtype=np.int64)

@@ -1,8 +1,8 @@
 """The exact number of feasible assignments of a problem that is eliminated in one loop.
 
-Counts of up to 62 bits are added and multiplied by the loop, those that may be longer as Python's integers. Along an
-order that takes a path from one end to the other nearly all counts are long; so orders of shallow trees are taken
-(:func:`oocbe.kernels.cpu.orders.sparse_order.sparse_order`, ``floor``), along which few are.
+The loop computes counts of up to 62 bits; longer ones are Python integers. An order that follows a path from one end to
+the other makes nearly all counts long. So orders with shallow bucket trees are used
+(:func:`oocbe.kernels.cpu.orders.sparse_order.sparse_order`, ``floor``), which make few counts long.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the current block passed.
     """
     constants, is_impossible = constants_of(narrow.problem)
     if is_impossible or (zeros_forbid(narrow.semiring) and 0 in constants):
@@ -59,7 +59,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
                 permits *= spread
             else:
                 by_scope.setdefault(tuple(sorted(own)), []).append(spread.astype(object))
-        # Those of the fewest digits first: a hub may have a hundred thousand, over itself alone.
+        # Factors with the fewest digits first: a hub may have a hundred thousand factors over itself alone.
         products = sorted(map(_product, by_scope.values()), key=lambda cells: int(cells.max()).bit_length())
         joined = np.where(permits == 0, 0, permits.astype(object))
         for product in products:
@@ -70,7 +70,7 @@ def count_feasible(narrow: NarrowProblem) -> int:
 
 
 def _product(factors: list[Any]) -> Any:
-    """The product of all, integers or arrays of them, those of like lengths first; 1 of none."""
+    """The product of integers or integer arrays, pairing similar lengths first; 1 for an empty list."""
     while len(factors) > 1:
         check_deadline()
         pairs = [a * b for a, b in zip(factors[::2], factors[1::2], strict=False)]

@@ -1,4 +1,4 @@
-"""The plan of a problem that is eliminated in one loop: no forecast is made of buckets, as all stay in memory."""
+"""The plan of a problem that is eliminated in one loop, without bucket forecasts, as all messages stay in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEGIN_SECONDS_A_VARIABLE = 5e-6
 
 
 def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:
-    """What a solve does, and its buckets, all messages as complete tables in memory."""
+    """The plan of a solve with all messages as complete tables in memory."""
     problem, order = narrow.problem, narrow.order
     dtype = narrow.tables.values.dtype
     cells = narrow.message_cells
@@ -60,7 +60,7 @@ def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:
 
 
 def _targets(separators: Separators) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The variable whose bucket each message goes to; -1 of those without variables."""
+    """The variable of each message's receiving bucket; -1 for messages without variables."""
     found = np.full(len(separators.starts) - 1, -1, dtype=np.int64)
     is_sent = np.diff(separators.starts) > 0
     found[is_sent] = separators.members[separators.starts[:-1][is_sent]]

@@ -1,10 +1,9 @@
 """Problems of thousands to millions of variables that elimination solves with small tables, in one compiled loop.
 
-A bucket of the engine takes a millisecond or two whatever is in it: it is planned, laid out and joined in the form that
-suits it. Of a path of a million variables that would be half an hour, for four cells each. Where one greedy order shows
-that all messages together are small, all buckets are joined by one loop
-(:mod:`oocbe.kernels.cpu.buckets.narrow_buckets`) over flat arrays, as complete tables. That is known for sure
-beforehand: tables have no more cells than their variables have assignments.
+A bucket of the engine takes one to two milliseconds regardless of its contents, for planning, layout and join. A path
+of a million variables would take half an hour, with four cells a bucket. If the messages of one greedy order are small
+in total, one loop (:mod:`oocbe.kernels.cpu.buckets.narrow_buckets`) joins all buckets over flat arrays, as complete
+tables. The total is certain in advance: a table's cells are the assignments of its variables.
 """
 
 from __future__ import annotations
@@ -47,39 +46,39 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 LEAST_VARIABLES = 1 << 12
-"""Problems of fewer variables are for the engine, which searches for better orders and bounds."""
+"""Minimum number of variables. The engine solves smaller problems, with better orders and bounds."""
 
 BUCKET_SECONDS = 1e-3
-"""Least time of a bucket in the engine, in seconds."""
+"""Minimum time of a bucket in the engine, in seconds."""
 
 CELL_SECONDS = 4e-8
 """Time of a joined cell in the loop, in seconds: with two to four tables, 5 to 10 ns for each of them."""
 
 ULP = 2.0**-52
-"""Rounding error of an addition of floats relative to the largest partial sum, with room to spare."""
+"""Rounding error of an addition of floats relative to the largest partial sum, with a safety margin."""
 
 COUNT_FLOORS = (0.0, 1.0, 3.0, 6.0, 10.0)
-"""Orders that are tried for counts: with a floor messages have more cells, and far fewer of them have long numbers."""
+"""Floors of the orders tried for counts. A floor increases the messages' cells, but far fewer have long numbers."""
 
 ORDER_SECONDS = 1e-6
-"""Time of an order for each variable and each neighbour of one, in seconds: no further one is made to save less."""
+"""Time of an order for each variable and each neighbour of one, in seconds. No order is computed to save less."""
 
 COUNT_BITS = 62.0
-"""Bits of counts that are held in machine integers."""
+"""Maximum bits of counts in machine integers."""
 
 LARGE_SECONDS, LARGE_CELL_SECONDS, DIGIT_SECONDS = 5e-5, 2e-7, 2.5e-11
 """Time of a bucket of longer counts, of each joined cell in it, and of a pass over each bit of a cell's count, in
 seconds."""
 
 DIGIT_BITS, SHORT_DIGITS, PRODUCT_POWER = 30.0, 70.0, 0.585
-"""Of Python's products: bits of a digit; digits of a factor up to which there is a pass for each; and the power of
-their number that passes grow with beyond (Karatsuba's log2(3) - 1)."""
+"""Model of Python's integer products: bits of a digit; digits up to which each takes one pass; and the exponent with
+which passes grow with the digits beyond (Karatsuba's log2(3) - 1)."""
 
 CELL_BYTES = 24
-"""Bytes of a message's cell: its value, whether it is permitted, the variable's best value, and its probability."""
+"""Bytes of a message's cell: its value, its permission, the variable's best value, and its probability."""
 
 FACTOR_BYTES = 80
-"""Bytes of a cell of the problem's own tables, while they are made and laid out."""
+"""Bytes of a cell of the problem's own tables, during their construction and layout."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +87,9 @@ class NarrowProblem:
 
     Attributes
     ----------
-    problem, semiring : what is solved. order : int64, the variable eliminated first at the front.
-    heuristic : how it was found. separators : of its buckets. joined : cells of all buckets.
-    order_seconds : that finding it took.
+    problem, semiring : the problem and its semiring. order : int64, the variable eliminated first at the front.
+    heuristic : method that found it. separators : of its buckets. joined : cells of all buckets.
+    order_seconds : time of the search for it.
     """
 
     problem: Problem
@@ -114,7 +113,7 @@ class NarrowProblem:
 
     @cached_property
     def rounding(self) -> int | float:
-        """What a sum of all tables' values can be off by; 0 of integers."""
+        """Maximum rounding error of a sum of all tables' values; 0 for integers."""
         values, starts = self.tables.values, self.tables.starts
         if values.dtype.kind == "i" or not len(values):
             return 0
@@ -132,7 +131,7 @@ class NarrowProblem:
 
     @cached_property
     def layout(self) -> Layout:
-        """The tables, and which of them each bucket joins."""
+        """The tables, and the inputs of each bucket."""
         order, sizes = self.order, self._sizes
         position = np.empty(len(order), dtype=np.int64)
         position[order] = np.arange(len(order))
@@ -147,7 +146,7 @@ class NarrowProblem:
         return Layout(order, sizes, scopes.starts, scopes.members, cell_starts, starts, tables[sequence])
 
     def cells(self, dtype: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-        """Values and permissions of all tables' cells; those of the messages are to be written."""
+        """Values and permissions of all tables' cells; those of the messages are uninitialised."""
         total = int(self.message_cells.sum())
         values = np.concatenate([self.tables.values.astype(dtype, copy=False), np.zeros(total, dtype=dtype)])
         return values, np.concatenate([self.tables.permitted, np.zeros(total, dtype=np.uint8)])
@@ -158,11 +157,11 @@ class NarrowProblem:
         return found
 
     def solve(self) -> tuple[ForwardPass, tuple[int, ...] | None]:
-        """What a forward pass comes to, and for semirings that select an optimal assignment.
+        """The result of a forward pass, and an optimal assignment for selecting semirings.
 
         Raises
         ------
-        TimeLimitError : the deadline of the block came. FloatRangeError : a value that float64 does not hold.
+        TimeLimitError : the deadline of the block passed. FloatRangeError : float64 cannot represent a value.
         """
         semiring, layout = self.semiring, self.layout
         values, permitted = self.cells(self.tables.values.dtype)
@@ -200,12 +199,12 @@ class NarrowProblem:
         return ForwardPass([], None if is_impossible else total, exponent, *numbers)
 
     def marginals(self) -> tuple[float, tuple[NDArray[np.float64], ...]] | None:
-        """In log-sum-exp, the logarithm of all weights, and the probabilities of each variable's values; None where
-        nothing is permitted.
+        """In log-sum-exp, the logarithm of the sum of weights, and the probabilities of each variable's values; None if
+        no assignment is feasible.
 
         Raises
         ------
-        TimeLimitError : the deadline of the block came.
+        TimeLimitError : the deadline of the block passed.
         """
         layout = self.layout
         values, permitted = self.cells(np.float64)
@@ -222,25 +221,25 @@ class NarrowProblem:
 
 
 COUNTS: Final = True
-"""In place of a temperature: assignments are counted, whatever they are worth."""
+"""Value of ``temperature`` that requests the count of assignments, regardless of their values."""
 
 
 def narrow_problem(
     problem: Problem, options: SolveOptions, temperature: float | Literal[True] | None = None
 ) -> NarrowProblem | None:
-    """The problem as one that is eliminated in one loop; None where that is not so, or the options exclude it.
+    """The problem prepared for elimination in one loop; None if it is unsuitable or the options exclude that.
 
-    None, too, of values that no message can hold: propagation may remove them, and the engine refuses them otherwise.
+    None, too, for values that no message can represent: propagation may remove them, or the engine raises the error.
 
     Parameters
     ----------
     problem : in its own semiring.
-    temperature : at which values are weights (:mod:`oocbe.elimination.preparation.temperature`), or
-        :data:`COUNTS`; None: as the semiring says.
+    temperature : converts values to weights (:mod:`oocbe.elimination.preparation.temperature`), or
+        :data:`COUNTS`; None: values as in the semiring.
 
     Raises
     ------
-    UnsupportedError : negative factors that are weights. TimeLimitError : the deadline of the block came.
+    UnsupportedError : weights are negative. TimeLimitError : the deadline of the block passed.
     FormatError : the file named by ``options.order`` is no order.
     """
     semiring, count = problem.semiring, len(problem.variables)
@@ -275,7 +274,7 @@ def narrow_problem(
 def _order(
     problem: Problem, options: SolveOptions, most: float, counts: bool
 ) -> tuple[NDArray[np.int64], str, Separators, float] | None:
-    """An order whose buckets have at most so many cells together, how it was found, its separators and their cells."""
+    """An order within the limit of cells of all buckets, its heuristic, its separators and their cells."""
     try:
         graph = ScopeGraph(problem.name, scopes_of(problem), problem.sizes)
     except ResourceError:
@@ -301,15 +300,16 @@ def _order(
 def _orders(
     graph: ScopeGraph, problem: Problem, options: SolveOptions, most: float, counts: bool
 ) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Orders by name. Whether a problem is narrow is no matter of time: an order is given up for its cells alone, which
-    ends the search of any graph that is not, and min-degree, which takes over where it is late, finds most narrow ones.
+    """Orders by name. A time limit does not decide whether a problem is narrow: an order is abandoned only for its
+    number of cells, which ends the search on any other graph. Late orders are finished by min-degree, which finds most
+    narrow ones.
     """
     if is_order_file(options.order):
         yield options.order, np.array(read_order(problem, options.order), dtype=np.int64)
         return
     seed, name = options.seed & 0x7FFFFFFF, "min-fill"
     with OrderFlags(graph, 0.0, 0.0) as flags:
-        hurry = Hurry() if counts else Hurry(flags.first.hurry)  # min-degree knows nothing of floors
+        hurry = Hurry() if counts else Hurry(flags.first.hurry)  # min-degree does not support floors
         if options.order != "auto":
             yield options.order, HEURISTICS[options.order](graph, seed, most, hurry)
             return
@@ -320,9 +320,9 @@ def _orders(
 def _count_seconds(
     graph: ScopeGraph, order: NDArray[np.int64], separators: Separators, joined: NDArray[np.float64]
 ) -> float:
-    """What counting along an order is thought to take.
+    """Estimated seconds for counting along an order.
 
-    A product of two counts takes a pass over the longer one for each digit of the other, and fewer where that is long.
+    A product of two counts takes a pass over the longer one for each digit of the other, and fewer if that is long.
     """
     bits = added_up(*separators, order, graph.weights)
     position = np.empty(len(order), dtype=np.int64)

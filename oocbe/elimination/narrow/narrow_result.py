@@ -19,12 +19,12 @@ from oocbe.runtime.deadline import Deadline, unlimited
 
 
 def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:
-    """The result; None where the problem is not for one loop, or where time ran out and bounds can say something.
+    """The result; None if the problem is unsuitable for one loop, or if time ran out and bounds are available.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came. FloatRangeError : a value that float64 does not
-        hold. FormatError : the file named by ``options.order`` is no order of this problem.
+    TimeLimitError : the deadline of the current block passed. FloatRangeError : float64 cannot represent a value.
+    FormatError : the file named by ``options.order`` is no order of this problem.
     """
     begin = time.perf_counter()
     try:

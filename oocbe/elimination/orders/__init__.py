@@ -1,1 +1,1 @@
-"""Elimination orders: found, judged, improved."""
+"""Elimination orders: search, evaluation, improvement."""

@@ -1,17 +1,17 @@
-"""Elimination orders: greedy heuristics that are improved, judged by predicted rows, or read from a file.
+"""Elimination orders: improved greedy heuristics, compared by predicted rows, or read from a file.
 
-What an order costs is the rows of its messages under the hard constraints, not its width: two orders of equal width
-differ by more than ten times in rows, and a wider one may have fewer. So each candidate's separators are probed
-(:mod:`oocbe.kernels.cpu.orders.estimate`), and the order with the fewest predicted rows in all wins, or, where joined
-cells of complete tables are cheap, the one whose buckets cost least in the cheaper form of each. Greedy orders are
-improved (:mod:`oocbe.elimination.orders.order_improvement`), others found again from other random numbers, until the
-time limit, or until the search has taken as long as elimination with the best order found would: a better one could
-then save less than was spent already.
+The cost of an order is the rows of its messages under the hard constraints, not its width: orders of equal width differ
+by more than ten times in rows, and a wider one may have fewer. So each candidate's separators are probed
+(:mod:`oocbe.kernels.cpu.orders.estimate`), and the order with the fewest predicted rows in total wins; if joined cells
+of complete tables are cheap, it is the order whose buckets cost least in the cheaper form of each. Greedy orders are
+improved (:mod:`oocbe.elimination.orders.order_improvement`), others restarted from other seeds, until the time limit,
+or until the search has taken as long as elimination with the best order would: a better one could then save less than
+was already spent.
 
-Every heuristic is tried once even when the limit is zero, as that takes milliseconds, but for graphs of thousands of
-variables. So min-degree, which is quick, comes first where the graph is large; what the others have not chosen by the
-limit, and by :data:`FIRST_SECONDS`, is chosen by min-degree too (see :class:`~oocbe.elimination.orders.separators
-.Hurry`), and after :data:`GRACE_SECONDS` more the rest comes in any order.
+Every heuristic is tried once even if the limit is zero, as that takes milliseconds, except on graphs of thousands of
+variables. There min-degree, which is fast, runs first. After the limit and :data:`FIRST_SECONDS`, min-degree also
+completes the other heuristics' orders (see :class:`~oocbe.elimination.orders.separators.Hurry`), and after another
+:data:`GRACE_SECONDS` the rest of an order is arbitrary.
 """
 
 from __future__ import annotations
@@ -39,44 +39,44 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 
 SEARCH_PROBES = 16
-"""Probes a separator while searching: enough to tell orders apart whose rows differ by half."""
+"""Probes a separator during the search: enough to distinguish orders whose rows differ by half."""
 
 FINAL_PROBES = 64
-"""Probes for the plan's predictions, and to judge the best candidates once more."""
+"""Probes a separator for the plan's predictions and for the final comparison of the best candidates."""
 
 FINALISTS = 4
-"""Candidates of each heuristic judged again: probes are noisy, and the best of many noisy ones is a lucky one."""
+"""Candidates of each heuristic evaluated again. Probes are noisy, so the best of many candidates is partly luck."""
 
 CERTAINLY = 4.0
-"""How far few probes must be beyond a limit to settle that many probes would be, too."""
+"""Factor by which an estimate of few probes must exceed a limit, so that one of many probes certainly would."""
 
 TURNS_FOR_ALL, HOPELESS = 3, 16.0
-"""After so many turns a heuristic has no further one whose best order has so many times the rows of the best of all."""
+"""Turns after which a heuristic is dropped, and the ratio of its best rows to the overall best from which it is."""
 
 FIRST_SECONDS = 0.5
-"""Seconds for the first orders, one of each heuristic, together, where the limit of the search is shorter."""
+"""Minimum total time for the first order of each heuristic, in seconds, even if the search limit is shorter."""
 
 GRACE_SECONDS = 0.5
-"""Seconds for min-degree, once the limit has come while an order is made, and for judging the best orders after."""
+"""Seconds after the limit for min-degree to complete an order, and for the final evaluation of the best orders."""
 
 GRACE_A_VARIABLE = 4e-6
-"""The same for each variable and each neighbour of one: what a few passes over a large graph take."""
+"""The same for each variable and each neighbour of one, in seconds: the time of a few passes over a large graph."""
 
 QUICK_VARIABLES = 512
-"""Up to which an order takes some milliseconds, whatever the graph."""
+"""Number of variables up to which an order takes a few milliseconds on any graph."""
 
 OUT_OF_REACH = 2.0**64
-"""Predicted rows of the best order beyond which no long search is worth it: no search makes them few."""
+"""Predicted rows of the best order beyond which a long search is useless: no search makes them few."""
 
 LONGER = 20
-"""Elimination without bounds may let the search go on for so many times ``order_seconds``, see :func:`longest_search`.
+"""Multiple of ``order_seconds`` permitted to the search before elimination without bounds, see :func:`longest_search`.
 
-Orders improve for long: pedigree9 of the UAI competition is predicted 3.3 billion rows after half a second and 100
+Orders keep improving: pedigree9 of the UAI competition has 3.3 billion predicted rows after half a second and 100
 million after five.
 """
 
 TIME_SHARE = 0.25
-"""Part of a time limit that such a search takes at most."""
+"""Maximum share of a time limit for such a search."""
 
 CRITERIA = {
     "min-degree": greedy.MIN_DEGREE,
@@ -87,7 +87,7 @@ CRITERIA = {
 
 
 class Heuristic(Protocol):
-    """Makes one order from a seed; where its buckets have more than ``most`` assignments, partly any order."""
+    """Computes one order from a seed; its rest is arbitrary once buckets exceed ``most`` assignments."""
 
     def __call__(  # noqa: D102
         self, graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED
@@ -109,11 +109,11 @@ HEURISTICS: dict[str, Heuristic] = {
     **{name: _greedy(name) for name in CRITERIA},
     "linear": _linear,
 }
-"""Ways to make one order from a seed."""
+"""Heuristics by name."""
 
 
 def is_order_file(wanted: str) -> bool:
-    """Whether a wish for an order is the path of a file: neither ``auto`` nor one of :data:`HEURISTICS`."""
+    """Whether an order option is the path of a file: neither ``auto`` nor one of :data:`HEURISTICS`."""
     return wanted not in ("auto", *HEURISTICS)
 
 
@@ -134,20 +134,20 @@ def search_orders(
     Parameters
     ----------
     wanted : ``auto``, one of :data:`HEURISTICS`, or the path of a file of variable names.
-    seconds : time limit of the search, but for the first order of each heuristic allowed (see the module). It ends
-        earlier when it has taken longer than elimination is predicted to take.
+    seconds : time limit of the search, except for the first order of each permitted heuristic (see the module). The
+        search ends earlier once it has taken longer than the predicted elimination.
     seed : of ties, noise and probes.
-    most_work : where every order that is found certainly costs more, in predicted rows, none is returned: that takes
-        a fraction of the time, as most of it goes into predictions.
-    cell_work : what a joined cell of complete tables costs, in rows, where messages may be complete tables: a bucket
-        costs what its cheaper form does. Infinite: its predicted rows.
-    deadline : looked at before each order; None: never.
-    longest : seconds up to which the search goes on where elimination is predicted to take even longer.
-    graph : of the problem, where somebody has it.
+    most_work : if every order found certainly costs more, in predicted rows, none is returned: that takes a fraction of
+        the time, most of which predictions take.
+    cell_work : cost of a joined cell of complete tables, in rows, if messages may be complete tables: a bucket has the
+        cost of its cheaper form. Infinite: its predicted rows.
+    deadline : checked before each order; None: no limit.
+    longest : seconds up to which the search continues if the predicted elimination takes even longer.
+    graph : of the problem, if already available.
 
     Raises
     ------
-    TimeLimitError : the deadline came. ResourceError : memory, or what a plan can list, does not suffice for the graph
+    TimeLimitError : the deadline passed. ResourceError : memory, or the size of plans, does not suffice for the graph
         or for the separators of any order found.
     FormatError : a file that does not list every variable once.
     """
@@ -159,7 +159,7 @@ def search_orders(
     tried: set[tuple[str, bytes]] = set()
     candidates, least_work, begin = 0, math.inf, time.monotonic()
     deadline = deadline or Deadline()
-    # Where nothing is known that makes rows fewer than assignments, an order with too many of these need not be ended.
+    # Without constraints that make rows fewer than assignments, an order with too many assignments is not completed.
     most_cells = CERTAINLY * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
     with OrderFlags(graph, seconds, longest) as flags:
         for name, order in _candidates(graph, names, seed, finalists, cell_work, most_cells, flags):
@@ -184,7 +184,7 @@ def search_orders(
     ranks = [(rank, *found, name) for name, ranked in finalists.items() for rank, found in enumerate(ranked)]
     for _, work, _, order, name in sorted(ranks, key=lambda r: r[:3]):
         deadline.check()
-        if best and (work == math.inf or time.monotonic() > until):  # its separators are more than a plan lists
+        if best and (work == math.inf or time.monotonic() > until):  # inf: separators too large for a plan
             continue
         judged = _judged(graph, order, name, candidates, seed + 1, cell_work)
         best[name] = min(best.get(name, judged), judged, key=OrderChoice.cost)
@@ -192,12 +192,12 @@ def search_orders(
 
 
 class OrderFlags:
-    """When the orders of a search are to be ended in a quicker way; a context manager that ends its timers."""
+    """Flags that make a search complete its orders faster; a context manager that stops its timers."""
 
     def __init__(self, graph: ScopeGraph, seconds: float, longest: float) -> None:
         self._first, self._later = max(seconds, FIRST_SECONDS), max(seconds, longest)
         self._grace = GRACE_SECONDS + GRACE_A_VARIABLE * (len(graph.sizes) + len(graph.neighbours))
-        self._is_quick = len(graph.sizes) <= QUICK_VARIABLES  # a timer takes longer than it could save
+        self._is_quick = len(graph.sizes) <= QUICK_VARIABLES  # a timer costs more than it could save
         self._begin = time.monotonic()
         self._timers: list[Deadline] = []
         self.first = self._made(self._first)
@@ -213,7 +213,7 @@ class OrderFlags:
 
     @cached_property
     def later(self) -> Hurry:
-        """Those of all orders but the first one of each heuristic."""
+        """Flags of all orders except the first one of each heuristic."""
         return self._made(max(0.0, self._begin + self._later - time.monotonic()))
 
     def _made(self, seconds: float) -> Hurry:
@@ -225,14 +225,14 @@ class OrderFlags:
 
 
 def longest_search(order_seconds: float, remaining: float) -> float:
-    """Seconds that the search may take where nothing but elimination can solve a problem; ``remaining`` : time left."""
+    """Maximum search time, in seconds, if only elimination can solve the problem; ``remaining`` : time left."""
     return min(LONGER * order_seconds, TIME_SHARE * remaining)
 
 
 def judge_order(
     problem: Problem, order: Sequence[int], name: str, seed: int, cell_work: float = math.inf
 ) -> OrderChoice:
-    """What a given order is predicted to cost; ``name`` is how it was found, ``cell_work`` as for a search."""
+    """Predicted cost of a given order; ``name`` : of its heuristic, ``cell_work`` as for a search."""
     return _judged(PrimalGraph(problem), np.array(order, dtype=np.int64), name, 1, seed, cell_work)
 
 
@@ -245,10 +245,10 @@ def _candidates(
     most_cells: float,
     flags: OrderFlags,
 ) -> Iterator[tuple[str, NDArray[np.int64] | None]]:
-    """An order of each heuristic in turn, without end: greedy ones are improved, others begin again; None: no better.
+    """Endless orders of the heuristics in turn: greedy ones are improved, others restarted; None: no improvement.
 
-    Heuristics whose best order is hopeless after a few turns have no further one. Buckets with more than ``most_cells``
-    assignments end an order's making: the rest of it is any order.
+    Heuristics whose best order is hopeless after a few turns are dropped. Once buckets exceed ``most_cells``
+    assignments, the rest of an order is arbitrary.
     """
     chains: dict[str, Chain] = {}
     for restart in count():

@@ -1,4 +1,4 @@
-"""An elimination order that was chosen, and what it is predicted to cost."""
+"""A chosen elimination order and its predicted cost."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OrderChoice:
-    """An elimination order and what it is predicted to cost.
+    """An elimination order and its predicted cost.
 
     Attributes
     ----------
     order : variable indices, the one eliminated first at the front.
-    heuristic : how it was found, such as ``min-fill``, or the file it was read from.
-    candidates : orders judged.
+    heuristic : method that found it, such as ``min-fill``, or the file it was read from.
+    candidates : number of evaluated orders.
     separators : variable indices of each bucket's separator, by elimination position.
     predicted_rows : estimated feasible rows of each message, by elimination position.
-    cell_costs : what each bucket costs as a complete table, in rows; none where rows alone count.
+    cell_costs : cost of each bucket as a complete table, in rows; empty if rows alone count.
     """
 
     order: tuple[int, ...]
@@ -27,7 +27,7 @@ class OrderChoice:
     cell_costs: tuple[float, ...] = ()
 
     def cost(self, first: int = 0, ratio: float = 1.0) -> float:
-        """What the buckets from that at ``first`` on cost, in rows, where there are ``ratio`` times those predicted."""
+        """Cost, in rows, of the buckets from ``first`` on, if rows are ``ratio`` times the predicted ones."""
         if not self.cell_costs:
             return ratio * sum(self.predicted_rows[first:])
         pairs = zip(self.predicted_rows[first:], self.cell_costs[first:], strict=True)

@@ -1,12 +1,12 @@
-"""Better elimination orders by changing how a greedy heuristic judges variables, a few variables at a time.
+"""Local search for better elimination orders: changes a greedy heuristic's scores of a few variables at a time.
 
-What a greedy order costs is a matter of luck: of two runs that break ties otherwise, one may have a hundred times the
-rows of the other, and restarts draw from this wide distribution again and again. But a greedy run can be steered: each
-variable has a *factor* that its score is multiplied by, so that it is eliminated earlier or later than its score says.
-Then one good order leads to better ones: change the factors of a few variables, run the heuristic again, and keep the
-change where it makes no more rows (a hill climbing in the space of factors; random restarts with noise on the scores,
-as in Kask, Gelfand, Otten and Dechter 2011, *Pushing the power of stochastic greedy ordering schemes*, are its first
-step only). Runs end as soon as their separators pass the rows of the best one.
+The cost of a greedy order varies widely: with other tie-breaking it may have a hundred times the rows, and restarts
+sample this wide distribution again and again. But a greedy run can be controlled: each variable has a *factor* that
+multiplies its score, so that it is eliminated earlier or later. Then one good order leads to better ones: change the
+factors of a few variables, run the heuristic again, and keep the change if it does not increase the rows (hill climbing
+in the space of factors; random restarts with noise on the scores, as in Kask, Gelfand, Otten and Dechter 2011, *Pushing
+the power of stochastic greedy ordering schemes*, are only its first step). Runs end as soon as their separators exceed
+the rows of the best one.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from oocbe.elimination.orders.primal_graph import PrimalGraph
 
 CHANGED = 0.05
-"""Part of the variables whose factors are changed at a time, on average; one at least."""
+"""Mean share of the variables whose factors are changed at a time; at least one variable."""
 
 SPREAD = 0.7
 """Standard deviation of a change, in the logarithm of a factor."""
 
 FIRST_SPREAD = 0.1
-"""Standard deviation, in the logarithm, of the factors that a chain begins with: enough to tell equal scores apart."""
+"""Standard deviation of a chain's initial factors, in the logarithm: enough to break ties between equal scores."""
 
 SEEDS = 1 << 31
-"""Seeds of single orders are drawn below this."""
+"""Exclusive upper limit of the seeds of single orders."""
 
 
 class Chain:
@@ -42,13 +42,13 @@ class Chain:
     Parameters
     ----------
     graph : of the problem. criterion : one of the codes of :mod:`oocbe.kernels.cpu.orders.greedy_order`.
-    probes : of each separator, where there are hard constraints to probe. seed : of the changes.
+    probes : of each separator, if there are hard constraints to probe. seed : of the changes.
     cell_work : see :func:`oocbe.elimination.orders.order.search_orders`.
 
     Attributes
     ----------
-    work : predicted for the last order, in rows; infinite before the first one. Where no constraint is known, the
-        assignments of all separators.
+    work : predicted for the last order, in rows; infinite before the first one. Without constraints, the assignments of
+        all separators.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Chain:
         self.work = float("inf")
 
     def step(self, flags: Hurry = UNHURRIED) -> NDArray[np.int64] | None:
-        """Try a change in each thread; the order of the best one, None where all have more work than before."""
+        """Try a change in each thread; returns the best order, or None if all have more work than before."""
         count = len(self._logarithms)
         trials = [self._logarithms]
         if self.work < float("inf"):
@@ -88,11 +88,11 @@ class Chain:
     def _judged(
         self, factors: NDArray[np.float64], seed: int, flags: Hurry, context: Context
     ) -> tuple[float, NDArray[np.int64]]:
-        """What :meth:`_judge` says, on a thread that knows the caller's deadline from its context."""
+        """:meth:`_judge` on a thread with the caller's deadline in its context."""
         return context.run(self._judge, factors, seed, flags)
 
     def _judge(self, factors: NDArray[np.float64], seed: int, flags: Hurry) -> tuple[float, NDArray[np.int64]]:
-        """Work of the greedy order with some factors, more than that of the last order where it was given up."""
+        """Work and order of a greedy run with these factors; more work than the last order's if it was abandoned."""
         graph = self._graph
         most = self.work if graph.is_complete else float("inf")
         order, work = graph.greedy_order(self._criterion, seed, most, factors, flags)

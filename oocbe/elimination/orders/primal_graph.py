@@ -1,4 +1,4 @@
-"""The primal graph of a problem: which variables meet in a scope, and what random probes know of its constraints."""
+"""The primal graph of a problem, and its pairwise constraints for random probes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 MASKED_SIZE = 64
-"""Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""
+"""Largest domain whose pairwise constraints are probed: remaining values are the bits of a word."""
 
 PROBE_STEPS = 1 << 23
-"""Constraints that all probes look at together, about: a third of a second. Large orders have fewer probes."""
+"""Approximate limit of constraints examined by all probes: a third of a second. Large orders have fewer probes."""
 
 
 class PrimalGraph(ScopeGraph):
@@ -35,7 +35,7 @@ class PrimalGraph(ScopeGraph):
     """
 
     def __init__(self, problem: Problem) -> None:
-        problem = without_zeros(problem)  # what they forbid, probes see as constraints
+        problem = without_zeros(problem)  # turns zeros into constraints, for the probes
         super().__init__(problem.name, scopes_of(problem), problem.sizes)
         self._problem = problem
 
@@ -49,13 +49,13 @@ class PrimalGraph(ScopeGraph):
 
     @property
     def is_complete(self) -> bool:
-        """Whether no constraint is known that predictions take into account: they are of complete tables then."""
+        """Whether predictions use no constraints: they are then the sizes of complete tables."""
         return len(self._pairs[1]) == 0 and not self._hidden
 
     def work(
         self, order: NDArray[np.int64], probes: int, seed: int, most: float = math.inf, cell_work: float = math.inf
     ) -> float:
-        """What all buckets cost, in predicted rows; that of a part of them where it passes ``most``.
+        """Cost of all buckets, in predicted rows; the sum stops once it exceeds ``most``.
 
         cell_work : see :func:`oocbe.elimination.orders.order.search_orders`.
         """
@@ -71,7 +71,7 @@ class PrimalGraph(ScopeGraph):
     def limited(
         self, order: NDArray[np.int64], separators: Separators, rows: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Predicted rows by elimination position, lowered to what listed rows that probes do not see permit."""
+        """Predicted rows by elimination position, limited by listed rows that probes do not cover."""
         if not self._hidden:
             return rows
         limits = row_limits(self._problem, self._hidden, order.tolist(), separators.listed(), rows.tolist())
@@ -87,8 +87,8 @@ class PrimalGraph(ScopeGraph):
     ) -> NDArray[np.float64]:
         """Estimated feasible rows of each bucket's message, in the order of the separators.
 
-        They are incomplete where all buckets together certainly cost more than ``most`` rows. A bucket costs its rows,
-        or what ``otherwise`` says where that is less.
+        They are incomplete if all buckets together certainly cost more than ``most`` rows. The cost of a bucket is its
+        rows, or its entry of ``otherwise`` if that is less.
         """
         if otherwise is None:
             otherwise = np.full(len(separators.starts) - 1, np.inf)
@@ -102,7 +102,7 @@ class PrimalGraph(ScopeGraph):
 
 
 def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """CSR of what a value of one variable leaves of another; see :func:`estimate_rows`."""
+    """CSR of the values of one variable that a value of another permits; see :func:`estimate_rows`."""
     sizes = problem.sizes
     permitted: dict[tuple[int, int], NDArray[np.bool_]] = {}
     supports: list[Constraint | Function] = list(problem.constraints)

@@ -1,8 +1,7 @@
-"""Most rows that messages can have, by what tables list: sound where random probes see no constraint at all.
+"""Upper limits of messages' rows from listed tables, which random probes ignore.
 
-Probes (:mod:`oocbe.kernels.cpu.orders.estimate`) know pairwise constraints only. An incomplete function over many
-variables, with few rows, is then invisible to them, though a join never has more rows than the product of its inputs'
-rows.
+Probes (:mod:`oocbe.kernels.cpu.orders.estimate`) use pairwise constraints only. They ignore an incomplete function over
+many variables with few rows, although a join never has more rows than the product of its inputs' rows.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from oocbe.runtime.deadline import looked
 
 
 def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Function]:
-    """Incomplete functions and constraints that probes know nothing of: not pairwise, or over large domains.
+    """Incomplete functions and constraints that probes ignore: not pairwise, or over large domains.
 
     Parameters
     ----------
-    probed_size : largest domain that probes look at.
+    probed_size : largest domain that is probed.
     """
     supports: list[Constraint | Function] = [*problem.constraints]
     supports += [f for f in problem.functions if f.default is None]
@@ -30,17 +29,17 @@ def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Fun
 
 
 def leaves_few(problem: Problem, support: Constraint | Function) -> bool:
-    """Whether a support permits less than half of its assignments: estimates without it then mean little."""
+    """Whether a support permits less than half of its assignments: estimates without it are then unreliable."""
     listed, complete = len(support.tuples), math.prod(problem.sizes[v] for v in support.scope)
     permitted = complete - listed if isinstance(support, Constraint) and not support.allowed else listed
     return 2 * permitted < complete
 
 
 def extends_always(problem: Problem) -> bool:
-    """Whether each variable has a value that no hard constraint forbids, whatever the other variables are.
+    """Whether each variable has a value that no hard constraint forbids with any values of the other variables.
 
-    Then every assignment of a separator that satisfies the constraints within it is a row of the message. Elsewhere
-    what was eliminated may leave far fewer: equalities with one variable make all others equal.
+    Then every assignment of a separator that satisfies the constraints within it is a row of the message. Otherwise
+    eliminated variables may permit far fewer: equalities with one variable make all others equal.
     """
     if problem.linear_constraints:
         return False
@@ -57,7 +56,7 @@ def extends_always(problem: Problem) -> bool:
 
 
 def predictions_are_exact(problem: Problem) -> bool:
-    """Whether every assignment is feasible: then each bucket has the rows that its scope says, along any order."""
+    """Whether every assignment is feasible: then each message has all assignments of its scope, for any order."""
     return (
         not problem.constraints
         and not any(c.can_bind for c in problem.linear_constraints)
@@ -75,14 +74,14 @@ def row_limits(
     separators: Sequence[Sequence[int]],
     predicted: Sequence[float],
 ) -> list[float]:
-    """Predicted rows of each message, lowered to what the rows of its inputs permit.
+    """Predicted rows of each message, limited by the rows of its inputs.
 
-    Inputs are taken greedily, the one with the fewest rows for each variable that it adds first, until they cover the
-    separator or nothing is left that lists fewer rows than the domains of what it adds have assignments.
+    Inputs are selected greedily, the one with the fewest rows per added variable first, until they cover the separator
+    or no input has fewer rows than its added variables have assignments.
 
     Parameters
     ----------
-    supports : what lists its feasible assignments; constraints that list forbidden ones are skipped.
+    supports : lists of feasible assignments; constraints that list forbidden ones are skipped.
     order : variable indices. separators : of each bucket. predicted : rows of each message; all by position.
     """
     position = {v: place for place, v in enumerate(order)}

@@ -1,4 +1,4 @@
-"""The graph of some scopes, and the separators of its elimination orders."""
+"""The primal graph of a list of scopes, and the separators of its elimination orders."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from oocbe.runtime.deadline import check_deadline, current_flag, looked
 from oocbe.tables.table import format_bytes
 
 MOST_ROWS = 2.0**960
-"""Predictions end here: sums of them, ratios and bytes are still within float64."""
+"""Maximum of predictions, so that their sums, ratios and bytes stay within float64."""
 
 BITSET_VARIABLES = 1 << 12
-"""Up to which greedy orders work on bit sets: on some thousand variables these are faster than lists."""
+"""Number of variables up to which greedy orders use bit sets, which are then faster than lists."""
 
 EDGE_BYTES = 16
-"""Bytes for each neighbour of a variable while an order is made: lists that grow are copied."""
+"""Bytes for each neighbour of a variable during the computation of an order: growing lists are copied."""
 
 MOST_MEMBERS = 1 << 22
-"""Members of all separators of an order, or as many as there are neighbours where these are more: plans list them, some
-dozens of bytes and a microsecond each."""
+"""Limit of the members of an order's separators, or the number of neighbours if that is larger: plans list them, at
+some dozens of bytes and a microsecond each."""
 
 MOST_FILL = 1 << 25
-"""Neighbours of all variables while an order is made, or as many as there are at first."""
+"""Limit of the neighbours of all variables during the computation of an order, or their initial number if larger."""
 
 LINEAR_SWEEPS = 16
-"""Sweeps from random ends for one linear order: a bad end is common, and its width shows it at once."""
+"""Sweeps from random ends for one linear order: bad ends are common, and their width reveals them at once."""
 
 NEVER = np.zeros(1, dtype=np.int64)
 """A flag that is never set."""
@@ -57,7 +57,7 @@ class Separators(NamedTuple):
 
     @classmethod
     def of(cls, sets: Collection[Collection[int]]) -> Separators:
-        """Sets that are given one by one."""
+        """Separators from a collection of sets."""
         starts = np.zeros(len(sets) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, sets), dtype=np.int64, count=len(sets)), out=starts[1:])
         members = itertools.chain.from_iterable(sets)
@@ -76,11 +76,11 @@ class Separators(NamedTuple):
 
 
 class Hurry(NamedTuple):
-    """Flags, int64 (1,), that tell a search for an order that its time is up.
+    """Flags, int64 (1,), that are set when the time for an order is over.
 
     Attributes
     ----------
-    hurry : the rest of the order is chosen in a quicker way. give_up : the rest may be in any order.
+    hurry : the rest of the order is chosen by a faster method. give_up : the rest of the order is arbitrary.
     """
 
     hurry: NDArray[np.int64] = NEVER
@@ -88,7 +88,7 @@ class Hurry(NamedTuple):
 
 
 UNHURRIED = Hurry()
-"""As long as it takes."""
+"""Flags that are never set."""
 
 
 class ScopeGraph:
@@ -105,7 +105,7 @@ class ScopeGraph:
 
     Raises
     ------
-    ResourceError : memory does not suffice for the edges. TimeLimitError : the deadline of the block came.
+    ResourceError : memory does not suffice for the edges. TimeLimitError : the deadline of the block passed.
     """
 
     def __init__(self, name: str, scopes: Collection[Collection[int]], sizes: Sequence[int]) -> None:
@@ -143,8 +143,8 @@ class ScopeGraph:
     ) -> tuple[NDArray[np.int64], float]:
         """A greedy order and the assignments of its separators (:mod:`oocbe.kernels.cpu.orders.greedy_order`).
 
-        most : where they are more, the rest of the order is any. floor : see
-            :func:`oocbe.kernels.cpu.orders.sparse_order.sparse_order`; it is for graphs as lists.
+        most : once the assignments exceed it, the rest of the order is arbitrary. floor : see
+            :func:`oocbe.kernels.cpu.orders.sparse_order.sparse_order`; only for graphs as lists.
         """
         factors = np.ones(len(self.sizes)) if factors is None else factors
         order: NDArray[np.int64]
@@ -168,7 +168,7 @@ class ScopeGraph:
 
     @property
     def most_members(self) -> int:
-        """Members of all separators of an order, at most."""
+        """Limit of the members of all separators of an order."""
         return max(MOST_MEMBERS, len(self.neighbours))
 
     def separators(self, order: NDArray[np.int64]) -> Separators:
@@ -176,7 +176,7 @@ class ScopeGraph:
 
         Raises
         ------
-        ResourceError : they have more than :attr:`most_members`. TimeLimitError : the deadline came.
+        ResourceError : they have more than :attr:`most_members`. TimeLimitError : the deadline passed.
         """
         starts, members, is_whole = separators_of(
             self.starts, self.neighbours, order, self.most_members, current_flag()
@@ -192,13 +192,13 @@ class ScopeGraph:
         return Separators(starts, members)
 
     def joined_cells(self, order: NDArray[np.int64], separators: Separators) -> NDArray[np.float64]:
-        """Assignments of each bucket's variables, the eliminated one among them, by elimination position."""
+        """Assignments of each bucket's variables, including the eliminated one, by elimination position."""
         bits = summed(*separators, self.weights) + self.weights[order]
         cells: NDArray[np.float64] = np.exp2(np.minimum(bits, np.log2(MOST_ROWS)))
         return cells
 
     def cells_along(self, order: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The same of an order; infinite where its separators are more than can be listed (:meth:`separators`)."""
+        """:meth:`joined_cells` of an order; infinite if it exceeds the limit of :meth:`separators`."""
         try:
             return self.joined_cells(order, self.separators(order))
         except ResourceError:
