@@ -1,1 +1,1 @@
-"""Tables larger than memory: a budget, sources of rows, partition into pieces, and pieces worked on in streams."""
+"""Tables larger than memory: a budget, sources of rows, partition into pieces, and streams that process pieces."""

@@ -1,14 +1,14 @@
-"""The memory of one operation on tables: who has how much of it, and a clear refusal when it is used up.
+"""The memory budget of one operation on tables: named reservations, and a clear error when it is exhausted.
 
-Parts of an operation *reserve* bytes before they take memory, under a name that the refusal shows. A reservation is an
-agreement, not an allocation: a piece of work reserves what its rows, sorting and result take at most, and is made
-small enough for that beforehand (:mod:`oocbe.runtime.pieces`).
+Parts of an operation *reserve* bytes before they take memory, under a name that the error shows. A reservation is an
+agreement, not an allocation: a piece of work reserves the maximum of its rows, sorting and result, and is cut small
+enough for that beforehand (:mod:`oocbe.runtime.pieces`).
 
-What messages of an elimination take is counted by :mod:`oocbe.elimination.buckets.held_messages`, and decided about
-before they are made (:mod:`oocbe.elimination.engine.decision`).
+Messages of an elimination are counted by :mod:`oocbe.elimination.buckets.held_messages`; their size is decided about
+before their computation (:mod:`oocbe.elimination.engine.decision`).
 
-What the budget covers: rows, indices and buffers of the operation. What it does not: the interpreter, compiled code and
-loaded libraries, some 150 to 200 MiB that are there whatever the size of the tables, and the system's file cache.
+The budget covers rows, indices and buffers of the operation. It does not cover the interpreter, compiled code and
+loaded libraries, some 150 to 200 MiB regardless of the size of the tables, and the system's file cache.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from oocbe.tables.table import format_bytes
 
 
 class Budget:
-    """Bytes that may be in use at a time.
+    """Limit of the bytes in use at a time.
 
     Parameters
     ----------
-    limit : bytes; None: 80 % of what the control group or the machine has.
-    kind : whose memory it is, for messages.
+    limit : bytes; None: 80 % of the memory of the control group or the machine.
+    kind : of memory, for error messages.
     """
 
     def __init__(self, limit: int | None = None, kind: str = "host") -> None:
@@ -45,18 +45,18 @@ class Budget:
 
     @contextmanager
     def reserve(self, owner: str, nbytes: int) -> Iterator[None]:
-        """Hold some bytes within the block.
+        """Reserve some bytes within the block.
 
         Raises
         ------
-        ResourceError : there are not that many left; the message has requested, used and limit, and who has what.
+        ResourceError : not enough are left; the message has the requested, used and limit bytes, and all reservations.
         """
         self._take(owner, nbytes)
         try:
             yield
         finally:
             with self._lock:
-                self._used[owner] = self._used.get(owner, 0) - nbytes  # of nothing, another block may have said so
+                self._used[owner] = self._used.get(owner, 0) - nbytes  # the owner may be missing by now
                 if not self._used[owner]:
                     del self._used[owner]
 

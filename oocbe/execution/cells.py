@@ -1,8 +1,8 @@
 """Cells of complete tables read by *boxes*: a range of values of each variable, from main memory or from disk.
 
-A box is a set of *runs* of neighbouring cells, all of one length: the variables that change fastest and have their
-whole domain in the box, and the range of the next one. From disk, long runs are read one by one; of short ones many lie
-in a chunk, which is then decoded once.
+A box is a set of *runs* of contiguous cells of equal length: a run covers the fastest variables whose whole domain is
+in the box, and the range of the next one. From disk, long runs are read one by one; a chunk with many short runs is
+decoded once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored_complete import AnyComplete
 
 Box = tuple[tuple[int, int], ...]
-"""For each variable, the fastest first, its first value in the box and the one behind its last."""
+"""For each variable, the fastest first, a half-open range (first value, last value + 1)."""
 
 
 def runs_of(sizes: Sequence[int], box: Box) -> tuple[NDArray[np.int64], int]:
-    """Where the runs of a box begin, int64 (runs,), ascending, and the cells of each.
+    """First cells of a box's runs, int64 (runs,), ascending, and the cells of each run.
 
     sizes : domain sizes, the variable that changes fastest first.
     """
@@ -50,7 +50,7 @@ def box_cells(box: Box) -> int:
 
 
 def cells_touched(sizes: Sequence[int], box: Box, window: int) -> int:
-    """Cells that reading a box decodes, at most, where whole windows of so many cells are decoded."""
+    """Maximum number of decoded cells for reading a box, if whole windows of ``window`` cells are decoded."""
     length, axis = 1, 0
     while axis < len(sizes) and box[axis] == (0, sizes[axis]):
         length *= sizes[axis]
@@ -61,9 +61,9 @@ def cells_touched(sizes: Sequence[int], box: Box, window: int) -> int:
 
 
 def read_box(source: AnyComplete, sizes: Sequence[int], box: Box) -> NDArray[Any]:
-    """Values of a box (cells of the box,), in the order of the source; not to be written to.
+    """Values of a box (cells of the box,), in the order of the source; read-only.
 
-    A copy of them, but for one run of cells in main memory, which is seen where it is.
+    A view for a single run in main memory, otherwise a copy.
 
     Raises
     ------

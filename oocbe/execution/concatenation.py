@@ -1,4 +1,4 @@
-"""Several sources as one, one behind the other: ranges of runs that several processes have sorted are read so."""
+"""Several sources concatenated to one, for ranges of runs sorted by several processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from oocbe.model.row_numbers import even_ranges
 
 
 class OrderedSlice:
-    """Rows of a table on disk from one up to another, which ascend by some variables; a ``KeyedRows``.
+    """A range of rows of a table on disk, sorted by some variables; a ``KeyedRows``.
 
-    Its stretches are the chunks, those at its ends as far as its rows go.
+    Its stretches are the chunks, clipped to the range.
 
     Parameters
     ----------
-    source : the table. low, high : the first row, and the one behind the last. order : the variables that rows ascend
-        by, the most significant last; its keys need not ascend.
+    source : the table. low, high : half-open range of rows. order : the variables by which rows are sorted, the most
+        significant last; its keys need not ascend.
     """
 
     def __init__(self, source: StoredRows, low: int, high: int, order: tuple[str, ...]) -> None:
@@ -44,7 +44,7 @@ class OrderedSlice:
         return even_ranges(self.rows, most)
 
     def stretch_start(self, stretch: int) -> int:
-        """First row of a stretch; all rows for one behind the last."""
+        """First row of a stretch; the number of rows for the index after the last."""
         start = self._source.stretch_start(self._chunk + stretch)
         return min(max(start, self._low), self._high) - self._low
 
@@ -62,7 +62,7 @@ class OrderedSlice:
 
 
 class LaidEndToEnd:
-    """The rows of several sources, of one layout and dtype; see :class:`oocbe.execution.sources.Source`.
+    """The concatenated rows of several sources of one layout and dtype; see :class:`oocbe.execution.sources.Source`.
 
     Attributes
     ----------
@@ -96,9 +96,9 @@ class LaidEndToEnd:
 
 
 def runs_in_order(source: Source, common: tuple[str, ...]) -> list[KeyedRows]:
-    """Sources that a source is laid of, or itself, where each ascends by some variables and can be cut by its keys.
+    """The components of a concatenated source, or the source itself, if all are sorted by ``common`` and can be cut.
 
-    common : the variables, the most significant last. Returns none where one source does not.
+    common : the variables, the most significant last. Returns an empty list if one source is not.
     """
     found = []
     for run in source.sources if isinstance(source, LaidEndToEnd) else [source]:

@@ -1,9 +1,9 @@
 """Cuts of sorted sources at the first keys of their chunks, found without a pass over the rows.
 
-A table on disk tells the first and the last key of each chunk. Where sources are sorted by the same *common* variables,
-a key that some chunk begins with cuts all of them alike, and between two such keys a source has no more rows than the
-chunks that reach in there. So cuts are chosen from what the sources tell, and only the chunks that a chosen cut runs
-through are read, once, to find the row.
+The index of a table on disk has the first and the last key of each chunk. If sources are sorted by the same *common*
+variables, the first key of a chunk cuts all of them alike, and between two such keys a source has at most the rows of
+the overlapping chunks. So cuts are chosen from the indices, and only the chunks that a cut intersects are read, once,
+to find the row.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from oocbe.tables.layout import WORD_BITS
 
 @runtime_checkable
 class KeyedRows(Source, Protocol):
-    """Rows that can be cut by their keys, where they are sorted, without a pass over them: they are told stretch by
-    stretch, all of so many rows but for the last one.
+    """Sorted rows that can be cut by their keys without a pass over them. They consist of stretches, all of the same
+    number of rows except the last.
     """
 
     @property
     def stretch_rows(self) -> int:
-        """Rows of a stretch, at most."""
+        """Maximum rows of a stretch."""
 
     @property
     def stretch_count(self) -> int:
-        """Stretches."""
+        """Number of stretches."""
 
     def stretch_start(self, stretch: int) -> int:
-        """First row of a stretch; all rows for one behind the last."""
+        """First row of a stretch; the number of rows for the index after the last."""
 
     def edge_keys(self, stretch: int) -> tuple[int, int]:
         """Keys of the first and the last row of a stretch."""
@@ -47,17 +47,17 @@ class KeyedRows(Source, Protocol):
 
 
 class KeyIndex:
-    """Where the common keys of a sorted source lie; common variables are read as one number, the last most significant.
+    """Index of a sorted source's common keys; a key is one number, the last common variable most significant.
 
     Parameters
     ----------
     source : sorted, with the common variables most significant, in their order. common : the variables.
-    budget : of the memory that the keys of a stretch take while a row is looked for.
+    budget : of the memory for a stretch's keys during the search for a row.
 
     Attributes
     ----------
     firsts, lasts : numbers of the first and the last row of each stretch (a chunk) of the source.
-    end : a number beyond all.
+    end : a number above all keys.
     """
 
     def __init__(self, source: KeyedRows, common: Sequence[str], budget: Budget) -> None:
@@ -77,10 +77,10 @@ class KeyIndex:
         return self.source.rows
 
     def samples(self, fewest: int) -> Iterator[tuple[int, int]]:
-        """Numbers that ascend, from the first row's on, and the rows from each to the next one.
+        """Ascending key numbers from the first row's, and the rows from each to the next one.
 
-        fewest : about so many, where the source has the rows: stretches that are far too few for that, less than a
-            quarter, are read for it, one at a time.
+        fewest : approximate minimum of samples, if the source has the rows: if there are fewer stretches than a quarter
+            of it, their keys are read, one stretch at a time.
         """
         stretches = max(1, self.source.stretch_count)
         within = -(-fewest // stretches) if 4 * stretches < fewest else 1
@@ -95,12 +95,12 @@ class KeyIndex:
                     yield self._number(key_number(keys, low)), high - low
 
     def most_rows(self, low: int, high: int) -> int:
-        """No fewer rows than have a number from ``low`` up to ``high``, not included."""
+        """Upper limit of the rows with a number from ``low`` up to ``high``, exclusive."""
         stretches = bisect_left(self.firsts, high) - bisect_left(self.lasts, low)
         return min(max(0, stretches) * self.source.stretch_rows, self.source.rows)
 
     def place(self, number: int) -> int:
-        """The first row whose number is not below this one; reads one stretch at most."""
+        """The first row whose number is not below this one; reads at most one stretch."""
         stretch = bisect_left(self.lasts, number)
         start = self.source.stretch_start(stretch)
         if stretch == len(self.lasts):
@@ -120,12 +120,12 @@ class KeyIndex:
 def cut_alike(
     indices: Sequence[KeyIndex], fits: Callable[[Sequence[int]], bool]
 ) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Ranges of rows of each source that have the same range of common keys, in ascending order.
+    """Ranges of rows of each source with the same range of common keys, in ascending order.
 
     Parameters
     ----------
-    fits : whether so many rows of each source fit together. A range that no chunk begins in is not cut, even where it
-        does not fit.
+    fits : whether these numbers of rows of the sources fit together. A range in which no chunk begins is not cut, even
+        if it does not fit.
     """
     end = max(index.end for index in indices)
     numbers = sorted({number for index in indices for number in index.firsts} | {end})

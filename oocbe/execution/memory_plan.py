@@ -1,4 +1,4 @@
-"""What an operation out of core may use: shares of the memory budget, a scratch folder, streams, the size of pieces."""
+"""Resources of an out-of-core operation: shares of the memory budget, a scratch folder, streams, piece sizes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from oocbe.tables.table import format_bytes
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Settings of an operation out of core.
+    """Resources of an out-of-core operation.
 
     Attributes
     ----------
-    budget : the arbiter of its memory.
-    disk : counts the bytes of scratch files, and says in which folder they are made.
-    streams : pieces at work at a time.
-    piece_rows : most rows of each table in a piece, and of a result handed over; None: as many as fit.
-    pieces, partition, nested : shares of the budget for the pieces at work, for a partition before any piece is at
-        work, and for one while some are (:class:`oocbe.model.settings.tuning.Tuning`).
+    budget : of its memory.
+    disk : counts the bytes of scratch files, and has their folder.
+    streams : number of concurrent pieces.
+    piece_rows : most rows of each table in a piece, and of a result passed on; None: as many as fit.
+    pieces, partition, nested : shares of the budget for the pieces in progress, for a partition before the first piece,
+        and for one during pieces (:class:`oocbe.model.settings.tuning.Tuning`).
     """
 
     budget: Budget
@@ -37,7 +37,7 @@ class MemoryPlan:
 
     @property
     def piece_bytes(self) -> int:
-        """Bytes that one piece may take."""
+        """Memory limit of one piece in bytes."""
         return int(self.budget.limit * self.pieces) // self.streams
 
     @property
@@ -46,13 +46,13 @@ class MemoryPlan:
         return int(self.budget.limit * tuning().operator_chunk_share)
 
     def fits(self, sizes: Sequence[tuple[int, int]]) -> bool:
-        """Whether rows, at some bytes each, fit in a piece."""
+        """Whether tables with these (rows, bytes a row) fit in a piece."""
         if self.piece_rows is not None and any(rows > self.piece_rows for rows, _ in sizes):
             return False
         return sum(rows * cost for rows, cost in sizes) <= self.piece_bytes
 
     def rows_of(self, cost: int, share: float = 1.0) -> int:
-        """Rows at ``cost`` bytes each that some share of a piece holds; ResourceError where it holds none."""
+        """Rows at ``cost`` bytes each that fit in a share of a piece; ResourceError if none fits."""
         rows = int(self.piece_bytes * share) // cost
         if rows == 0:
             raise ResourceError(
@@ -63,7 +63,7 @@ class MemoryPlan:
 
     @contextmanager
     def partition_memory(self, cost: int, first: bool) -> Iterator[int]:
-        """Reserve memory for a partition's runs, one a stream, and tell the rows of a run at ``cost`` bytes a row."""
+        """Reserve memory for a partition's runs, one a stream; yields the rows of a run at ``cost`` bytes a row."""
         share = self.partition if first else self.nested
         rows = min(int(self.budget.limit * share) // (cost * self.streams), self.piece_rows or tuning().most_run_rows)
         if rows == 0:
@@ -76,15 +76,15 @@ class MemoryPlan:
             yield rows
 
     def inside(self) -> MemoryPlan:
-        """Space for an operation within another one, whose pieces are in memory: of the share for such partitions."""
+        """Plan for a nested operation during another one's pieces, with the share for nested partitions."""
         return replace(self, pieces=0.5 * self.nested, partition=0.5 * self.nested, nested=0.25 * self.nested)
 
     @property
     def is_smallest(self) -> bool:
-        """Whether pieces are as small as they can be."""
+        """Whether pieces have their minimum size."""
         return self.piece_bytes < tuning().least_piece_bytes
 
     def halved(self) -> MemoryPlan:
-        """Space with pieces of half the size, after memory that was within the budget could not be had."""
+        """Plan with pieces of half the size, after a failed allocation within the budget."""
         rows = None if self.piece_rows is None else max(1, self.piece_rows // 2)
         return replace(self, pieces=self.pieces / 2, nested=self.nested / 2, piece_rows=rows)

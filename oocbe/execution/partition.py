@@ -1,15 +1,14 @@
-"""Radix partition: rows of several sources cut into parts that fit, alike in all of them.
+"""Radix partition: cuts the rows of several sources at the same keys into parts that fit.
 
-Rows are ordered by some *common* variables. Their key bits, most significant first, are taken a *window* at a time: one
-sequential pass over a source sorts each run of rows by the bits of the window (the kernels' stable radix sort) and
-writes it to a scratch file, with the places where each *digit* (value of the window's bits) begins. Neighbouring
-digits are then put together to parts that fit; rows of a part lie in a slice of each run. A digit that does not fit
-alone is partitioned again by the bits behind the window: so skew costs passes over the rows concerned only. Stable
-passes and ascending digits keep the order of the rows: parts laid end to end are sorted by the common variables, ties
-as in the source.
+Rows are partitioned by some *common* variables. Their key bits, most significant first, are processed one *window* at a
+time: a sequential pass over a source sorts each run of rows by the bits of the window (the kernels' stable radix sort)
+and writes it to a scratch file, with the first row of each *digit* (value of the window's bits). Neighbouring digits
+are then combined to parts that fit; the rows of a part are a slice of each run. A digit that does not fit alone is
+partitioned again by the following bits, so skew costs passes only over the rows concerned. Stable passes and ascending
+digits preserve the order of rows: the concatenated parts are sorted by the common variables, ties as in the source.
 
-A source that is sorted by the common variables is not written again: its runs are ranges of its own rows. Where all
-sources are, or are sorted runs laid end to end, and pieces hold several chunks of each, no pass is needed either
+A source sorted by the common variables is not written again: its runs are ranges of its own rows. If all sources are
+sorted, or concatenations of sorted runs, and pieces hold several chunks of each, no pass is needed
 (:mod:`oocbe.execution.key_cuts`).
 """
 
@@ -37,29 +36,30 @@ from oocbe.tables.moves import move_plan
 Item = TypeVar("Item")
 
 WINDOW_BITS, MOST_WINDOW_BITS = 8, 11
-"""Bits of a window that vary: 256 digits are one pass of the radix sort, and enough parts for most tables. More bits
-take another pass of the sort over rows in memory; digits that do not fit, another pass over all rows on disk."""
+"""Usual and maximum number of varying bits of a window: 256 digits are one pass of the radix sort, and enough parts for
+most tables. More bits take another sort pass in memory; digits that do not fit take another pass over rows on disk."""
 
 MOST_DIGITS = 1 << 12
-"""Digits of a run that are told apart; more (where a sample did not show which bits vary) are put together."""
+"""Maximum number of distinct digits of a run; more (if a sample missed varying bits) are combined."""
 
 SAMPLE_ROWS = 1 << 12
-"""Rows looked at to see which bits of a source vary."""
+"""Rows sampled to find the varying bits of a source."""
 
 LEAST_STRETCHES = 2
-"""Smaller pieces are not cut by the chunks' first keys: their ends alone would be chunks read over and over."""
+"""Minimum stretches of a piece for cuts at the chunks' first keys: smaller pieces would read boundary chunks
+repeatedly."""
 
 
 @dataclass(frozen=True)
 class JoinInput:
-    """A source, and how an operation wants it.
+    """A source with the requirements of an operation.
 
     Attributes
     ----------
     source : the rows.
-    scope : its variables in the places that the operation wants, the least significant first.
+    scope : its variables in the order required by the operation, the least significant first.
     common : variables to partition by, the least significant first; most significant in the order of the result.
-    cost : bytes that an operation takes for a row of a part, all in all.
+    cost : total bytes of an operation for a row of a part.
     """
 
     source: Source
@@ -73,7 +73,7 @@ class JoinInput:
         return self.source.rows
 
     def blocks(self, rows: int) -> Iterator[JoinInput]:
-        """The source's rows in their order, at most so many at a time."""
+        """The source's rows in order, in blocks of at most ``rows`` rows."""
         for low, high in self.source.ranges(rows):
             yield replace(self, source=sliced(self.source, low, high))
 
@@ -107,7 +107,7 @@ class BitWindow(NamedTuple):
         return found
 
     def plan(self, ordered: JoinInput) -> NDArray[np.int64]:
-        """Moves that bring the bits into one word."""
+        """Moves that gather the bits in one word."""
         moves, place = [], 0
         for word, shift, bits in self.ranges(ordered):
             moves.append([word, shift, bits, 0, place])
@@ -124,12 +124,12 @@ class BitWindow(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of each source that have some common keys, all of them.
+    """All rows of each source in a range of common keys.
 
     Attributes
     ----------
     inputs : the rows, as slices.
-    fits : whether they fit in a piece; where not, all of them have one common key.
+    fits : whether they fit in a piece; if not, all of them have the same common key.
     """
 
     inputs: tuple[JoinInput, ...]
@@ -158,7 +158,7 @@ class _Segments:
         return digits, np.add.reduceat(self._counts[self._by_digit], firsts)
 
     def of(self, digits: NDArray[np.uint64]) -> JoinInput:
-        """The rows that have some of the digits, which ascend."""
+        """The rows with one of the digits, which ascend."""
         firsts = np.searchsorted(self._sorted, digits)
         many = np.searchsorted(self._sorted, digits, side="right") - firsts
         ends = np.cumsum(many)
@@ -172,15 +172,15 @@ class _Segments:
 def parts(
     inputs: Sequence[JoinInput], space: MemoryPlan, kernels: Backend, first: int = 0, outermost: bool = True
 ) -> Iterator[Part]:
-    """Cut sources into parts alike, in ascending order of the common variables.
+    """Cut sources at the same keys into parts, in ascending order of the common variables.
 
-    Common keys that some source lacks are left out.
+    Common keys missing in a source are omitted.
 
     Parameters
     ----------
     inputs : sources, with the same common variables.
     first : the first bit of the common variables that may differ.
-    outermost : whether no piece of work is in memory yet.
+    outermost : whether no piece is in memory yet.
     """
     inputs = tuple(inputs)
     if any(ordered.rows == 0 for ordered in inputs):
@@ -225,7 +225,7 @@ def parts(
 
 
 def _indices(inputs: Sequence[JoinInput], space: MemoryPlan) -> list[list[KeyIndex]]:
-    """Indices of each source's runs, which can be cut by them into pieces of several chunks; none where one cannot."""
+    """Indices of each source's runs, for cuts into pieces of several chunks; empty if one source cannot be cut so."""
     found = [runs_in_order(ordered.source, ordered.common) for ordered in inputs]
     sizes = [sum(min(run.rows, LEAST_STRETCHES * run.stretch_rows) for run in runs) for runs in found]
     if not all(found) or not space.fits([(rows, o.cost) for rows, o in zip(sizes, inputs, strict=True)]):
@@ -234,13 +234,13 @@ def _indices(inputs: Sequence[JoinInput], space: MemoryPlan) -> list[list[KeyInd
 
 
 def _grouped(items: Sequence[Item], counts: Sequence[int]) -> list[Sequence[Item]]:
-    """Items of all runs by the source that these are of."""
+    """Items of all runs, grouped by source."""
     ends = list(itertools.accumulate(counts))
     return [items[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
 def _cut_runs(runs: Sequence[Source], ranges: Sequence[tuple[int, int]]) -> Source:
-    """A range of rows of each run, laid end to end."""
+    """The concatenation of a range of rows of each run."""
     slices = [sliced(run, low, high) for run, (low, high) in zip(runs, ranges, strict=True) if low < high]
     if len(slices) == 1:
         return slices[0]
@@ -248,7 +248,7 @@ def _cut_runs(runs: Sequence[Source], ranges: Sequence[tuple[int, int]]) -> Sour
 
 
 def _fitting(sizes: Sequence[NDArray[np.int64]], costs: Sequence[int], space: MemoryPlan) -> Iterator[tuple[int, int]]:
-    """Ranges of digits with rows that fit together in a piece; one digit alone where even that does not."""
+    """Ranges of digits whose rows fit together in a piece; a single digit even if it does not fit."""
     low = 0
     taken = [0] * len(sizes)
     for digit in range(len(sizes[0])):
@@ -262,7 +262,7 @@ def _fitting(sizes: Sequence[NDArray[np.int64]], costs: Sequence[int], space: Me
 
 
 def _bits_wanted(inputs: Sequence[JoinInput], space: MemoryPlan) -> int:
-    """Bits with which digits of even sizes fill no more than half a piece."""
+    """Number of bits with which digits of equal sizes fill at most half a piece."""
     pieces = sum(ordered.rows * ordered.cost for ordered in inputs) / max(1, space.piece_bytes)
     if space.piece_rows is not None:
         pieces = max(pieces, *(ordered.rows / space.piece_rows for ordered in inputs))
@@ -270,7 +270,7 @@ def _bits_wanted(inputs: Sequence[JoinInput], space: MemoryPlan) -> int:
 
 
 def _next_window(inputs: Sequence[JoinInput], first: int, wanted: int, kernels: Backend) -> BitWindow:
-    """The number of bits that it takes for so many wanted ones of them to vary in a sample of the sources."""
+    """The shortest window in which ``wanted`` bits vary in a sample of the sources."""
     bits = min(64, len(inputs[0].places) - first)
     ones = 0
     for ordered in inputs:
@@ -295,7 +295,7 @@ def _sample(source: Source) -> NDArray[np.uint64]:
 
 
 class _Runs(NamedTuple):
-    """Where the digits of a run begin: digits, bounds in the run, lowest bits given up, the run's first row."""
+    """Digits of a run: digits, their bounds in the run, number of ignored lowest bits, the run's first row."""
 
     digits: NDArray[np.uint64]
     bounds: NDArray[np.int64]
@@ -308,7 +308,7 @@ class _Partition:
 
     Attributes
     ----------
-    given_up : lowest bits of the window that are not told apart.
+    given_up : number of ignored lowest bits of the window.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class _Partition:
         self.given_up = max(run.given_up for run in self._runs)
 
     def segments(self, given_up: int) -> _Segments:
-        """All runs' segments, with so many of the lowest bits not told apart."""
+        """All runs' segments, ignoring this number of lowest bits."""
         shift = np.uint64(given_up)
         return _Segments(
             self.written,
@@ -341,7 +341,7 @@ class _Partition:
 
 
 def run_cost(source: Source) -> int:
-    """Bytes a row that sorting a run takes: rows as read, moved, sorted, and where digits begin."""
+    """Bytes a row for sorting a run: rows as read, moved, sorted, and the starts of digits."""
     return 3 * row_bytes(source.layout, source.dtype) + 8
 
 
@@ -352,12 +352,12 @@ class _Run:
         self._partition, self._start, self._stop = partition, start, stop
 
     def compute(self, stream: int) -> Iterator[_Runs]:
-        """Where its digits begin, once it is written."""
+        """Write the run; yields the starts of its digits."""
         partition, kernels = self._partition, self._partition.kernels
         ordered, buffers = partition.ordered, partition.buffers[stream]
         source = ordered.source
         if partition.scratch is None:
-            # Nothing to sort: only where digits begin is asked for, which takes keys alone.
+            # Nothing to sort: only the starts of digits are needed, from the keys alone.
             shape = (source.layout.words, self._stop - self._start)
             keys = buffers.take("keys", shape, np.dtype(np.uint64))
             source.read_into(self._start, keys, None)
@@ -375,7 +375,7 @@ class _Run:
 
 
 def _digits(keys: NDArray[np.uint64], partition: _Partition) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
-    """Digits of rows sorted by a window's bits, the bounds of their rows, and the lowest bits given up."""
+    """Digits of rows sorted by a window's bits, the bounds of their rows, and the number of ignored lowest bits."""
     kernels, window, written = partition.kernels, partition.window, partition.written
     starts = kernels.group_starts(keys, window.masks(written))
     heads = kernels.upload(np.ascontiguousarray(kernels.download(keys[:, starts[:-1]])))

@@ -1,13 +1,13 @@
-"""Pieces of work in streams: several at once, results in order, everything stopped by the first error.
+"""Pieces of work on streams: concurrent pieces, results in order, and a stop at the first error.
 
 Piece i runs on stream ``i mod streams`` (Bistaffa, Bombieri and Farinelli 2016, figures 9 to 11), a thread that reads
-and decodes the piece's rows, calls the kernels and hands results over, one at a time, through a queue of one place. The
-caller takes them in the order of the pieces and encodes and writes meanwhile: reading, computing and writing of
-different pieces overlap, and no more than ``streams`` pieces, with one waiting result each, are in memory.
+and decodes the piece's rows, calls the kernels and passes results on, one at a time, through a queue of length one. The
+caller takes them in the order of the pieces and encodes and writes them concurrently: reading, computing and writing of
+different pieces overlap, and at most ``streams`` pieces, with one waiting result each, are in memory.
 
-A piece is told its stream, so that what belongs to one stream (buffers, a CUDA stream with its events) is used by one
-piece at a time: the next piece of a stream starts only when all results of the one before were taken. What happens
-where memory cannot be had for a piece: :mod:`oocbe.runtime.pieces`.
+A piece receives its stream, so that a stream's resources (buffers, a CUDA stream with its events) are used by one piece
+at a time: the next piece of a stream starts only after all results of the previous one were taken. For failed
+allocations of a piece see :mod:`oocbe.runtime.pieces`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from oocbe.runtime.waiting import wait_for
 Item = TypeVar("Item")
 
 StreamedPiece: TypeAlias = Callable[[int], Iterator[Item]]
-"""A piece of work: given its stream, its results in their order, on a thread of its own.
+"""A piece of work: receives its stream and yields its results in order, on a thread of its own.
 
-A result must not lie in buffers that the next piece of the same stream uses, unless it was consumed before the next
-result is asked for.
+A result must not use buffers of the next piece on the same stream, unless it is consumed before the next result is
+requested.
 """
 
 
 class _End:
-    """Behind the last result of a piece."""
+    """Marks the end of a piece's results."""
 
 
 class _StoppedError(Exception):
-    """The caller wants no further result."""
+    """The caller needs no further result."""
 
 
 class _Lane(Generic[Item]):
-    """One piece at work on its stream."""
+    """One piece in progress on its stream."""
 
     def __init__(
         self, piece: StreamedPiece[Item], stream: int, row: int, stop: threading.Event, sharing: Sharing
@@ -53,7 +53,7 @@ class _Lane(Generic[Item]):
         self.future: Future[None] | None = None
 
     def run(self) -> None:
-        """On the stream's thread: compute, and hand over."""
+        """On the stream's thread: compute results and pass them on."""
         try:
             with working_for(STREAM, self._row), self._sharing.at_work():
                 results, end = self.piece(self.stream), _End()
@@ -74,7 +74,7 @@ class _Lane(Generic[Item]):
             raise _StoppedError
 
     def results(self) -> Iterator[Item]:
-        """On the caller's thread: results as they come; the error of the piece where it failed."""
+        """On the caller's thread: results as they arrive; raises the piece's error."""
         while True:
             with waiting(CALLER, "wait for a result"), resting():
                 item = self._next()
@@ -95,9 +95,9 @@ class _Lane(Generic[Item]):
 def run_in_order(pieces: Iterable[StreamedPiece[Item]], streams: int) -> Generator[Item, None, None]:
     """Compute pieces on ``streams`` threads and yield their results, piece after piece.
 
-    Pieces are taken from their iterator on the caller's thread, one whenever a stream is free. When this generator is
+    Pieces are drawn from their iterator on the caller's thread whenever a stream is free. When this generator is
     closed, or an exception passes through it (a piece's error, Ctrl-C), no further piece starts, and it returns only
-    when all threads have ended.
+    after all threads have ended.
     """
     stop, sharing = threading.Event(), Sharing()
     lanes: deque[_Lane[Item]] = deque()

@@ -1,8 +1,9 @@
-"""A scratch file of rows: written once by several threads, read by row numbers, gone when nobody holds it any more.
+"""A scratch file of rows: written once by several threads, read by row numbers, deleted with its last reference.
 
-Rows lie in *runs*, as they were appended, each column of a run by itself, every number as its distance from the run's
-least, in as many bytes as the largest distance needs: a disk takes less time than for whole words. Each *segment* of a
-run (what is read together later on) has a checksum, which is compared whenever the segment is read whole.
+Rows are stored in *runs*, as appended, each column separately. A number is stored as its distance from the column's
+minimum, in the bytes needed for the largest distance: the disk then takes less time than for whole words. Each
+*segment* of a run (rows that are later read together) has a checksum, which is verified whenever the segment is read
+whole.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.nameless_file import NamelessFile
 
 STRIPE_ROWS = 1 << 16
-"""Rows that are brought into their bytes, or out of them, at a time: they stay in the processor's cache."""
+"""Rows encoded or decoded at a time, so that they stay in the processor's cache."""
 
 
 class _Column(NamedTuple):
-    """How a column of a run lies in the file: its numbers' distances from ``base``, ``size`` bytes each, from
-    ``offset`` on."""
+    """A run's column in the file: distances of its numbers from ``base``, ``size`` bytes each, starting at
+    ``offset``."""
 
     base: np.uint64
     size: int
@@ -38,11 +39,11 @@ class _Column(NamedTuple):
 
 
 class ScratchFile:
-    """Rows on disk for as long as this object lives.
+    """Rows on disk for the lifetime of this object.
 
     Parameters
     ----------
-    budget : counts its bytes, and says in which folder it is made.
+    budget : counts its bytes, and has its folder.
     layout, dtype : of keys and values.
 
     Raises
@@ -62,7 +63,7 @@ class ScratchFile:
         self._file = NamelessFile(budget, "scratch file")
 
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any], bounds: NDArray[np.int64]) -> int:
-        """Write a run; several threads may at once.
+        """Write a run; thread-safe.
 
         Parameters
         ----------
@@ -75,7 +76,7 @@ class ScratchFile:
 
         Raises
         ------
-        DiskError : the disk, or what may be used of it, is full.
+        DiskError : the disk, or its permitted share, is full.
         """
         words = [np.ascontiguousarray(column) for column in keys] + [np.ascontiguousarray(values).view(self._words)]
         narrowest = [_narrowest(column) for column in [*keys, values]]
@@ -105,7 +106,7 @@ class ScratchFile:
             stripe = words[first : first + STRIPE_ROWS]
             data = buffer[: len(stripe) * how.size]
             narrow(stripe, how.base, how.size, data)
-            # The whole column is counted with its first stripe: a limit that it passes is told of its size.
+            # The whole column is counted with its first stripe, so that an error reports its whole size.
             self._file.write(data.data, how.offset + first * how.size, more=0 if first else len(words) * how.size)
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
@@ -139,7 +140,7 @@ class ScratchFile:
             widen(data, how.base, how.size, stripe)
 
     def _verify(self, run: int, low: int, columns: Sequence[NDArray[Any]]) -> None:
-        """Compare the checksums of those segments of a run that were read whole, from its row ``low`` on."""
+        """Verify the checksums of the segments of a run that were read whole, from its row ``low`` on."""
         bounds, sums = self._segments[run]
         high = low + len(columns[0])
         segment = int(bounds.searchsorted(low))
@@ -151,14 +152,14 @@ class ScratchFile:
             segment += 1
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """All rows cut into ranges of at most ``most``: runs where they are small enough."""
+        """All rows cut into ranges of at most ``most`` rows: whole runs if they are small enough."""
         for first, last in pairwise([*self._starts, self.rows]):
             for low, high in even_ranges(last - first, most):
                 yield first + low, first + high
 
 
 def _narrowest(column: NDArray[Any]) -> tuple[np.uint64, int]:
-    """The least number of a run, and the fewest bytes that hold the others' distances; floats stay as they are."""
+    """The minimum of a column, and the fewest bytes for the distances from it; floats are unchanged."""
     if column.dtype.kind == "f" or len(column) == 0:
         return np.uint64(0), column.dtype.itemsize
     low, high = int(column.min()), int(column.max())

@@ -1,9 +1,9 @@
-"""Rows of tables as they are read: one protocol, whether they are in memory, on disk, packed, or a slice of others.
+"""Reading of tables' rows: one protocol for rows in memory, on disk, packed, or in a slice of another source.
 
-A :class:`Source` is read by row numbers. What is sorted can be read by keys as well, without a pass over it: rows in
-memory (:class:`InMemorySource`) by bisection, those on disk (:class:`StoredRows`) by bisection of the index of chunks
-first, then of the keys of one chunk, and packed ones by :class:`oocbe.tables.packed.PackedKeys`. A key is one number,
-word 0 least significant.
+A :class:`Source` is read by row numbers. Sorted rows can also be read by keys, without a pass over them: rows in memory
+(:class:`InMemorySource`) by bisection, rows on disk (:class:`StoredRows`) by bisection of the index of chunks and then
+of one chunk's keys, and packed ones by :class:`oocbe.tables.packed.PackedKeys`. A key is one number, word 0 least
+significant.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STRETCH_ROWS = 1 << 16
 
 
 class Source(Protocol):
-    """Rows in a fixed order. A packed table is one as it is."""
+    """Rows in a fixed order. A packed table satisfies this protocol."""
 
     @property
     def layout(self) -> Layout:
@@ -52,7 +52,7 @@ class Source(Protocol):
         """Rows ``start`` and following into the caller's arrays: (words, rows) and (rows,), or None for keys alone."""
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """All rows cut into ranges of at most ``most`` rows, each cheap to read by itself."""
+        """All rows cut into ranges of at most ``most`` rows, each cheap to read separately."""
 
 
 def row_bytes(layout: Layout, dtype: np.dtype[Any]) -> int:
@@ -61,11 +61,11 @@ def row_bytes(layout: Layout, dtype: np.dtype[Any]) -> int:
 
 
 class InMemorySource:
-    """A table in memory; rows of a device's are brought to main memory.
+    """A table in memory; rows on a device are copied to main memory.
 
     Parameters
     ----------
-    stretch_rows : rows of a stretch, whose first and last key are looked at to cut the table.
+    stretch_rows : rows of a stretch, whose first and last key are used to cut the table.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class InMemorySource:
 
 
 class ChunkCache:
-    """Decoded chunks of stored tables, the most recent ones within a limit; at least one. For several threads.
+    """Thread-safe cache of decoded chunks of stored tables: the most recent ones within a limit, at least one.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class ChunkCache:
         self._lock = Lock()
 
     def chunk(self, table: StoredTable, number: int) -> Table:
-        """Rows of a chunk, every byte checked when it is read."""
+        """Rows of a chunk; every byte is verified on reading."""
         name = (id(table), number)
         with self._lock:
             found = self._held.get(name)
@@ -162,7 +162,7 @@ class ChunkCache:
         rows = table.read(table.chunk_start(number), table.chunk_start(number + 1))
         with self._lock:
             if name not in self._held:
-                self._held[name] = table, rows  # the table, too: its identity names the entry
+                self._held[name] = table, rows  # keeps the table alive, as its identity is the entry's key
                 self._bytes += rows.nbytes
                 while self._bytes > self._limit and len(self._held) > 1:
                     self._bytes -= self._held.popitem(last=False)[1][1].nbytes
@@ -174,7 +174,7 @@ class StoredRows:
 
     Parameters
     ----------
-    cache : of decoded chunks, for what is looked for by keys; None: one of its own, for a chunk.
+    cache : of decoded chunks, for lookups by keys; None: its own cache for one chunk.
 
     Attributes
     ----------
@@ -274,7 +274,7 @@ class StoredRows:
     def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Row of each key, uint64 (words, n) in any order, or -1; and values of the rows found, in the keys' order.
 
-        The chunks that may have some of the keys are gone through in their order.
+        The chunks that may contain some of the keys are read in order.
         """
         order = np.lexsort(keys)
         ascending = np.ascontiguousarray(keys[:, order])
@@ -290,18 +290,18 @@ class StoredRows:
             found = np.empty(stop - start, dtype=np.int64)
             find_rows(rows.keys, np.ascontiguousarray(ascending[:, start:stop]), found)
             mine = order[start:stop]
-            values[mine] = rows.values[found]  # of no account where nothing was found
+            values[mine] = rows.values[found]  # ignored for keys that were not found
             places[mine] = np.where(found < 0, -1, found + self._table.chunk_start(chunk))
             start = stop
         return places, values[places >= 0]
 
 
 SortedRows = InMemorySource | StoredRows
-"""Rows that can be cut and looked up by their keys, and read by ranges of them."""
+"""Rows that can be cut, looked up and read by ranges of keys."""
 
 
 class SliceSource:
-    """Some segments of another source, laid end to end; those that follow one another in it are one.
+    """The concatenation of some segments of another source; adjacent segments are merged.
 
     Parameters
     ----------
@@ -357,16 +357,16 @@ def source_of(table: Table | StoredTable | PackedTable) -> Source:
 
 
 class Buffers:
-    """Arrays of one stream, made when they are first needed and used again for every piece of the stream.
+    """Arrays of one stream, allocated on first use and reused for every piece of the stream.
 
-    Fresh memory costs more than the rows that are put there: the system clears each page first.
+    New memory costs more than writing the rows: the system clears each page first.
     """
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[Any]] = {}
 
     def clear(self) -> None:
-        """Give all arrays back."""
+        """Release all arrays."""
         self._arrays.clear()
 
     def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -381,7 +381,7 @@ class Buffers:
         return found
 
     def load(self, name: str, source: Source, start: int = 0, stop: int | None = None) -> Table:
-        """Rows ``start`` to ``stop`` of a source as a table in this stream's arrays; its semiring is of no account."""
+        """Rows ``start`` to ``stop`` of a source as a table in this stream's arrays; its semiring is arbitrary."""
         rows = (source.rows if stop is None else stop) - start
         keys = self.take(f"{name} keys", (source.layout.words, rows), np.dtype(np.uint64))
         values = self.take(f"{name} values", (rows,), source.dtype)

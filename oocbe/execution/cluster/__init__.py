@@ -1,10 +1,9 @@
-"""Work over several processes, of this host or of a cluster: who they are, and how segments of work are given to them.
+"""Work over several processes of this host or of a cluster: workers, and the dispatch of segments to them.
 
-A *segment* is a range of keys of one bucket, or of one table, half a second to five seconds of work. It is told where
-its tables lie and where its rows are to go, so that rows never travel between processes but through files that all of
-them see. What asks for segments knows workers as :class:`oocbe.execution.cluster.workers.Workers` alone: threads of
-this process (:class:`~oocbe.execution.cluster.workers.InThreads`), or processes that Dask distributed looks after
-(:mod:`oocbe.execution.cluster.dask_workers`), local ones started here (:mod:`oocbe.execution.cluster.local`) or those
-of a cluster that is there. Everything of Dask is imported when the first segment is given away: most problems never
-are.
+A *segment* is a range of keys of one bucket or table, half a second to five seconds of work. It contains the paths of
+its tables and of its result, so that rows pass between processes only through shared files. Callers use workers through
+the interface :class:`oocbe.execution.cluster.workers.Workers`: threads of this process
+(:class:`~oocbe.execution.cluster.workers.InThreads`), or processes managed by Dask distributed
+(:mod:`oocbe.execution.cluster.dask_workers`), either local ones (:mod:`oocbe.execution.cluster.local`) or those of an
+existing cluster. Dask is imported with the first dispatched segment, since most problems need none.
 """

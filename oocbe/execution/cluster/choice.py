@@ -1,4 +1,4 @@
-"""The workers that options ask for, for as long as a block lasts."""
+"""The workers requested by options, for the duration of a block."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from oocbe.model.settings.options import SolveOptions
 
 CONNECT_SECONDS = 10.0
-"""So long a scheduler may take to answer; one that was killed is waited for as long, as its address says nothing."""
+"""Timeout of a connection to a scheduler, in seconds. It applies to a killed scheduler as well, as its address gives
+no error."""
 
 
 def use_workers_of(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
-    """:func:`use_cluster` what the options of a solve ask for."""
+    """:func:`use_cluster` with the options of a solve."""
     return use_cluster(options.workers, options.cluster, options.memory, client)
 
 
@@ -35,16 +36,16 @@ def use_workers_of(options: SolveOptions, client: Client | None = None) -> Abstr
 def use_cluster(
     workers: str | None, cluster: str | None, memory: int | None, client: Client | None = None
 ) -> Iterator[None]:
-    """Within the block, large buckets and operations are shared out to workers; where none are asked for, as outside.
+    """Within the block, workers share large buckets and operations; if none are requested, nothing changes.
 
     Parameters
     ----------
-    workers, cluster : as ``--workers`` and ``--cluster`` say. memory : limit of a host, in bytes.
-    client : of a Dask cluster, which stays open; it comes before the others.
+    workers, cluster : as for ``--workers`` and ``--cluster``. memory : limit of a host, in bytes.
+    client : of a Dask cluster, which stays open; it takes precedence over the others.
 
     Raises
     ------
-    UsageError : both workers of this host and a cluster are asked for, or more GPUs than there are, or can be used.
+    UsageError : both workers of this host and a cluster are requested, or more GPUs than are present or usable.
     UnsupportedError : Dask is not installed. ClusterError : the scheduler does not answer.
     """
     if client is not None:
@@ -66,7 +67,7 @@ def use_cluster(
 
 
 def local_workers(text: str, memory: int | None) -> LocalWorkers:
-    """Workers of this host, none of which is started yet; errors as for :func:`use_workers_of`."""
+    """Workers of this host, not started yet; errors as for :func:`use_workers_of`."""
     found = WORKERS.fullmatch(text)
     assert found is not None
     kind, count = found[1] or found[3], int(found[2] or 0)
@@ -92,13 +93,13 @@ def local_workers(text: str, memory: int | None) -> LocalWorkers:
 
 
 def slurm_workers(file: Path, text: str | None, memory: int | None) -> SlurmWorkers:
-    """Workers in SLURM jobs, none of which is submitted yet.
+    """Workers in SLURM jobs, not submitted yet.
 
-    text : how many, as ``--workers`` says.
+    text : their number, as for ``--workers``.
 
     Raises
     ------
-    UsageError : no number of workers, or settings that are none.
+    UsageError : no number of workers, or invalid settings.
     """
     found = WORKERS.fullmatch(text or "")
     count = int(found[2] or 0) if found is not None else 0
@@ -121,7 +122,7 @@ def _of_client(client: Client, memory: int | None) -> Iterator[None]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
-    """A client of the scheduler at an address; with TLS, as Dask's configuration says."""
+    """A client of the scheduler at an address, with the TLS settings of Dask's configuration."""
     from oocbe.execution.cluster.dask_settings import MISSING, QUIET
 
     try:
@@ -135,7 +136,7 @@ def _connected(address: str) -> Iterator[Client]:
         raise ClusterError(f"no Dask scheduler answers at {address}: {error}") from None
     logger = logging.getLogger("distributed.client")
     level = logger.level
-    logger.setLevel(QUIET)  # a scheduler that is gone is told of by our own messages
+    logger.setLevel(QUIET)  # our own messages report a lost scheduler
     try:
         with made:
             yield made

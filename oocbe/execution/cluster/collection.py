@@ -1,4 +1,4 @@
-"""What whoever asks for segments does alike: collects the parts that are made, and cuts tables into runs of rows."""
+"""Code shared by all callers of workers: collects the parts of segments, and cuts tables into runs of rows."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def circumstances(
     disk: DiskBudget,
     sharing: int,
 ) -> WorkerConfig:
-    """How workers are to work at the next segment; see :class:`oocbe.execution.cluster.segment_files.WorkerConfig`.
+    """Configuration of the next segment's worker; see :class:`oocbe.execution.cluster.segment_files.WorkerConfig`.
 
-    disk : what all of them may write. sharing : segments that there may be at a time: each gets an even share of it.
+    disk : limit of all segments together. sharing : maximum number of concurrent segments, which get equal shares.
     """
     left = deadline.remaining
     return WorkerConfig(
@@ -52,12 +52,12 @@ def circumstances(
 
 
 class PartCollector:
-    """The parts that segments have made.
+    """Collects the parts written by segments.
 
     Parameters
     ----------
-    writer : lists them. name : of the segments, in a trace. workers : who made them.
-    added : is told the share of the work that is done, and the rows and parts that came of it.
+    writer : lists them. name : of the segments, in a trace. workers : that wrote them.
+    added : called with the finished share of the work, and its rows and parts.
 
     Attributes
     ----------
@@ -76,9 +76,9 @@ class PartCollector:
         self._done, self._count = 0.0, 0
 
     def add(self, share: float, made: PartResult, position: int | None = None) -> None:
-        """List what came of a segment, which was such a share of the work.
+        """List the part of a segment with its share of the work.
 
-        position : among the parts, where these are not in the order of their keys.
+        position : among the parts, if they do not arrive in the order of their keys.
         """
         self._done += share
         take_account(made, self._name, self._workers)
@@ -93,13 +93,13 @@ class PartCollector:
 
 
 def take_account(made: PartResult, name: str, workers: Workers) -> None:
-    """Add what a segment has read to what workers have, and draw it in a trace."""
+    """Add a segment's reading to the workers' totals, and draw the segment in a trace."""
     workers.read = workers.read.and_also(made.read)
     trace_segment(made, name, workers.rows)
 
 
 def trace_segment(made: PartResult, name: str, rows: dict[str, int]) -> None:
-    """Draw a segment in the row of its worker; hosts are taken to have the same time."""
+    """Draw a segment in the row of its worker; the hosts' clocks are assumed equal."""
     recorder = active()
     if recorder is None:
         return
@@ -112,15 +112,15 @@ def trace_segment(made: PartResult, name: str, rows: dict[str, int]) -> None:
 
 
 class Runs:
-    """Ranges of so many numbered things (chunks, rows), each as long as the next segment is to be.
+    """Ranges of numbered items (chunks, rows), each of the next segment's size.
 
     Parameters
     ----------
-    first : things of a range, at most, before it is known how long any takes; None: any number.
+    first : maximum items of a range before any time is measured; None: no limit.
 
     Attributes
     ----------
-    pace : by which they are cut.
+    pace : determines their size.
     """
 
     def __init__(self, count: int, workers: Workers, first: int | None = None) -> None:
@@ -142,7 +142,7 @@ class Runs:
 
 
 def halved_run(run: range, error: Exception, what: str) -> Iterable[range]:
-    """Both halves of a run; ResourceError where it is one thing alone."""
+    """Both halves of a run; ResourceError if it is a single item."""
     if len(run) == 1:
         raise ResourceError(f"{what}: {error}") from error
     middle = (run.start + run.stop) // 2
@@ -156,8 +156,8 @@ def begin_here(
     segments: Iterator[Segment],
     work: Callable[[Segment], Result],
 ) -> None:
-    """Do the first segment in this process, once for each kind: what it compiles, the workers of this host find in the
-    cache, and do not compile each for themselves.
+    """Process the first segment of each kind in this process: the workers of this host then find its compiled loops in
+    the cache.
 
     key : of the kind of work.
     """

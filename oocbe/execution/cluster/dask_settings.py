@@ -1,7 +1,7 @@
-"""The settings under which Dask looks after our workers, and why each is not what Dask has by itself.
+"""Dask's settings for our workers, with the reason of each deviation from Dask's defaults.
 
-They hold in processes that we start. A cluster that is there already has its own: no answer depends on them, as every
-segment can be done again anywhere, and what is written counts only once it is listed.
+They apply to processes that we start. An existing cluster has its own: no result depends on them, as every segment can
+be repeated anywhere, and written parts count only once they are listed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from oocbe.errors import install_hint
 
 QUIET = "CRITICAL"
-"""Workers that come and go are told of by our own messages."""
+"""Log level of Dask's messages about workers; our own messages report them."""
 
 SETTINGS: dict[str, Any] = {
     # A worker that dies is held against all tasks that it had, also those that waited there. Ours counts for itself
@@ -47,11 +47,11 @@ SETTINGS: dict[str, Any] = {
 """Settings of Dask by name."""
 
 MISSING = f"workers need Dask distributed, which is not installed ({{error}}); {install_hint('cluster')}"
-"""What to say where Dask is not there; ``error`` says what is."""
+"""Error message if Dask is not installed; ``error`` : the import error."""
 
 
 def apply() -> None:
-    """Let the settings hold in this whole process, which is one of ours; others, such as certificates, are Dask's."""
+    """Apply the settings in this whole process, which is one of ours; others, such as certificates, stay Dask's."""
     import dask
 
     dask.config.set(SETTINGS)

@@ -1,10 +1,10 @@
-"""Workers that Dask distributed looks after: segments are its tasks, and this process is its client.
+"""Workers managed by Dask distributed: segments are its tasks, and this process is its client.
 
-What is sent is pickled here, so that Dask does not look through it; what comes back is a few numbers and a name. A
-result may be lost with its worker on its way, so it is waited for so long and no longer, and its segment done again.
+Arguments are pickled here, so that Dask does not inspect them; results are a few numbers and a name. A result may be
+lost with its worker in transit, so its transfer has a timeout, after which the segment is repeated.
 
-The scheduler may go away at any moment. Whatever Dask's client raises then, here or on one of its threads, what counts
-is its status, and when the scheduler last answered: :meth:`DaskWorkers.check` looks at both, and waits for nothing.
+The scheduler may disappear at any moment. Regardless of the exceptions of Dask's client, here or on one of its threads,
+:meth:`DaskWorkers.check` uses only the client's status and the time of the scheduler's last answer, without waiting.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ Told = TypeVar("Told")
 Result = TypeVar("Result")
 
 FETCH_SECONDS = 20.0
-"""A result, a few hundred bytes, that takes longer is lost."""
+"""Timeout for a result of a few hundred bytes, in seconds; then it counts as lost."""
 
 COUNT_SECONDS = 1.0
-"""So often workers are counted."""
+"""Interval between counts of the workers, in seconds."""
 
 PATIENCE_SECONDS = 90.0
-"""So long there may be no worker before the work is given up: one that is started anew takes a few seconds, and one of
-a busy cluster longer."""
+"""Maximum time without workers before the work is abandoned, in seconds. A restarted worker takes a few seconds, and
+longer on a busy cluster."""
 
 RESUME = "run it again: a solve that had a --workdir goes on with --resume, and all else begins anew"
-"""What to do when a cluster is lost."""
+"""Advice in errors about a lost cluster."""
 
 GONE_SECONDS = 5.0
-"""Seconds that a client may spend on connecting again to its scheduler; the segments under way are lost by then."""
+"""Timeout of a client's reconnection to its scheduler, in seconds; segments in progress are lost by then."""
 
 END_SECONDS = 1.0
-"""Seconds to wait for the thread at the end; where the scheduler has been stopped, its request never returns."""
+"""Timeout for the thread at the end, in seconds; if the scheduler was stopped, the thread's request never returns."""
 
 _turn = threading.Lock()
 
 
 def called(data: bytes) -> Any:
-    """In a worker: call the function that was sent, one at a time; all threads of the worker are for it."""
+    """In a worker: call the sent function, one at a time; it may use all threads of the worker."""
     with _turn:
         from distributed import get_worker
 
@@ -92,18 +92,18 @@ class DaskWorkers:
         self._looking.start()
 
     def close(self) -> None:
-        """Look after the workers no more; the client is left open."""
+        """Stop monitoring the workers; the client stays open."""
         self._closing.set()
         self._looking.join(END_SECONDS)
 
     @property
     def count(self) -> int:
-        """How many there were when they were last counted."""
+        """Number of workers at the last count."""
         return self._count
 
     @property
     def worker_share(self) -> float:
-        """As much for each worker of a host, and this process."""
+        """Equal shares for each worker of a host and this process."""
         return 1 / (max(self._hosts.values(), default=1) + 1)
 
     own_share = worker_share
@@ -125,7 +125,7 @@ class DaskWorkers:
         return made
 
     def check(self) -> None:
-        """Raise ClusterError where no worker has been there for long, or the scheduler is gone."""
+        """Raise ClusterError if there were no workers for too long, or the scheduler is lost."""
         now = time.monotonic()
         if self._client.status == "running":
             self._connected = now
@@ -144,7 +144,7 @@ class DaskWorkers:
         return ClusterError(f"the scheduler at {self._address} is gone; {RESUME}")
 
     def _settle(self, made: Future[Any], submitted: Any) -> None:
-        """Hand a result on, on Dask's thread for that."""
+        """Pass a result on, on Dask's callback thread."""
         with suppress(InvalidStateError):  # it was cancelled
             try:
                 made.set_result(self._fetched(submitted))
@@ -171,16 +171,16 @@ class DaskWorkers:
             self._look()
 
     def _look(self) -> None:
-        """Count the workers; nothing where the scheduler does not say how many there are."""
+        """Count the workers; does nothing if the scheduler does not report them."""
         if self._client.status == "running":
             self._connected = time.monotonic()
         try:
             found = self._client.scheduler_info(n_workers=-1)
-            with_hosts = found["workers"]  # a client that has lost its scheduler knows of nothing
+            with_hosts = found["workers"]  # missing if the client has lost its scheduler
         except Exception:
             return
         self._answered = time.monotonic()
-        if "id" in found:  # of the scheduler: the same for everybody who asks these workers
+        if "id" in found:  # of the scheduler: the same for all clients of these workers
             self.cluster = str(found["id"]).replace(" ", "-")
         self._hosts = Counter(str(worker.get("host", "")) for worker in with_hosts.values())
         self._count = len(with_hosts)
@@ -189,6 +189,6 @@ class DaskWorkers:
 
 
 def _release(submitted: Any) -> None:
-    """Let the scheduler forget a task; cancelling it would wait for the scheduler, which may not answer."""
+    """Release a task at the scheduler; cancelling it would wait for the scheduler, which may not answer."""
     with suppress(Exception):  # the client is closed
         submitted.release()

@@ -1,14 +1,14 @@
-"""Segments given to workers: how large each is, which are under way, and what happens to those that fail.
+"""Dispatch of segments to workers: their sizes, those in progress, and the handling of failed ones.
 
-How many rows a segment comes to, and so how long it takes, is not known before. So segments are cut when they are
-asked for: each a sixth of what is left for every worker, and so smaller and smaller towards the end, where one that
-takes long would be waited for by all. Simulated with 1,000 workers and measured times of segments, a sixth keeps 92 to
-94 % of them busy at 40 segments a worker, a third less. Within half a second and five seconds: below, giving work away
-and writing a part cost too much; above, too much is lost with a worker.
+The rows of a segment's result, and so its time, are not known in advance. So segments are cut on demand: each is a
+sixth of a worker's share of the remaining work. They become smaller towards the end, where all workers would wait for a
+long one. In a simulation with 1,000 workers and measured segment times, a sixth keeps 92 to 94 % of them busy at 40
+segments a worker, a third less. Segments take half a second to five seconds: below, dispatch and writing a part cost
+too much; above, too much is lost with a worker.
 
-Each worker has one segment at work and one waiting, so that none waits for a message. A segment whose worker was lost
-is done again; one whose worker says that memory does not do is halved. What may be written to disk is shared by the
-segments under way; one that needs more waits until it is alone, and has all of it.
+Each worker has one segment in progress and one waiting, so that it never waits for a message. The segment of a lost
+worker is repeated; a segment that exceeds its worker's memory is halved. The segments in progress share the disk limit;
+one that needs more waits until it runs alone with the whole limit.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ Segment = TypeVar("Segment")
 Result = TypeVar("Result")
 
 UNDER_WAY = 2
-"""Segments that each worker has at a time: one at work, one waiting."""
+"""Segments per worker at a time: one in progress, one waiting."""
 
 LOOK_SECONDS = 0.1
-"""So often the time limit and the workers are looked at."""
+"""Interval between checks of the time limit and the workers, in seconds."""
 
 MOST_TRIES = 5
-"""A segment whose worker was lost so often is given up: it may be what ends them."""
+"""Number of lost workers after which a segment is abandoned: it may be the cause."""
 
 
 class Pace:
-    """How large the next segment is to be, as a share of the whole, by what those before it took."""
+    """Size of the next segment, as a share of the whole, from the times of earlier ones."""
 
     def __init__(self) -> None:
         self._share = self._seconds = 0.0
 
     def learn(self, share: float, seconds: float) -> None:
-        """A segment of this share took so long."""
+        """Record the time of a segment with this share."""
         self._share += share
         self._seconds += seconds
 
     @property
     def is_known(self) -> bool:
-        """Whether any segment has told how long it took."""
+        """Whether any time has been recorded."""
         return bool(self._share and self._seconds)
 
     def wanted(self, left: float, workers: int) -> float:
-        """Share of the next segment, of so much that is left for so many workers."""
+        """Share of the next segment, from the remaining share and the number of workers."""
         numbers, workers = tuning(), max(1, workers)
         if not self.is_known:
             return 1 / (numbers.first_segments * workers)
@@ -68,7 +68,7 @@ class Pace:
 
 @dataclass
 class _Attempt(Generic[Segment]):
-    """A segment, how often its worker was lost, and whether it is done while no other is."""
+    """A segment, the number of its lost workers, and whether it must run alone."""
 
     segment: Segment
     lost: int = 0
@@ -77,15 +77,15 @@ class _Attempt(Generic[Segment]):
 
 @dataclass(frozen=True)
 class Dispatch(Generic[Segment, Result]):
-    """How segments of one kind are done.
+    """Dispatches segments of one kind.
 
     Attributes
     ----------
-    name : of all of them, for people.
-    submit : has the workers begin with one, told how many there may be at a time, which share the disk.
-    done : is told what came of one; the order is that in which they end.
-    halves : smaller segments in the place of one for which memory could not be had; raises where there are none.
-    deadline : when to give up.
+    name : of all of them, for display.
+    submit : submits a segment, given the maximum number of concurrent ones, which share the disk.
+    done : called with the result of each segment, in the order of completion.
+    halves : smaller segments that replace one whose memory allocation failed; raises if there are none.
+    deadline : time limit.
     """
 
     name: str
@@ -95,12 +95,12 @@ class Dispatch(Generic[Segment, Result]):
     deadline: Deadline
 
     def run(self, segments: Iterator[Segment], workers: Workers) -> None:
-        """Do all segments; each is asked for when a worker has room for it.
+        """Process all segments; each is drawn from the iterator when a worker has room for it.
 
         Raises
         ------
-        ClusterError : the workers cannot go on, or one segment has ended several of them.
-        TimeLimitError : the deadline came. Errors of a segment, and of ``done``, end all of them.
+        ClusterError : the workers cannot continue, or one segment has ended several of them.
+        TimeLimitError : the deadline passed. Errors of a segment, and of ``done``, end all of them.
         """
         again: deque[_Attempt[Segment]] = deque()
         alone: deque[_Attempt[Segment]] = deque()
@@ -129,7 +129,7 @@ class Dispatch(Generic[Segment, Result]):
             cancel(list(running))
 
     def _ended(self, future: Future[Result], attempt: _Attempt[Segment]) -> Iterable[_Attempt[Segment]]:
-        """Take the result of a segment; what is still to be done of it."""
+        """Process the result of a segment; returns the attempts that are still needed for it."""
         try:
             result = future.result()
         except LostWorkError as error:

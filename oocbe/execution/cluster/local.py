@@ -1,9 +1,9 @@
-"""Workers on this host: processes that are started when the first segment is given away, and again when they die.
+"""Workers on this host: processes that are started with the first segment, and restarted when they die.
 
-The scheduler is a thread of this process. It and the workers listen on the loopback interface only, to those who have
-the run's key. Workers are processes of their own, one for each share of the cores, or for each GPU, whose number is set
-before CUDA starts. A thread here looks after them: Dask's own nannies and its cluster of specifications were seen to
-lose workers, or their settings, when these were killed again and again.
+The scheduler is a thread of this process. It and the workers listen on the loopback interface only, and accept only
+holders of the run's key. Each worker is a process with a share of the cores, or with a GPU, whose number is set before
+CUDA starts. A thread of this process monitors them: Dask's own nannies and its ``SpecCluster`` were observed to lose
+workers, or their settings, when workers were killed repeatedly.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from distributed import Client
 
 LOOPBACK = "127.0.0.1"
-"""Nobody reaches the ports of scheduler and workers through a network."""
+"""Address of scheduler and workers; their ports are not reachable through a network."""
 
 LOOK_SECONDS = 0.1
-"""So often the processes are looked at."""
+"""Interval between checks of the processes, in seconds."""
 
 MOST_FAILURES = 3
-"""So many processes in a row that end by themselves, not killed, before they have done anything, are no accident."""
+"""Number of consecutive processes that exit by themselves, not killed, before any work; then the workers fail."""
 
 END_SECONDS = 5.0
-"""So long a thread is waited for at the end."""
+"""Timeout for a thread at the end, in seconds."""
 
 
 @dataclass
 class _Process:
-    """One worker: its place in the list, and the process that is it now."""
+    """One worker: its position in the list, and its current process."""
 
     number: int
     process: subprocess.Popen[bytes]
@@ -56,8 +56,8 @@ class LocalWorkers(StartedWorkers):
 
     Attributes
     ----------
-    processes : how many. devices : number of the GPU of each; None: they share the cores.
-    environment : of the first process of each, besides this one's own; those started again have none of it.
+    processes : their number. devices : number of the GPU of each; None: they share the cores.
+    environment : added to this process's own for the first process of each worker, but not for restarted ones.
     memory : limit of this host, shared with this process.
     """
 
@@ -70,23 +70,23 @@ class LocalWorkers(StartedWorkers):
 
     @property
     def count(self) -> int:
-        """How many there are, or will be."""
+        """Number of workers, also before their start."""
         return self.processes
 
     @property
     def worker_share(self) -> float:
-        """As much for each process, and for this one."""
+        """Equal shares for each process and this one."""
         return 1 / (self.processes + 1)
 
     own_share = worker_share
 
     @property
     def running(self) -> list[int]:
-        """Numbers of the processes that are at work."""
+        """Process numbers of the running workers."""
         return [worker.process.pid for worker in self._running if worker.process.poll() is None]
 
     def check(self) -> None:
-        """Raise ClusterError where workers end as soon as they begin."""
+        """Raise ClusterError if workers exit immediately after their start."""
         if self._failure:
             raise ClusterError(self._failure)
         super().check()
@@ -126,7 +126,7 @@ class LocalWorkers(StartedWorkers):
         return _Process(number, process, log)
 
     def _watch(self, started: Started, stopping: threading.Event) -> None:
-        """Start processes again that have died."""
+        """Restart processes that have died."""
         while not stopping.wait(LOOK_SECONDS):
             for place, worker in enumerate(self._running):
                 code = worker.process.poll()
@@ -142,7 +142,7 @@ class LocalWorkers(StartedWorkers):
                 self._running[place].failures = failures
 
     def _end(self) -> None:
-        """End the processes: nothing that they have is needed any more, and what they write is in scratch folders."""
+        """End the processes; their state is no longer needed, and their files are in scratch folders."""
         for worker in self._running:
             worker.process.kill()
         for worker in self._running:

@@ -1,9 +1,9 @@
-"""Who a worker is, and which of the rows that it reads another one wrote: rows that have changed owner.
+"""Identity of workers, and counts of the rows that a worker reads but another one wrote: rows that change owner.
 
-Rows stay where they are as long as the worker that wrote them reads them again. Those that another one reads travel,
-between devices, processes or hosts. So each part says who wrote it (*writer*: the cluster and the name of the worker
-there), and each segment counts the rows that it reads. Rows that nobody says the writer of are of no worker: those of
-files that were there before, of the process that asks, and of workers of another cluster.
+Rows stay in place if the worker that wrote them reads them again; rows read by another one move between devices,
+processes or hosts. So each part records its *writer* (the cluster and the worker's name there), and each segment counts
+the rows it reads. Rows without a recorded writer belong to no worker: those of older files, of the calling process, and
+of workers of another cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _reading: ContextVar[Reading | None] = ContextVar("oocbe-reading", default=None)
 
 @contextmanager
 def working_as(name: str) -> Iterator[None]:
-    """Within the block, this thread is the worker of such a name, which no other one of its cluster has."""
+    """Within the block, this thread is the worker with this name, which is unique in its cluster."""
     token = _name.set(name)
     try:
         yield
@@ -34,11 +34,11 @@ def working_as(name: str) -> Iterator[None]:
 
 
 class Reading:
-    """What a segment reads; for several threads.
+    """Counts of a segment's reading; thread-safe.
 
     Parameters
     ----------
-    writer : what parts say of the worker that does the segment.
+    writer : the segment's worker, as recorded in parts.
     """
 
     def __init__(self, writer: str) -> None:
@@ -49,19 +49,19 @@ class Reading:
 
     @property
     def read(self) -> RowsRead:
-        """What it has read so far."""
+        """Counts so far."""
         with self._lock:
             return RowsRead(self._rows, self._changed)
 
     def add(self, rows: int, writer: str | None) -> None:
-        """So many rows were read that somebody wrote; None: nobody says."""
+        """Add rows read from a writer's part; None: unknown writer."""
         is_another = writer is not None and writer != self.writer and _cluster_of(writer) == self._cluster
         with self._lock:
             self._rows += rows
             self._changed += rows if is_another else 0
 
     def of(self, table: StoredTable) -> StoredTable:
-        """The table, of which every row that is read counts."""
+        """The table, with every read row counted."""
         from oocbe.tables.counted import CountedTable  # not for a process that has no workers
 
         return CountedTable(table, self.add)
@@ -69,9 +69,9 @@ class Reading:
 
 @contextmanager
 def reading(cluster: str) -> Iterator[None]:
-    """Within the block, what this thread opens is counted, where it is a worker's.
+    """Within the block, reads from tables opened by this thread are counted, if it is a worker's.
 
-    cluster : that it belongs to, as the writer of a part says it.
+    cluster : of the worker, as in the writer of a part.
     """
     name = _name.get()
     token = _reading.set(None if name is None else Reading(f"{cluster} {name}"))
@@ -82,12 +82,12 @@ def reading(cluster: str) -> Iterator[None]:
 
 
 def own_reading() -> Reading | None:
-    """What the segment of the innermost block of :func:`reading` reads; None where no worker does it."""
+    """Counts of the innermost block of :func:`reading`; None outside of workers."""
     return _reading.get()
 
 
 def own_writer() -> str | None:
-    """What parts that are written now say of their writer; None where no worker writes them."""
+    """Writer to record in new parts; None outside of workers."""
     found = _reading.get()
     return None if found is None else found.writer
 

@@ -1,8 +1,8 @@
-"""What workers do alike, whatever their segments are: find tables again, see that they are wanted, write a part.
+"""Code shared by all segments' workers: open tables, check whether the segment is still needed, write a part.
 
-A worker is told where tables lie, and opens them itself. It writes an ordinary table beside the others' parts
-(:mod:`oocbe.tables.parts`), below a name that no other attempt has, and answers with that name. Where the folder of the
-parts is gone, nobody wants the segment any more: whoever asked has ended, or has given up.
+A worker receives the paths of tables and opens them itself. It writes an ordinary table beside the other parts
+(:mod:`oocbe.tables.parts`), under a name unique to the attempt, and returns that name. If the folder of the parts is
+missing, the segment is no longer needed: the requesting process has ended or abandoned it.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
 WANTED_SECONDS = 0.2
-"""So often a worker looks whether its segment is still wanted."""
+"""Interval between checks whether a segment is still needed, in seconds."""
 
 MOST_OPENED = 32
-"""Tables that a worker keeps open: the next segments are mostly of the same bucket, or operator."""
+"""Tables that a worker keeps open, since the next segments are usually of the same bucket or operator."""
 
 
 @dataclass(frozen=True)
 class TableAt:
-    """A table on disk: where, and the checksum of its manifest."""
+    """A table on disk: its path, and the checksum of its manifest."""
 
     path: Place
     checksum: int
 
     @classmethod
     def of(cls, table: StoredTable) -> TableAt:
-        """Where a table lies."""
+        """The location of a table."""
         return cls(table.path.absolute(), table.manifest_checksum)
 
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """How workers are to work.
+    """Configuration of workers.
 
     Attributes
     ----------
-    version : of this program. backend : name of the kernels, or None; device_memory, streams, piece_rows : as for what
-        one process does.
-    memory : limit of a host in bytes; None: what follows from each machine. share : of it, for one worker.
-    seconds : that are left; None: any number. chunk_rows : rows of a chunk of a part, at most.
-    disk : bytes that the segment may write; None: any number. is_scratch : whether nobody needs the part once whoever
-        asked for it has ended (:class:`oocbe.tables.disk_budget.DiskBudget`).
-    cluster : that the workers belong to (:class:`oocbe.execution.cluster.workers.Workers`).
+    version : of this program. backend : name of the kernels, or None; device_memory, streams, piece_rows : as in one
+        process.
+    memory : limit of a host in bytes; None: derived from each machine. share : of it, for one worker.
+    seconds : remaining time; None: no limit. chunk_rows : maximum rows of a chunk of a part.
+    disk : limit of the segment's files in bytes; None: no limit. is_scratch : True if the part may be deleted when the
+        requesting process ends (:class:`oocbe.tables.disk_budget.DiskBudget`).
+    cluster : of the workers (:class:`oocbe.execution.cluster.workers.Workers`).
     """
 
     version: str
@@ -85,20 +85,20 @@ class WorkerConfig:
 
     @property
     def memory_limit(self) -> int:
-        """Bytes that this worker may take."""
+        """Memory limit of this worker in bytes."""
         return int((default_memory_limit() if self.memory is None else self.memory) * self.share)
 
 
 @dataclass(frozen=True)
 class PartResult:
-    """What came of a segment.
+    """Result of a segment.
 
     Attributes
     ----------
-    name : of the part's folder; None where there are no rows. rows : of it. least, greatest : of its values.
-    seconds : that it took. pieces : joined. worker : host, process and thread that did it.
-    began : when, on the clock of the worker's host (:func:`time.time_ns`).
-    read : rows that it read of stored tables; none where the process that asks has done the segment itself.
+    name : of the part's folder; None without rows. rows : of it. least, greatest : of its values.
+    seconds : its time. pieces : number of joined ones. worker : its host, process and thread.
+    began : start on the clock of the worker's host (:func:`time.time_ns`).
+    read : rows read from stored tables; none if the calling process did the segment itself.
     """
 
     name: str | None
@@ -115,7 +115,7 @@ class PartResult:
     def since(
         cls, begin: float, name: str | None, rows: int, extent: tuple[float, float], pieces: int = 0
     ) -> PartResult:
-        """What this thread has made since a moment (:func:`time.perf_counter`)."""
+        """Result of this thread's work since a moment (:func:`time.perf_counter`)."""
         seconds = time.perf_counter() - begin
         worker = f"{socket.gethostname()} {os.getpid()} {threading.get_ident()}"
         own = own_reading()
@@ -124,13 +124,13 @@ class PartResult:
 
 
 NO_VALUES = float(np.inf), float(-np.inf)
-"""Least and greatest of no values."""
+"""Least and greatest value of an empty part."""
 
 
 def opened(at: TableAt) -> StoredTable:
-    """A table that another process has written, opened once; ClusterError where it is not there.
+    """A table written by another process, opened once; ClusterError if it is missing.
 
-    What a worker reads of it counts (:mod:`oocbe.execution.cluster.ownership`).
+    A worker's reads from it are counted (:mod:`oocbe.execution.cluster.ownership`).
     """
     key = (at.path, at.checksum)
     with _opening:
@@ -154,11 +154,11 @@ _opening = threading.Lock()
 
 @contextmanager
 def active(how: WorkerConfig, part: Path) -> Iterator[Deadline]:
-    """The deadline of a segment, which comes as soon as nobody wants its part any more; what it reads is counted.
+    """The deadline of a segment, which ends as soon as its part is no longer needed; its reads are counted.
 
     Raises
     ------
-    ClusterError : another version of this program has asked, or the folder of the parts is not there.
+    ClusterError : the caller has another version of this program, or the folder of the parts is missing.
     """
     if how.version != oocbe.__version__:
         raise ClusterError(
@@ -179,7 +179,7 @@ def active(how: WorkerConfig, part: Path) -> Iterator[Deadline]:
 
 
 def _watch(folder: Path, deadline: Deadline, ended: threading.Event) -> None:
-    """Have a segment end when the folder of its part is gone."""
+    """End a segment when the folder of its part disappears."""
     while not ended.wait(WANTED_SECONDS):
         if not folder.is_dir():
             deadline.interrupt()
@@ -195,12 +195,12 @@ def not_shared(path: Place) -> ClusterError:
 
 
 def attempt_path(part: Path) -> Path:
-    """Where this attempt writes a part: another one writes elsewhere."""
+    """Path of a part, unique to this attempt."""
     return part.with_name(f"{part.name}-{secrets.token_hex(4)}")
 
 
 class DiskShare(DiskBudget):
-    """What one segment may write of what all of them may; :class:`DiskShareError` where it would write more."""
+    """One segment's share of the disk budget; :class:`DiskShareError` if it would write more."""
 
     def take(self, count: int, path: Path | str) -> None:
         """Count a file's bytes; see :class:`oocbe.tables.disk_budget.DiskBudget`."""
@@ -219,15 +219,15 @@ def written_part(
     begin: float,
     pieces: int | None = None,
 ) -> PartResult:
-    """Write tables end to end as the part; nothing where there are no rows.
+    """Write the concatenation of tables as the part; nothing if there are no rows.
 
     Parameters
     ----------
-    part : beginning of its path. begin : when the segment began. pieces : that it was cut into; None: so many tables.
+    part : prefix of its path. begin : start of the segment. pieces : of the segment; None: the number of tables.
 
     Raises
     ------
-    DiskError : the disk is full; DiskShareError : what the segment may use of it is.
+    DiskError : the disk is full; DiskShareError : the segment's share of it is.
     """
     name, rows, many = None, 0, 0
     least, greatest = NO_VALUES

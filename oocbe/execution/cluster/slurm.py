@@ -1,8 +1,8 @@
-"""Workers in SLURM jobs: the scheduler is a thread of this process, and jobs are submitted when work is there for them.
+"""Workers in SLURM jobs: the scheduler is a thread of this process, and jobs are submitted with the first work.
 
-All that is between hosts is encrypted: certificates are made for the run and lie in a folder that all see, and that
-nobody else reads. Jobs may wait in the queue as long as they like; the first worker is waited for until the time limit
-comes, or SLURM knows of none of the jobs any more. They are cancelled at the end.
+All traffic between hosts is encrypted: certificates are made for the run, in a shared folder that only its user can
+read. Jobs may stay in the queue for any time; the first worker is awaited until the time limit, or until SLURM lists
+none of the jobs. Jobs are cancelled at the end.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from distributed import Client
 
 ASK_SECONDS = 15.0
-"""So often SLURM is asked for jobs before the first worker is there."""
+"""Interval between queries for the jobs before the first worker connects, in seconds."""
 
 COMMAND_SECONDS = 60.0
-"""So long a command of SLURM may take."""
+"""Timeout of a SLURM command, in seconds."""
 
 
 @dataclass
 class SlurmWorkers(StartedWorkers):
-    """Workers in jobs of SLURM; a context manager that leaves no job and no file but the logs asked for.
+    """Workers in SLURM jobs; a context manager that leaves no jobs and no files except requested logs.
 
     Attributes
     ----------
-    settings : of a job. wanted : workers in all jobs together, at least.
-    memory : limit of each job in bytes, and of this process; None: what follows from the job.
+    settings : of a job. wanted : minimum number of workers in all jobs together.
+    memory : limit of each job in bytes, and of this process; None: derived from the job.
     """
 
     settings: SlurmSettings
@@ -48,13 +48,13 @@ class SlurmWorkers(StartedWorkers):
 
     @property
     def count(self) -> int:
-        """How many there are; before the first is there, how many there will be."""
+        """Number of workers; before the first connects, the expected number."""
         there = 0 if self._dask is None else self._dask.count
         return there or self._job_count * self.settings.processes
 
     @property
     def worker_share(self) -> float:
-        """As much for each process of a job, which this process is in none of."""
+        """Equal shares for the processes of a job; this process is outside of all jobs."""
         return 1 / self.settings.processes
 
     own_share = 1.0
@@ -64,7 +64,7 @@ class SlurmWorkers(StartedWorkers):
         return -(-self.wanted // self.settings.processes)
 
     def check(self) -> None:
-        """Raise ClusterError where no worker is left, or no job will bring one."""
+        """Raise ClusterError if no worker is left, or no job will provide one."""
         if self._dask is None:
             return
         if self._has_begun or self._dask.count:
@@ -98,7 +98,7 @@ class SlurmWorkers(StartedWorkers):
         return started.client
 
     def _host(self) -> str:
-        """Where jobs reach this process."""
+        """Address of this process for jobs."""
         from distributed.utils import get_ip, get_ip_interface
 
         found: str = get_ip() if self.settings.interface is None else get_ip_interface(self.settings.interface)
@@ -115,7 +115,7 @@ class SlurmWorkers(StartedWorkers):
 
 
 def _slurm(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """A command of SLURM; one that cannot be run has failed, and says so."""
+    """Run a SLURM command; one that cannot be started is returned as failed, with the reason."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,6 +1,6 @@
-"""Settings of SLURM jobs in which workers run: a file as dask-jobqueue has it, and the script that follows from it.
+"""Settings of SLURM jobs for workers: a file in the format of dask-jobqueue, and the resulting job script.
 
-The file is YAML: the section ``jobqueue: slurm:`` of a configuration of Dask, or what stands in such a section alone.
+The file is YAML: the section ``jobqueue: slurm:`` of a Dask configuration, or the contents of such a section alone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Self
 from oocbe.errors import UsageError
 
 NEW_STARTS = 50
-"""So often a worker is started again within its job, where it was killed or failed; what it fails of is in its log."""
+"""Maximum restarts of a worker within its job after it was killed or failed; the worker's log has the reason."""
 
 OF_OTHERS = (
     "dashboard-address", "death-timeout", "extra", "n-workers", "scheduler-options", "shebang", "worker-command",
     "worker-extra-args",
 )  # fmt: skip
-"""Keys of dask-jobqueue that say nothing to workers of this program: they are passed over."""
+"""Keys of dask-jobqueue without a meaning for workers of this program; they are ignored."""
 
 FORMER = {"job-extra": "job-extra-directives", "env-extra": "job-script-prologue"}
 """Former names of keys."""
@@ -29,19 +29,19 @@ FORMER = {"job-extra": "job-extra-directives", "env-extra": "job-script-prologue
 
 @dataclass(frozen=True)
 class SlurmSettings:
-    """What a job is to have.
+    """Settings of a job.
 
     Attributes
     ----------
-    cores, memory : of a job; memory as for ``--mem``, or as dask-jobqueue has it (``16GB``). None: SLURM's default.
+    cores, memory : of a job; memory as for ``--mem``, or as for dask-jobqueue (``16GB``). None: SLURM's default.
     processes : workers of a job, which share the cores, and its GPUs.
     name, queue, account, walltime : as for ``sbatch``.
     interface : of the network through which workers reach the scheduler, such as ``ib0``; None: the host's own name.
-    python : that starts workers. shared_temp_directory : seen by all, for scripts, logs and certificates; None: the
-        folder that this program was started in. log_directory : None: there as well, and removed at the end.
+    python : interpreter of workers. shared_temp_directory : visible to all hosts, for scripts, logs and certificates;
+        None: the working directory of this program. log_directory : None: there as well, and removed at the end.
     local_directory : of the hosts, for workers' temporary files; None: ``SLURM_TMPDIR`` or ``TMPDIR``.
-    job_cpu, job_mem : in place of cores and memory in the script. job_extra_directives : more of it.
-    job_directives_skip : texts; directives in which one stands are left out.
+    job_cpu, job_mem : replace cores and memory in the script. job_extra_directives : additional ones.
+    job_directives_skip : texts; directives that contain one are omitted.
     job_script_prologue : lines before the workers.
     """
 
@@ -69,7 +69,7 @@ class SlurmSettings:
 
         Raises
         ------
-        UsageError : it cannot be read, is no such file, or has a key that is not known.
+        UsageError : it cannot be read, has another format, or has an unknown key.
         """
         import yaml  # which Dask needs, too
 
@@ -106,7 +106,7 @@ class SlurmSettings:
 
         Parameters
         ----------
-        address : of the scheduler. environment : of workers, besides the job's. logs : folder of what the job says.
+        address : of the scheduler. environment : of workers, besides the job's. logs : folder of the job's output.
         """
         directives = [
             f"--job-name={self.name}",
@@ -151,7 +151,7 @@ class SlurmSettings:
 
 
 def _typed(path: Path, key: str, kind: str, value: object) -> Any:
-    """A value of the file as the setting has it."""
+    """A value of the file, converted to the type of its setting."""
     if "tuple" in kind:
         lines = [value] if isinstance(value, str) else value
         if isinstance(lines, list) and all(isinstance(line, str) for line in lines):

@@ -1,10 +1,10 @@
-"""What workers that this program starts itself have alike: a scheduler in this process, begun with the first segment.
+"""Base of workers that this program starts itself: a scheduler in this process, started with the first segment.
 
-Most problems never give a segment away, so nothing is started, and nothing of Dask imported, before one is.
+Most problems dispatch no segment, so nothing is started, and Dask is not imported, before the first one.
 
-Whoever reaches a port of a scheduler or worker runs code there, and other users of this host reach its loopback
-interface. So all connections are TLS, with a key made for the run: without it nobody is listened to. It lies in a
-folder that only this user can read, as long as the run lasts.
+Access to a port of a scheduler or worker permits running code there, and other users of this host can access its
+loopback interface. So all connections use TLS with a key made for the run, and others are refused. During the run, the
+key is in a folder that only this user can read.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Result = TypeVar("Result")
 
 @dataclass(kw_only=True)
 class StartedWorkers(ABC):
-    """Workers that begin with the first segment and end with the block; see
+    """Workers that start with the first segment and end with the block; see
     :class:`oocbe.execution.cluster.workers.Workers`.
 
     Attributes
     ----------
-    memory : limit of a host in bytes; None: what follows from each machine.
+    memory : limit of a host in bytes; None: derived from each machine.
     readied, rows, read, cluster : as for ``Workers``.
     """
 
@@ -67,17 +67,17 @@ class StartedWorkers(ABC):
         return self._dask.submit(name, work, told)
 
     def check(self) -> None:
-        """Raise ClusterError where the work cannot go on."""
+        """Raise ClusterError if the work cannot continue."""
         if self._dask is not None:
             self._dask.check()
 
     @abstractmethod
     def _start(self, stack: ExitStack) -> Client:
-        """Start a scheduler and all workers, which end with the stack; a client.
+        """Start a scheduler and all workers, which end with the stack; returns a client.
 
         Raises
         ------
-        UnsupportedError : Dask, or what else it takes, is not installed. DiskError : no place for its files.
+        UnsupportedError : Dask, or another requirement, is not installed. DiskError : its files cannot be written.
         ClusterError : no worker can be started.
         """
 
@@ -89,7 +89,7 @@ class Started:
     Attributes
     ----------
     address : of the scheduler. client : of it. folder : for files of the run, which only this user can read.
-    environment : of its workers, besides this process's own: where their certificates are.
+    environment : of its workers, besides this process's own: the paths of their certificates.
     """
 
     address: str
@@ -99,11 +99,11 @@ class Started:
 
 
 def started_scheduler(stack: ExitStack, parent: Path, host: Callable[[], str]) -> Started:
-    """Start a scheduler in this process, without workers; all of it ends with a stack.
+    """Start a scheduler in this process, without workers; it ends with the stack.
 
     Parameters
     ----------
-    parent : of the folder. host : gives the address that it listens on.
+    parent : of the folder. host : returns the address on which it listens.
     """
     try:
         import dask

@@ -1,7 +1,7 @@
-"""Certificates made for a run: a connection is accepted only from processes that have its key.
+"""Certificates made for a run: only processes with its key can connect.
 
-Dask can make certificates itself, with an RSA key that takes a tenth to a third of a second; a key of an elliptic curve
-takes no noticeable time.
+Dask can make certificates itself, with an RSA key that takes 0.1 to 0.3 s; an elliptic-curve key takes no noticeable
+time.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from distributed import Security
 
 LIFETIME = timedelta(days=365)
-"""Longer than any run."""
+"""Validity of the certificate: longer than any run."""
 
 CLOCKS_APART = timedelta(days=1)
-"""Clocks of hosts may be so far apart: the certificate counts from so long ago."""
+"""Permitted difference of the hosts' clocks: the start of the certificate's validity is set back by it."""
 
 KEY, CERTIFICATE = "key.pem", "certificate.pem"
 """Names of the files that workers read."""
 
 
 def security_of_run() -> Security:
-    """Settings of all connections of a run; ImportError where Dask or ``cryptography`` is not installed."""
+    """Security settings of a run's connections; ImportError if Dask or ``cryptography`` is not installed."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -43,7 +43,7 @@ def security_of_run() -> Security:
 
 
 def environment_of_workers(security: Security, folder: Path) -> dict[str, str]:
-    """Write the certificates of workers into a folder; what tells Dask where they are."""
+    """Write the certificates of workers into a folder; returns the environment with their paths for Dask."""
     for name, text in ((KEY, security.tls_worker_key), (CERTIFICATE, security.tls_worker_cert)):
         file = folder / name
         file.touch(mode=0o600)

@@ -1,9 +1,8 @@
-"""A process that does segments of work, for the scheduler at an address.
+"""A process that computes segments for the scheduler at an address.
 
 ``python -P -m oocbe.execution.cluster.worker ADDRESS [--name NAME] [--folder FOLDER] [--parent PROCESS]``. On the nodes
 of a cluster a batch script starts one for each GPU, or share of the cores (``OOCBE_THREADS``), and
-``CUDA_VISIBLE_DEVICES`` says which device is a worker's. With ``--parent`` the process ends with the one that started
-it.
+``CUDA_VISIBLE_DEVICES`` selects a worker's device. With ``--parent`` the process ends with its parent.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from oocbe.runtime.parents import end_with
 from oocbe.tables.scratch import ScratchFolder, default_parent
 
 START_SECONDS = 120
-"""So long a worker looks for its scheduler, which a batch system may start later."""
+"""Timeout of a worker's connection to its scheduler, in seconds; a batch system may start the scheduler later."""
 
 
 def main() -> None:
-    """Work until the scheduler closes the connection, or is gone."""
+    """Work until the scheduler closes the connection or disappears."""
     parser = argparse.ArgumentParser(prog="python -P -m oocbe.execution.cluster.worker", description=__doc__)
     parser.add_argument("address", help="of the scheduler, such as tls://node1:8786")
     parser.add_argument("--name", help="for people; otherwise the address of the worker")
@@ -42,7 +41,7 @@ def main() -> None:
     scratch = ScratchFolder(default_parent())  # where this process is killed, the next one here removes it
 
     def end(number: int, _: object) -> None:
-        """A batch system ends the job: nobody needs anything any more."""
+        """End the process, because the batch system ends the job and no result is needed."""
         scratch.close(interrupted=True)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

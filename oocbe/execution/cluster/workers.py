@@ -1,4 +1,4 @@
-"""Who does segments of work: one interface, the current workers of a block, and threads of this process as workers."""
+"""Workers that compute segments: the interface, the current workers of a block, and threads as workers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 
 
 class LostWorkError(Exception):
-    """Work whose worker ended before its result was here: it is to be done again."""
+    """The worker ended before its result arrived: the work must be repeated."""
 
 
 class DiskShareError(DiskError):
-    """A segment would write more than its share of what all of them may: it is to be done again when it is alone."""
+    """A segment would write more than its share of the disk budget: it must be repeated alone."""
 
 
 class Workers(Protocol):
@@ -32,10 +32,10 @@ class Workers(Protocol):
 
     Attributes
     ----------
-    memory : limit of a host in bytes; None: what follows from each machine.
-    worker_share : of the memory limit of a host that each of them may take there. own_share : that this process may.
-    readied : what has been compiled for them, by names of those who ask. rows : row of each in a trace.
-    read : rows that they have read of stored tables, and how many of these another of them had written.
+    memory : limit of a host in bytes; None: derived from each machine.
+    worker_share : each worker's share of its host's memory limit. own_share : that of this process.
+    readied : kinds of work whose loops are compiled, by names of the callers. rows : row of each worker in a trace.
+    read : rows that they have read from stored tables, and those of them written by another worker.
     """
 
     memory: int | None
@@ -53,49 +53,49 @@ class Workers(Protocol):
 
     @property
     def count(self) -> int:
-        """How many are there now."""
+        """Current number of workers."""
 
     @property
     def cluster(self) -> str:
-        """Name of all of them together, without spaces: no others have it, nor those that another run starts."""
+        """Unique name of these workers as a group, without spaces; each run's workers have another one."""
 
     def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
-        """Have a function called by one of them, one at a time each.
+        """Submit a function call to one of them; each worker runs one at a time.
 
         Parameters
         ----------
-        name : of the work, for people. work : a function of a module. told : all that it needs; both are sent.
+        name : of the work, for display. work : a function of a module. told : its argument; both are sent.
 
-        The future's error is :class:`LostWorkError` where the worker was lost.
+        The future's error is :class:`LostWorkError` if the worker was lost.
         """
 
     def check(self) -> None:
-        """Raise :class:`oocbe.errors.ClusterError` where the work cannot go on."""
+        """Raise :class:`oocbe.errors.ClusterError` if the work cannot continue."""
 
 
 _current: ContextVar[Workers | None] = ContextVar("oocbe-workers", default=None)
 
 
 def current() -> Workers | None:
-    """The workers of the innermost block of :func:`use_workers`; None where this process works alone."""
+    """The workers of the innermost block of :func:`use_workers`; None without workers."""
     return _current.get()
 
 
 def read_by_workers() -> RowsRead | None:
-    """What the current workers have read since they are there; None where this process works alone."""
+    """Total reads of the current workers; None without workers."""
     workers = _current.get()
     return None if workers is None else workers.read
 
 
 def read_since(before: RowsRead | None) -> RowsRead | None:
-    """What the current workers have read since :func:`read_by_workers` said so; None where this process works alone."""
+    """Reads of the current workers since an earlier :func:`read_by_workers`; None without workers."""
     now = read_by_workers()
     return now if now is None or before is None else now.without(before)
 
 
 @contextmanager
 def use_workers(workers: Workers | None) -> Iterator[None]:
-    """Within the block, large buckets are cut into segments for these workers; None: this process works alone."""
+    """Within the block, large buckets are cut into segments for these workers; None: no workers."""
     token = _current.set(workers)
     try:
         yield
@@ -109,7 +109,7 @@ class InThreads:
 
     Attributes
     ----------
-    threads : how many. others : as for :class:`Workers`.
+    threads : their number. Others as for :class:`Workers`.
     """
 
     threads: int
@@ -131,31 +131,31 @@ class InThreads:
 
     @property
     def worker_share(self) -> float:
-        """The same for this thread and all others."""
+        """Equal shares for this thread and all others."""
         return 1 / (self.threads + 1)
 
     own_share = worker_share
 
     @property
     def count(self) -> int:
-        """How many threads."""
+        """Number of threads."""
         return self.threads
 
     def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
-        """Have a function called on a thread; see :class:`Workers`."""
+        """Submit a function call to a thread; see :class:`Workers`."""
         return self._pool.submit(_called, work, told)
 
     def check(self) -> None:
-        """Threads are always there."""
+        """Do nothing: threads are always available."""
 
 
 def _called(work: Callable[[Told], Result], told: Told) -> Result:
-    """On a thread: call the function, as the worker that this thread is."""
+    """Call the function on a thread, in the role of a worker."""
     with working_as(current_thread().name):
         return work(told)
 
 
 def cancel(futures: list[Future[Any]]) -> None:
-    """Have work that has not begun not begin."""
+    """Cancel work that has not started."""
     for future in futures:
         future.cancel()

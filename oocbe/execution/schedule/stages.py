@@ -1,7 +1,7 @@
-"""Work as workers share it: stages one after the other, such as buckets, each of pieces in the order of their keys.
+"""Work for workers: consecutive stages, such as buckets, each of pieces in the order of their keys.
 
-A *segment* is a contiguous range of a stage's pieces, which one worker computes. Pieces are what was measured, from a
-trace (:func:`stages_of`), or what a plan predicts (:func:`predicted_stage`).
+A *segment* is a contiguous range of a stage's pieces, which one worker computes. Pieces are measured by a trace
+(:func:`stages_of`) or predicted by a plan (:func:`predicted_stage`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from oocbe.runtime.tracing.recorder import ELIMINATION, STREAM, WORKER, Span
 from oocbe.runtime.tracing.trace_file import Trace
 
 _BUCKET, _PIECES = "bucket ", ("compute", "piece ")
-"""How spans of buckets, and of pieces on a stream, are called: they begin so."""
+"""Prefixes of the names of spans: of buckets, and of pieces on a stream."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What can be computed once some stages before are done.
+    """Work that can start once certain earlier stages are done.
 
     Attributes
     ----------
-    name : for people.
-    pieces : float64 (pieces,), seconds that one worker takes for each; segments are cut between them.
-    serial : seconds before them in which one worker is at work and nothing else can be.
-    after : numbers of the stages that must be done before; they come before this one.
+    name : for display.
+    pieces : float64 (pieces,), seconds of one worker for each; segments are cut between them.
+    serial : seconds of serial work by one worker before the pieces.
+    after : indices of the stages that must be done before; they precede this one.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Stage:
 
 
 def repeated(stages: Sequence[Stage], times: int) -> list[Stage]:
-    """The stages of a problem whose stages have so many times the pieces, the serial parts being what they are."""
+    """Stages with ``times`` times the pieces and unchanged serial parts."""
     return [Stage(s.name, np.tile(s.pieces, times), s.serial, s.after) for s in stages]
 
 
 def critical_path(stages: Sequence[Stage]) -> float:
-    """Seconds that any number of workers takes at least, were every piece a segment."""
+    """Minimum seconds for any number of workers, if every piece were a segment."""
     ends: list[float] = []
     for stage in stages:
         begin = max((ends[number] for number in stage.after), default=0.0)
@@ -60,23 +60,23 @@ def critical_path(stages: Sequence[Stage]) -> float:
 
 
 def predicted_stage(name: str, rows: float, seconds_a_row: float, piece_rows: int, after: tuple[int, ...]) -> Stage:
-    """The stage of a bucket of which a plan predicts the rows, in pieces of equal size.
+    """The stage of a bucket with predicted rows, in pieces of equal size.
 
     Parameters
     ----------
-    rows : of its message, or of what it is joined from, whatever ``seconds_a_row`` was measured of.
-    piece_rows : of a piece, at most.
+    rows : of its message or its inputs, whichever ``seconds_a_row`` refers to.
+    piece_rows : maximum of a piece.
     """
     count = max(1, math.ceil(rows / piece_rows))
     return Stage(name, np.full(count, rows * seconds_a_row / count), after=after)
 
 
 def stages_of(trace: Trace) -> list[Stage]:
-    """The stages of a run that was traced, one after the other.
+    """The stages of a traced run, in order.
 
-    A bucket is a stage; one that was joined whole is one piece. Of an operator on stored tables all pieces are one
-    stage. What was shared out to workers has their segments as pieces. Time in which no piece was at work, of a bucket
-    or of the run between buckets, is serial.
+    A bucket is a stage; one that was joined whole is one piece. All pieces of an operator on stored tables are one
+    stage. For work of workers, pieces are their segments. Time without a piece in progress, of a bucket or of the run
+    between buckets, is serial.
 
     Raises
     ------
@@ -109,12 +109,12 @@ def stages_of(trace: Trace) -> list[Stage]:
 
 
 def _streamed(trace: Trace) -> list[Span]:
-    """Pieces that streams of this process had at work."""
+    """Pieces on streams of this process."""
     return [s for s in trace.spans if s.lane == STREAM and not s.is_wait and s.name.startswith(_PIECES)]
 
 
 def _outside(segments: Sequence[Span], pieces: Sequence[Span]) -> list[Span]:
-    """Pieces that began while no segment was at work: others are part of the one that this process has done itself."""
+    """Pieces that began outside all segments; the others are part of a segment done by this process itself."""
     begins, ends = _covered(segments)
     found = []
     for piece in pieces:
@@ -125,7 +125,7 @@ def _outside(segments: Sequence[Span], pieces: Sequence[Span]) -> list[Span]:
 
 
 def _covered(spans: Sequence[Span]) -> tuple[list[int], list[int]]:
-    """Stretches of time in which some span lasts: where they begin, and where they end; both ascend."""
+    """The union of spans as disjoint intervals: their starts and ends, both ascending."""
     begins: list[int] = []
     ends: list[int] = []
     for span in sorted(spans, key=lambda span: span.begin):
@@ -138,7 +138,7 @@ def _covered(spans: Sequence[Span]) -> tuple[list[int], list[int]]:
 
 
 def _stage(name: str, begin: int, end: int, pieces: Sequence[Span], after: tuple[int, ...]) -> Stage:
-    """A stage that took a time, in nanoseconds; all of it is one piece where there are none."""
+    """A stage from ``begin`` to ``end``, in nanoseconds; without pieces, all of it is one piece."""
     if not pieces:
         return Stage(name, np.array([(end - begin) / 1e9]), after=after)
     busy, until = 0, begin
