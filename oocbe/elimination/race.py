@@ -1,15 +1,15 @@
-"""Solve with the best of a few orders, found by trying them: a race with a row cap.
+"""Select the best of a few orders by running them: a race with a row cap.
 
 No static estimate ranks orders reliably: dominance removes a hundred rows of one order's messages for each row of
-another's. So the best candidates of each heuristic run in the real engine, and a run ends when a message passes a cap.
-How many rows it had up to there, over what was predicted, corrects the prediction of what lies ahead of it. In the next
-round the cap is higher, and only those run whose corrected prediction comes close to the best. The first run to reach
-the end has solved the problem. A run that is given up costs about what its cap allows, so with a cap that grows by a
-factor all of them together cost a fraction of the successful one.
+another's. So the best candidates of each heuristic run in the real engine, and a run ends when a message exceeds a cap.
+The ratio of its rows to the predicted ones corrects the prediction for the rest. In the next round the cap is higher,
+and only orders with a corrected prediction close to the best run. The first complete run solves the problem. The cost
+of an abandoned run is about its cap, so with a geometrically growing cap all of them together cost a fraction of the
+successful one.
 
-Without bounds, what an attempt comes to depends on its problem, order and cap alone. So a resumed run need not repeat
-those that were given up: it is told how they ended (:meth:`oocbe.elimination.runs.durability.Run.ended`), and goes on
-with the one that was running from its published messages.
+Without bounds, the outcome of an attempt depends on its problem, order and cap alone. So a resumed run does not repeat
+abandoned attempts: it reads their outcomes (:meth:`oocbe.elimination.runs.durability.Run.ended`), and continues the
+interrupted one from its published messages.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
 
 FIRST_CAP = 1 << 20
-"""Rows of a message (before dominance) in the first round: a fraction of a second's work."""
+"""Row cap of a message (before dominance) in the first round: a fraction of a second's work."""
 
 CAP_FACTOR = 8
-"""How much the cap grows a round."""
+"""Factor by which the cap grows each round."""
 
 HOPELESS = 1000.0
-"""Orders predicted to have so many times the best one's rows do not run in the first round: dominance and what
-predictions don't know have been seen to make up for a hundred."""
+"""Orders whose predicted rows exceed the best one's by this factor do not run in the first round. Dominance and other
+unpredicted effects were observed to compensate a factor of a hundred."""
 
 CONTENTION = 2.0
 """Orders predicted to cost up to this many times the best one's rows run in the same round."""
@@ -65,14 +65,14 @@ class RaceWinner:
 
 
 class Attempt:
-    """An order whose turn it is: a context manager for the block that runs its forward pass.
+    """The current order: a context manager for the block that runs its forward pass.
 
-    The block sets ``outcome``. Where it ends with an error that gives the order up, that is kept instead of raised.
+    The block sets ``outcome``. An error that abandons the order is stored instead of raised.
 
     Attributes
     ----------
-    choice : the order. forward : its forward pass, to be run; gone once the order was given up.
-    outcome : of the forward pass; None before it has ended. error : that gave the order up, or None.
+    choice : the order. forward : its forward pass, to be run; removed once the order is abandoned.
+    outcome : of the forward pass; None before its end. error : that abandoned the order, or None.
     """
 
     def __init__(
@@ -98,15 +98,15 @@ class Attempt:
         if isinstance(error, DiskError) and self._keeps_messages:
             return False
         self.error = without_frames(error)
-        # Whoever holds the attempt no longer holds its messages.
+        # References to the attempt no longer keep its messages alive.
         del self.forward, self.prepared, self.store
         return True
 
 
 class Race:
-    """Orders of one problem that run under a cap, round after round, until one ends.
+    """Orders of one problem that run under a cap, round after round, until one is complete.
 
-    The race says whose turn it is, and learns from how that went; who asks runs the forward pass::
+    The race yields the next order and uses the outcome; the caller runs the forward pass::
 
         for attempt in race.rounds():
             with attempt:
@@ -117,14 +117,14 @@ class Race:
     problem, semiring : what is solved.
     choices : orders, the most promising first.
     dominance : whether to drop dominated rows.
-    run : keeps messages and remembers attempts. engine : computes the buckets.
-    pruner : the bound to hold rows against; None: all are kept.
+    run : keeps messages and records attempts. engine : computes the buckets.
+    pruner : provides the bound for pruning rows; None: all are kept.
     tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`.
-    forward : what makes them.
+    forward : the class that computes them.
 
     Attributes
     ----------
-    attempts : runs that were given up. winner : the order that came to its end, or None.
+    attempts : number of abandoned runs. winner : the completed order, or None.
     """
 
     def __init__(
@@ -153,14 +153,14 @@ class Race:
         self.winner: RaceWinner | None = None
 
     def rounds(self) -> Iterator[Attempt]:
-        """Rounds with growing caps until an order ends; the last one standing has no cap. Errors as for round."""
+        """Rounds with growing caps until an order is complete; the last one left has no cap. Errors as for round."""
         for turn in count():
             yield from self.round(FIRST_CAP * CAP_FACTOR**turn if len(self._standing) > 1 else None)
             if self.winner is not None:
                 return
 
     def round(self, cap: int | None) -> Iterator[Attempt]:
-        """The orders that may still be the best one, until one ends: that is the winner.
+        """The orders that may still be the best, until one is complete: the winner.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class Race:
             raise failure
 
     def _begun(self, choice: OrderChoice, cap: int | None) -> Attempt:
-        """An attempt with an order, whose forward pass has not been run yet."""
+        """A new attempt with an order, before its forward pass."""
         pruner = None if self._pruner is None else self._pruner.for_order(choice.order, cap)
         store = self._run.make_store()
         if pruner is not None:
@@ -213,14 +213,14 @@ class Race:
 
 @dataclass
 class _Runner:
-    """An order in the race; ``expected_cost`` is what a complete run is now expected to cost, in rows."""
+    """An order in the race; ``expected_cost`` is the current estimate of a complete run's cost, in rows."""
 
     number: int
     choice: OrderChoice
     expected_cost: float
 
     def correct(self, reached: RowCapError) -> None:
-        """Scale the prediction of what lies ahead by what was really seen over what was predicted for it."""
+        """Scale the prediction for the remaining buckets by the ratio of actual to predicted rows."""
         predicted = sum(self.choice.predicted_rows[: reached.position])
         ratio = (reached.rows_before + 1) / (predicted + 1)
         self.expected_cost = reached.rows_before + self.choice.cost(reached.position, ratio)

@@ -1,4 +1,4 @@
-"""What a solve refuses before anything is computed, as it could not be enforced, or would not fit."""
+"""Checks before a solve: requests that cannot be enforced, or do not fit."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def check_linear(problem: Problem, semiring: Semiring) -> None:
 def check_disk(
     problem: Problem, semiring: Semiring, choices: Sequence[OrderChoice], options: SolveOptions, available: int
 ) -> None:
-    """Refuse what cannot fit the disk with any of the orders; DiskError of the first.
+    """Raise the first order's DiskError if no order fits the disk.
 
-    available : bytes of the disk that may be used.
+    available : permitted bytes of the disk.
     """
     refusals = []
     for choice in choices:

@@ -1,1 +1,1 @@
-"""What a solve is predicted to take, before anything is computed."""
+"""Predicted cost of a solve, before any computation."""

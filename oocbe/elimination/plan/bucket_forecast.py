@@ -1,9 +1,9 @@
-"""Forecast how each bucket passes through memory and disk: in which form, in how many pieces, and what is written.
+"""Forecast of each bucket's use of memory and disk: form, number of pieces, and written bytes.
 
-It decides as the forward pass does (:func:`oocbe.elimination.engine.decision.decide`), in the same order and of the
-same memory (:mod:`oocbe.elimination.buckets.held_messages`), with predicted rows in place of real ones: with the real
-ones it comes to the same strategies. Rows that dominance or bounds drop are not predicted, so where these are used the
-forecast is what happens at the worst. No device is predicted.
+The forecast uses the decisions of the forward pass (:func:`oocbe.elimination.engine.decision.decide`), in the same
+order and with the same memory accounting (:mod:`oocbe.elimination.buckets.held_messages`), but with predicted rows:
+with the real ones it selects the same strategies. Rows dropped by dominance or bounds are not predicted, so with these
+the forecast is the worst case. No device is predicted.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from oocbe.runtime.deadline import check_deadline
 
 @dataclass(frozen=True)
 class MessageForecast:
-    """What is known of a message beforehand.
+    """Predictions about a message.
 
     Attributes
     ----------
-    target : place of the bucket that it goes to; None where it has no variables.
-    variable, scope : what its bucket eliminates, and its own variables, the one eliminated next at the front.
+    target : position of the receiving bucket; None if it has no variables.
+    variable, scope : the eliminated variable, and its own variables, the one eliminated next at the front.
     itemsize, row_bytes : of a value, and of a row with its key.
     cells : assignments of its variables.
-    expected_rows : by which its form is chosen.
-    joined_rows : that come of the join, at most. rows : that are left of them.
+    expected_rows : for the choice of its form.
+    joined_rows : maximum rows of the join. rows : that remain of them.
     """
 
     target: int | None
@@ -50,16 +50,16 @@ class MessageForecast:
 
 @dataclass(frozen=True)
 class BucketForecast:
-    """How a bucket passes.
+    """Forecast of a bucket.
 
     Attributes
     ----------
-    strategy : how its message is made. nbytes : of the message, in its form.
+    strategy : for its message. nbytes : of the message, in its form.
     input_bytes : of the tables that it joins.
-    pieces : in which it is joined; 1 where it fits in memory, or may not be cut.
-    fits : whether it is joined; a run refuses what neither fits in memory nor may be cut.
-    disk_bytes : of its message, where that is written to disk (before compression); else 0.
-    least_disk_bytes : fewest that may be.
+    pieces : number of pieces; 1 if it fits in memory, or may not be cut.
+    fits : False if it neither fits in memory nor may be cut; a run then raises an error.
+    disk_bytes : of its message, if that is written to disk (before compression); else 0.
+    least_disk_bytes : lower bound on them.
     """
 
     strategy: Strategy
@@ -102,15 +102,15 @@ class _Message:
 
     @property
     def least_stored_bytes(self) -> int:
-        """Fewest bytes that it takes on disk: what tells its rows from others of the same number, and no values; of a
-        complete table what says of each block of values that they are all alike."""
+        """Lower bound on its bytes on disk: for rows, the information in their keys without values; for a complete
+        table, one record of equal values for each block."""
         row_bits = math.log2(self.known.cells) - math.log2(max(1, self.known.rows))
         if self.is_complete:
             return self.known.cells * 8 * HEADER_WORDS // BLOCK
         return math.ceil(self.known.rows * max(1.0, row_bits) / 8)
 
     def as_input(self) -> Input:
-        """What a decision about the bucket that joins it is told."""
+        """The message as input of the decision about its receiving bucket."""
         place = Place.MAIN_MEMORY if self.is_in_memory else Place.DISK
         return Input(self.known.cells, self.known.rows, self.nbytes, self.listed_bytes, self.is_complete, place)
 
@@ -123,12 +123,12 @@ def forecast_passages(
     keeps_all: bool,
     sizes: Sequence[int] = (),
 ) -> list[BucketForecast]:
-    """Passages of all buckets, in elimination order.
+    """Forecasts of all buckets, in elimination order.
 
     Parameters
     ----------
-    memory : bytes that messages may take. streams : pieces at work at a time. wishes : for all buckets.
-    keeps_all : whether every message is written, for a run that is resumed. sizes : domain size of each variable.
+    memory : limit of messages in bytes. streams : number of concurrent pieces. wishes : for all buckets.
+    keeps_all : whether every message is written, for a resumable run. sizes : domain size of each variable.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def forecast_passages(
 
 
 class _Forecast:
-    """Follows what a forward pass does with its memory."""
+    """Simulates a forward pass's use of memory."""
 
     def __init__(
         self, memory: int, streams: int, wishes: BucketConstraints, keeps_all: bool, sizes: Sequence[int]
@@ -147,7 +147,7 @@ class _Forecast:
         self._streams, self._wishes, self._keeps_all, self._sizes = streams, wishes, keeps_all, sizes
 
     def of(self, messages: Sequence[MessageForecast]) -> list[BucketForecast]:
-        """Passages of all buckets, in elimination order."""
+        """Forecasts of all buckets, in elimination order."""
         received: defaultdict[int, list[_Message]] = defaultdict(list)
         made, passages = [], []
         for place, known in enumerate(messages):

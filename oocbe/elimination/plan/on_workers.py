@@ -13,8 +13,8 @@ from oocbe.execution.schedule.simulation import Simulated
 from oocbe.execution.schedule.stages import Stage, predicted_stage
 
 ROWS_A_SECOND = 5_000_000.0
-"""Rows of a message that a worker joins: a bucket of ``segment_rows`` takes some 0.2 s. What is said of efficiency
-hardly depends on it, seconds do."""
+"""Rows of a message that a worker joins in a second: a bucket of ``segment_rows`` takes some 0.2 s. Predicted
+efficiency hardly depends on it; predicted seconds do."""
 
 
 def simulate_plan(buckets: Sequence[PlannedBucket], workers: int) -> Simulated:

@@ -49,16 +49,16 @@ class Plan(PlanPictures):
 
     Attributes
     ----------
-    problem : what is to be solved. semiring, dtype : of the messages' values.
-    choice : the order and how it was found.
+    problem : to be solved. semiring, dtype : of the messages' values.
+    choice : the order and its heuristic.
     buckets : in elimination order.
-    bounds : what rows are held against, a sentence; empty where nothing is pruned.
-    memory : bytes that messages may take. disk : bytes that may be written.
-    is_certain : whether all predicted rows are made: neither dominance nor bounds drop any, and the prediction knows
-        every constraint that forbids much, also by what it leaves of variables that are gone.
-    propagation : what it, and a reduction after it, have removed before; empty where that is nothing.
-    workers : number of those asked for; None: none, or as many as there are GPUs.
-    loop_seconds : processor time where all buckets are eliminated in one loop, about; 0 elsewhere.
+    bounds : a sentence about the bounds for pruning rows; empty if nothing is pruned.
+    memory : limit of messages in bytes. disk : limit of written bytes.
+    is_certain : whether all predicted rows are computed: neither dominance nor bounds drop any, and the prediction
+        includes every restrictive constraint, also those implied by eliminated variables.
+    propagation : removals by propagation and a subsequent reduction; empty without any.
+    workers : requested number; None: none, or one for each GPU.
+    loop_seconds : approximate processor time if all buckets are eliminated in one loop; else 0.
     """
 
     problem: Problem
@@ -286,10 +286,10 @@ def _cell_work(problem: Problem, semiring: Semiring, options: SolveOptions) -> f
 
 
 EASY_ROWS = 500_000.0
-"""Predicted rows up to which ``auto`` goes ahead without bounds: a tenth of a second or two."""
+"""Predicted rows up to which ``auto`` eliminates without bounds: 0.1 to 0.2 s."""
 
 SUPPLY_ROWS = 200_000.0
-"""The same where customers choose among warehouses, whose linear program is nearly integral."""
+"""The same limit for supply problems (customers and warehouses), whose linear program is nearly integral."""
 
 
 def easy_orders(problem: Problem, options: SolveOptions, graph: PrimalGraph | None = None) -> list[OrderChoice]:
@@ -302,7 +302,7 @@ def easy_orders(problem: Problem, options: SolveOptions, graph: PrimalGraph | No
 
 
 def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> bool:
-    """Whether elimination with an order is over before a bound could be had; that of supply comes in a moment."""
+    """Whether elimination with an order ends before a bound could be computed; supply bounds take little time."""
     if sum(choice.predicted_rows) > SUPPLY_ROWS and is_supply(problem):
         return False
     if options.tables == INCOMPLETE or sum(choice.predicted_rows) <= EASY_ROWS:
@@ -315,7 +315,7 @@ def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, o
 
 
 def bounds_to_come(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> str:
-    """What a solve would do about bounds, as far as that is known before it begins."""
+    """A solve's expected use of bounds, as far as it can be predicted."""
     if options.bounds == "none" or options.tables == COMPLETE or not applies_to(semiring):
         return ""
     if options.bounds != "auto":

@@ -1,4 +1,4 @@
-"""Substitution dominance: drop rows for which another row is at least as good, whatever comes.
+"""Substitution dominance: drop rows for which another row is at least as good in every completion.
 
 In a message, take a row s with v = a and the row s' that equals it but for v = b. If replacing a by b can never violate
 a hard constraint ahead that a satisfies, and costs at most ``penalty[a, b]`` more in the functions ahead, then s is
@@ -38,10 +38,10 @@ from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
 
 PAIRS_A_VALUE = 8
-"""Substitutions tried for a value, the cheapest first: each is one more pass over the rows that have the value."""
+"""Substitutions tried per value, the cheapest first: each takes another pass over the rows with the value."""
 
 LARGEST_DOMAIN = 256
-"""Variables with more values are left alone: their matrices grow with the square of the domain, for every factor."""
+"""Largest domain with substitutions: matrices grow with the square of the domain, for every factor."""
 
 
 def applies_to(semiring: Semiring) -> bool:
@@ -58,7 +58,7 @@ class SubstitutionDominance:
     constraints, functions : packed factors. opaque : scopes of factors that are tables, never substituted into.
     margin : what a substitution must gain beyond its penalty; see
         :func:`oocbe.elimination.preparation.ranges.rounding_margin`.
-    consumption : what rows carry, a staircase for each key without it; None: nothing.
+    consumption : carried by rows, a Pareto front for each key without it; None: none.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which rows of a message go because nothing better than the incumbent can come of them.
+"""Pruning of rows whose completions cannot be better than the incumbent.
 
 Sound together with substitution dominance (:mod:`oocbe.elimination.row_pruning.dominance`): let x be, among the
 feasible assignments, the one with the least (cost, consumption, assignment read from the variable eliminated last),
@@ -49,11 +49,11 @@ class OrderBounds(Protocol):
     """Bounds made for one elimination order, beside those that are the same for all."""
 
     def source(self, order: Sequence[int], cap: int | None) -> OrderSource | None:
-        """A source of bounds for an order, a message of which may have so many rows; None where it would not pay."""
+        """A source of bounds for an order with messages of at most ``cap`` rows; None if it does not pay."""
         ...
 
     def count(self, rows: int, kept: int) -> bool:
-        """Told of rows that were held against the source, and how many of them stayed; whether to go on so."""
+        """Record numbers of tested and surviving rows; returns whether to continue using the source."""
         ...
 
 
@@ -65,7 +65,7 @@ class RowPruner:
     problem : what the source bounds, in min-sum.
     source : bounds the rows while they are made.
     upper_bound : only assignments with a value strictly below it are wanted.
-    bounds : for one order, which rows are held against when they are made.
+    bounds : for one order, used to test complete rows.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class RowPruner:
         self._integral = problem.is_integral
 
     def for_order(self, order: Sequence[int], cap: int | None) -> RowPruner:
-        """The bounds with those for an order, where there are any; cap : rows of a message at most."""
+        """The bounds together with those for an order, if any; cap : maximum rows of a message."""
         own = None if self._bounds is None else self._bounds.source(order, cap)
         if own is None:
             return self
@@ -94,7 +94,7 @@ class RowPruner:
         return made
 
     def held(self, message: Table, eliminated: int, separator: Sequence[int]) -> Table:
-        """The rows of a message, in host memory and without consumptions, that the bounds for its order leave."""
+        """The surviving rows of a message, in host memory and without consumption, under the bounds for its order."""
         pruning = None if self._own is None or not message.rows else self._own.for_message(eliminated, separator)
         if self._bounds is None or pruning is None or not pruning.joint:
             return message
@@ -106,7 +106,7 @@ class RowPruner:
     def for_message(
         self, eliminated: int, separator: Sequence[int], consumption: Consumption | None = None
     ) -> RowPruning | None:
-        """What to hold a message's rows against; None where the sums could leave 64 bits.
+        """The bound for pruning a message's rows; None if sums could leave 64 bits.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class RowPruner:
 
 
 def _prices(bound: RowBound, consumption: Consumption | None) -> tuple[int | float, ...]:
-    """What a bound counts for a unit of each constraint that rows carry."""
+    """A bound's price for a unit of each constraint that rows carry."""
     if consumption is None:
         return ()
     carried = zip(consumption.numbers, consumption.units, strict=True)

@@ -1,4 +1,4 @@
-"""What a bound says about the rows of a message, and what every source of bounds offers.
+"""Bounds on the rows of a message, and the interface of their sources.
 
 A row s of a message has a value h(s), the least cost of the functions in the message's subtree. What the functions
 outside can still add is bounded from below by ``constant + Σ tables[v][s_v]``, in fixed point. A row whose sum exceeds

@@ -9,7 +9,7 @@ long one while the others wait. What the model has of the world:
   computed again by another, once the loss is noticed;
 - *dispatch*: one scheduler hands out one segment after the other, each of which takes it some time.
 
-What it has not: rows that travel between workers, disks and buses that they share.
+Not modelled: transfer of rows between workers, and shared disks and buses.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ P95 = 1.6448536269514722
 """The 95th percentile of the standard normal distribution."""
 
 DISPATCH_SECONDS = 0.0016
-"""A task of Dask's scheduler, as measured with Dask 2026.8 on one host."""
+"""Time of a task in Dask's scheduler, in seconds, as measured with Dask 2026.8 on one host."""
 
 NOTICE_SECONDS = 5.0
-"""From a worker's end to its segment in other hands: connections that break are noticed at once, hosts that are gone
-by their missing heartbeats."""
+"""Seconds from a worker's end to the reassignment of its segment: broken connections are noticed at once, lost hosts by
+missing heartbeats."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What segments and workers are like.
+    """Properties of segments and workers.
 
     Attributes
     ----------
-    segment_seconds : of a segment at most, but for a single piece that takes longer. least_seconds : at least, where
-        so much is left.
-    share : a segment is at most this part of what is left for each worker.
-    straggling : how many times the median the 95th percentile of the seconds of equal segments is; 1: all are alike.
+    segment_seconds : maximum of a segment, unless a single piece takes longer. least_seconds : minimum, if that much
+        work is left.
+    share : maximum segment as a share of the remaining work per worker.
+    straggling : 95th percentile of the seconds of equal segments over their median; 1: no variation.
     lost : share of the workers that are lost.
     dispatch, notice : see :data:`DISPATCH_SECONDS` and :data:`NOTICE_SECONDS`.
-    seed : of all that is random.
+    seed : of all random numbers.
     """
 
     segment_seconds: float = 4.0
@@ -86,12 +86,12 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What became of a simulated run.
+    """Result of a simulated run.
 
     Attributes
     ----------
-    workers : at its beginning. seconds : that the run took. work : seconds of what had to be computed, once each.
-    repeated : seconds of work that was lost with its worker. segments : computed to their end.
+    workers : initial number. seconds : of the run. work : seconds of all pieces, counted once.
+    repeated : seconds of work lost with its worker. segments : completed ones.
     lost : workers that were lost before the end. critical_path : seconds without stragglers on any number of workers.
     """
 
@@ -105,13 +105,13 @@ class Simulated:
 
     @property
     def efficiency(self) -> float:
-        """Share of all workers' time in which they computed what counts; of those that were lost as well."""
+        """Share of all workers' time, including lost ones, spent on useful work."""
         return self.work / (self.workers * self.seconds) if self.seconds else 1.0
 
 
 @dataclass
 class _Open:
-    """A stage that has begun: what is left of it to hand out, and how many segments are at work."""
+    """A started stage: its remaining work, and the number of segments in progress."""
 
     stage: Stage
     next_piece: int = 0
@@ -126,7 +126,7 @@ class _Open:
 
     @property
     def has_segment(self) -> bool:
-        """Whether there is something that a worker can begin now."""
+        """Whether a worker can start a segment now."""
         if self.serial:
             return True
         return self.at_work >= 0 and (bool(self.again) or self.next_piece < len(self.pieces))
@@ -137,20 +137,20 @@ class _Open:
 
 
 SERIAL = -1
-"""Segments at work of a stage while its serial part is: nothing else of it can be."""
+"""Marker for the number of segments in progress during a stage's serial part, which excludes all others."""
 
 
 def simulate(stages: Sequence[Stage], workers: int, conditions: Conditions | None = None) -> Simulated:
-    """Run stages on so many workers.
+    """Simulate stages on ``workers`` workers.
 
     Parameters
     ----------
-    stages : each after those that it needs.
+    stages : each after those on which it depends.
     workers : at least one. conditions : None: no stragglers, no failures.
 
     Raises
     ------
-    UsageError : no worker, or a stage that needs one that does not come before it.
+    UsageError : no worker, or a stage that depends on a later one.
     ResourceError : all workers were lost before the end.
     """
     given = conditions or Conditions()
@@ -245,7 +245,7 @@ class _Run:
                 self._begin(follower)
 
     def _hand_out(self, idle: list[int]) -> None:
-        """Give segments to idle workers, as long as there are both."""
+        """Assign segments to idle workers, as long as there are both."""
         for number in sorted(self._open):
             stage = self._open[number]
             while idle and stage.has_segment:
