@@ -1,4 +1,4 @@
-"""From what elimination found to a result: scaling, infeasibility, linear constraints, notes."""
+"""Conversion of elimination's outcome to a result: scaling, infeasibility, linear constraints, notes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def result_of_elimination(
 
 
 def result_of_nothing(problem: Problem, semiring: Semiring, options: SolveOptions, why: str, backend: str) -> Result:
-    """The result of a solve that a signal has ended before anything was known."""
+    """The result of a solve that a signal ended before any bound or assignment was found."""
     return Result(
         status="interrupted",
         value=None,
@@ -136,7 +136,7 @@ def is_worthless(problem: Problem, semiring: Semiring, value: int | float | None
 
 
 def linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tuple[LinearHandling, str]:
-    """What became of the linear constraints, and a sentence about it.
+    """The handling of the linear constraints, and a sentence about it.
 
     A linear constraint for which rows have no room is left out of elimination. The optimum of what remains is a bound,
     and where its assignment satisfies the constraint it is the optimum: the constraint is then shown not to bind. Where

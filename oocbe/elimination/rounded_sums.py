@@ -2,12 +2,12 @@
 
 An assignment counts where :meth:`oocbe.model.problem.Problem.evaluate` gives it a value strictly below the upper bound.
 Elimination and searches add the same floats up in other orders, and come to sums that are a little more or less. So a
-solve looks below a bound that is higher by all that rounding can make, and what it finds is judged by the problem:
-it has the value that this evaluates it to, and where that is not below the bound, it does not count. A result, what the
-problem evaluates its assignment to, and :func:`oocbe.verify` so say the same.
+solve searches below a bound raised by the maximum rounding error, and the problem then evaluates the assignment found:
+that is its value, and if it is not below the bound, the assignment does not count. So a result, the problem's
+evaluation of its assignment, and :func:`oocbe.verify` agree.
 
-What this cannot tell is which of several assignments is the best whose sums differ by rounding only: where one of them
-is below the bound and another one is found, which is not, nothing counts.
+Assignments whose sums differ only by rounding are not distinguished: if one of them is below the bound, but another one
+is found that is not, nothing counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No assignment leaves a solve with a value that it does not have: each is evaluated again, by the problem itself.
+"""Check of every assignment that a solve returns: the problem itself evaluates it again.
 
 Elimination finds the optimum's value in the forward pass and its assignment in the backward pass, through messages that
 were stored, scaled, pruned and lifted from smaller problems. :meth:`oocbe.model.problem.Problem.evaluate` shares none
@@ -27,7 +27,7 @@ PRODUCT_TOLERANCE = 2.0**-36
 """Relative difference of two products of the same floats: 2**-53 for each of at most 2**17 multiplications."""
 
 ROUNDINGS = 2.0**-51
-"""For a sum or product of more terms, the tolerance is this for each of them."""
+"""Relative tolerance per term for sums or products of more terms."""
 
 
 def check_solution(problem: Problem, value: int | float | None, assignment: Sequence[int] | None, source: str) -> None:
@@ -54,7 +54,7 @@ def check_solution(problem: Problem, value: int | float | None, assignment: Sequ
 
 
 def value_of_assignment(problem: Problem, assignment: Sequence[int]) -> int | float | None:
-    """What an assignment is worth, whatever the upper or lower bound; None where it violates something.
+    """Value of an assignment, regardless of the upper or lower bound; None if it violates a constraint.
 
     Products of floats cannot overflow or underflow on the way; what float64 cannot hold in the end is infinite or 0.
     """

@@ -132,7 +132,7 @@ def forecast_passages(
 
     Raises
     ------
-    TimeLimitError, RequestedEndError : the current deadline came.
+    TimeLimitError, RequestedEndError : the current deadline passed.
     """
     return _Forecast(memory, streams, wishes, keeps_all, sizes).of(messages)
 

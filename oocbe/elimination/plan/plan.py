@@ -241,7 +241,7 @@ def candidate_orders(
 
     Raises
     ------
-    TimeLimitError : the deadline came; besides the errors of :func:`make_plan`.
+    TimeLimitError : the deadline passed; besides the errors of :func:`make_plan`.
     """
     semiring = options.semiring or problem.semiring
     problem = problem.in_semiring(semiring)
@@ -272,7 +272,7 @@ def thorough_orders(
 
     Raises
     ------
-    TimeLimitError : the deadline came. FormatError : the file named by ``options.order`` is no order of this problem.
+    TimeLimitError : the deadline passed. FormatError : the file named by ``options.order`` is no order of this problem.
     ValueRangeError : sums of values may leave 64-bit integers.
     """
     search = (problem, options.order, min(options.order_seconds, left), options.seed)

@@ -1,4 +1,4 @@
-"""Scopes of more variables than an array has axes: what does not matter there is left out of them."""
+"""Scopes of more variables than an array has axes: variables with a single value are removed from them."""
 
 from __future__ import annotations
 

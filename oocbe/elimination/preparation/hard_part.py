@@ -1,4 +1,4 @@
-"""A problem's hard part: what says which assignments are feasible, and nothing of what they are worth."""
+"""A problem's hard part: the constraints that determine the feasible assignments, without their values."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from oocbe.runtime.deadline import looked
 
 
 def what_forbids(problem: Problem) -> Problem:
-    """The problem without the functions and constraints that every assignment satisfies: variables that share nothing
-    else are counted one by one.
+    """The problem without the functions and constraints that every assignment satisfies: variables that share no other
+    scope are counted separately.
 
-    Zeros of products, and what exceeds a bound by itself, are written as what they forbid.
+    Zeros of products, and single values beyond a bound, become constraints.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def what_forbids(problem: Problem) -> Problem:
 def hard_part(problem: Problem) -> Problem:
     """The problem in which every feasible assignment is worth 1, as floating-point products; errors as above.
 
-    What a product makes 0 is forbidden by rows and constraints, never by values, which passes in integers ignore.
+    Zeros of a product are forbidden by rows and constraints, never by values, which integer passes ignore.
     """
     problem = what_forbids(problem)
     functions = tuple(Function(f.scope, f.tuples, np.ones(len(f.values))) for f in looked(problem.functions))

@@ -1,7 +1,7 @@
-"""How elimination enforces linear constraints: by a lookup where they are small, in the rows' keys where they are not.
+"""Enforcement of linear constraints by elimination: small ones by lookup, large ones in the rows' keys.
 
-What can be neither, because keys have no room for it, is *left out*: the optimum without it is a bound, and where its
-assignment satisfies the constraint, it is the optimum.
+Constraints that do not fit in keys are *left out*: the optimum without them is a bound, and if its assignment satisfies
+them, it is the optimum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oocbe.model.problem import Problem
 from oocbe.tables.layout import bits_for
 
 TABULATED_BITS = LOOKUP_BITS
-"""Linear constraints with an index of at most so many bits are enforced as packed constraints."""
+"""Maximum index bits of linear constraints that are enforced as packed constraints."""
 
 
 def is_tabulated(problem: Problem, linear: LinearConstraint) -> bool:

@@ -1,4 +1,4 @@
-"""Cost functions as lists of tuples, before they are laid out in arrays: slots, starts, what may do harm.
+"""Cost functions as lists of tuples, before their layout in arrays: slots, starts, harmful slots.
 
 A *slot* is a variable-value pair; variable v has the slots ``start[v] .. start[v + 1] - 1``.
 """
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 @dataclass
 class ListedFactor:
-    """A factor over at least two variables before it is laid out: what its listed tuples and the others are worth.
+    """A factor over at least two variables before its layout: the values of its listed tuples and of the others.
 
-    ``has_default`` is False where a hard part forbids the others anyway.
+    ``has_default`` is False if a hard part forbids the others anyway.
     """
 
     scope: tuple[int, ...]
@@ -29,7 +29,7 @@ class ListedFactor:
 
 
 def starts_of(lengths: Any) -> NDArray[np.int64]:
-    """Where pieces of given lengths begin when laid end to end, and where the last one ends: int64 (pieces + 1,)."""
+    """Starts of concatenated pieces of given lengths, and the end of the last one: int64 (pieces + 1,)."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
@@ -46,7 +46,7 @@ def slots_of(
 
 
 def harmful_slots(parts: Sequence[ListedFactor], start: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
-    """The slots that occur in an entry but 0, of parts all together."""
+    """The slots that occur in a nonzero entry of any part."""
     harmful = np.zeros(int(start[-1]), dtype=np.bool_)
     by_arity: dict[int, list[ListedFactor]] = {}
     for part in parts:

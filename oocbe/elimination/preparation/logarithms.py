@@ -33,7 +33,7 @@ def log_weights(problem: Problem) -> Problem:
 def in_logarithms(problem: Problem) -> Problem:
     """A max-product problem in min-sum: the same feasible assignments, each costing minus the logarithm of its value.
 
-    What has the value 0 becomes infeasible.
+    Assignments with the value 0 become infeasible.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def in_logarithms(problem: Problem) -> Problem:
 
 
 def exponential(logarithm: float) -> float:
-    """Exponential; infinite where that is beyond float64."""
+    """Exponential; infinite beyond float64."""
     try:
         return math.exp(logarithm)
     except OverflowError:
@@ -69,7 +69,7 @@ def exponential(logarithm: float) -> float:
 
 
 def exponential_above(logarithm: float) -> float:
-    """Exponential, rounded up by more than it may be off."""
+    """Exponential, rounded up by more than its maximum error."""
     try:
         return math.nextafter(math.exp(logarithm) * (1 + 2.0**-50), math.inf)
     except OverflowError:

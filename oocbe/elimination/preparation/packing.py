@@ -1,4 +1,4 @@
-"""Problems of packing and supply: single variables cost something, hard constraints say what does not go together."""
+"""Recognition of packing and supply problems: unary costs, and hard constraints on conflicting values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from oocbe.runtime.deadline import looked
 
 
 def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
-    """Whether only single variables cost something, and most of them have a value that no constraint forbids with any.
+    """Whether all costs are unary, and most variables have a value without conflicts with any other value.
 
-    Then there are assignments at once, what is chosen beyond them is paid for, and linear programs over cliques of
-    conflicts are the better bound. Where hard constraints leave no such value, propagating them is most of the work.
+    Then feasible assignments are trivial to find, and linear programs over cliques of conflicts give the better bound.
+    If hard constraints permit no such values, their propagation is most of the work.
 
     Parameters
     ----------
-    problem : in min-sum. are_penalties_hard : whether functions over several variables that cost nothing but in some
-        rows count as constraints against these.
+    problem : in min-sum. are_penalties_hard : whether functions over several variables that cost 0 except in some rows
+        count as constraints against these rows.
     """
     if any(len(f.scope) >= 2 for f in problem.functions) and not are_penalties_hard:
         return False
@@ -50,15 +50,15 @@ def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
 
 
 FEW_PAIRS = 2
-"""Pairs that hard constraints forbid for each value, at most, of a problem of supply."""
+"""Maximum number of forbidden pairs per value in a supply problem."""
 
 
 def is_supply(problem: Problem) -> bool:
-    """Whether only single variables cost something, and hard constraints forbid few pairs of values.
+    """Whether all costs are unary, and hard constraints forbid few pairs of values.
 
-    So it is where customers choose among warehouses that have to be open: the linear program over such pairs is nearly
-    integral, and says more at once than dual ascent does after hundreds of passes, in which a warehouse's cost comes to
-    its customers in as many parts as there are of these.
+    An example is the choice of open warehouses by customers: the linear program over such pairs is nearly integral, and
+    gives a better bound at once than dual ascent after hundreds of passes, which split a warehouse's cost into as many
+    parts as it has customers.
 
     problem : in min-sum.
     """

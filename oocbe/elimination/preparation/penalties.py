@@ -1,16 +1,16 @@
-"""Forbid penalties that no optimal assignment needs to pay: what large costs mean as hard constraints.
+"""Forbid penalties that no optimal assignment needs to pay: large costs become hard constraints.
 
-Many files write a hard constraint as a large cost. Whoever reads it as a cost loses most: bounds by cliques of
-conflicts, propagation, and rows that are not there. Often it can be told that such a penalty is never worth paying.
-Call a value *harmless* where every function over several variables is at its least with it, whatever the others have,
-no constraint forbids anything with it, and no linear constraint takes less with another one. Take an assignment that
-pays a penalty, a function's value above its least. If one of the variables there is given a harmless value, it pays
-this penalty no more and no new one, and only its functions of one variable can rise. So where they rise by no more
-than the penalty, the assignment is not better than the one without it. Each such step leaves one penalty less, and so
-some optimal assignment pays none of those of which this is true: all of them may be forbidden at once.
+Many files express a hard constraint as a large cost. Treating it as a cost loses clique bounds, propagation, and sparse
+tables. Often such a penalty is provably never worth paying. A value is *harmless* if every function over several
+variables has its minimum with it, for all values of the others, no constraint forbids anything with it, and no linear
+constraint has a smaller coefficient for another value. A penalty is a function's excess over its minimum. If an
+assignment pays a penalty and one of the function's variables changes to a harmless value, that penalty vanishes, no
+new one arises, and only unary functions of the variable can rise. If they rise by at most the penalty, the changed
+assignment is not worse. Each such step removes a penalty, so some optimal assignment pays no penalty of this kind: all
+of them may be forbidden at once.
 
-This is neighbourhood substitutability (Freuder 1991; for costs: Lecoutre, Roussel, Dehani 2012), looked for from the
-side of tuples instead of values: no value need go.
+This is neighbourhood substitutability (Freuder 1991; for costs: Lecoutre, Roussel, Dehani 2012), applied to tuples
+instead of values: no value need be removed.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import check_deadline, looked, unlimited
 
 ROUNDING = 1e-9
-"""Part of a sum of floats by which a penalty must exceed what avoiding it costs: far more than rounding comes to."""
+"""Margin, relative to a sum of floats, by which a penalty must exceed the cost of avoiding it: far above rounding."""
 
 LARGEST_SUM = 1e300
-"""Of absolute values of floats: differences of such sums are floats."""
+"""Limit of sums of absolute values of floats, so that their differences are finite."""
 
 
 def with_penalties_forbidden(problem: Problem, options: SolveOptions) -> Problem:
     """The problem with penalties as constraints that no optimal assignment needs to pay; itself where there are none.
 
-    It has the same optimum, and every optimal assignment of it is one of the problem. It is for one that is asked for:
-    of the optimal assignments, and of all others, some are gone.
+    It has the same optimum, and each of its optimal assignments is one of the problem. It suits tasks that need a
+    single optimal assignment: some optimal and other assignments are lost.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def with_penalties_forbidden(problem: Problem, options: SolveOptions) -> Problem
 
 
 def _forbidding(problem: Problem) -> Problem:
-    """The same, whatever the options; TimeLimitError where the deadline of the block that this runs in came."""
+    """The same, regardless of the options; TimeLimitError if the deadline of the current block passed."""
     sign = -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1
     if not _is_in_range(problem):
         return problem
@@ -108,7 +108,7 @@ def _forbidding(problem: Problem) -> Problem:
 
 @dataclass(frozen=True)
 class _Penalised:
-    """A function over several variables, and by how much its rows exceed its least.
+    """A function over several variables, and the excess of its rows over its minimum.
 
     Attributes
     ----------
@@ -135,14 +135,14 @@ class _Penalised:
 
 
 def _is_in_range(problem: Problem) -> bool:
-    """Whether sums of values stay far from the end of int64, or of float64."""
+    """Whether sums of values stay far within int64 or float64."""
     lows, highs = extremes(problem)
     greatest = sum(max(abs(low), abs(high)) for low, high in zip(lows.tolist(), highs.tolist(), strict=True))
     return bool(greatest < (INT64.max // 16 if problem.is_integral else LARGEST_SUM))
 
 
 def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Slots, one for each value of each variable, that nothing over several variables is against."""
+    """The harmless slots (variable-value pairs), as a mask."""
     harmful = np.zeros(int(start[-1]), dtype=np.bool_)
     # Of tables whose rows that are not listed are infeasible, as many rows must be at the least as there are.
     wanted = np.zeros(len(problem.sizes), dtype=np.float64)
@@ -183,7 +183,7 @@ def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[
 
 
 def _alone(problem: Problem, start: NDArray[np.int64], sign: int) -> Values:
-    """What functions of one variable say to each slot, nothing where they rule it out."""
+    """Sum of the unary functions for each slot; entries that a function forbids add 0."""
     alone: NDArray[Any] = np.zeros(int(start[-1]), dtype=np.int64 if problem.is_integral else np.float64)
     for f in looked(problem.functions):
         if len(f.scope) == 1:

@@ -35,7 +35,7 @@ from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
 
 EXPANDED_ROWS = 1 << 24
-"""Most rows that a function with a default value, too large to be looked up, is written out to."""
+"""Maximum rows to which a function with a default value is expanded if it is too large for a lookup."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class ScopedTable:
 
 @dataclass
 class Prepared:
-    """What elimination works on.
+    """A problem packed for elimination.
 
     Attributes
     ----------
-    problem, semiring, dtype : what is solved, in which semiring, with values of which dtype.
-    order : variable indices as they are eliminated. position : place of each variable in the order.
+    problem, semiring, dtype : the problem, its semiring, and the dtype of values.
+    order : variable indices in elimination order. position : of each variable in the order.
     constraints, functions : packed factors.
     tables : factors too large to be packed.
     constant : combined with the result, which is then to be multiplied by 2 ** exponent.
     is_infeasible : a constraint or function without variables, a linear constraint alone, or a product's constant of 0
         forbids everything.
-    consumption : what the keys of all tables and messages carry in their lowest field; None: nothing.
+    consumption : carried by the keys of all tables and messages in their lowest field; None: none.
     """
 
     problem: Problem
@@ -118,8 +118,8 @@ def prepare(
 
     Parameters
     ----------
-    carries : whether rows carry what they consume of large linear constraints; these are left out otherwise.
-    dtype : of values, where the problem is a part of a larger one whose values it holds; None: by the problem alone.
+    carries : whether rows carry consumption of large linear constraints; these are left out otherwise.
+    dtype : of values, if the problem is a part of a larger one; None: derived from the problem alone.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def prepare(
 
 
 def _add_function(prepared: Prepared, constraints: PoolBuilder, functions: PoolBuilder, f: Function) -> None:
-    """Split a function into support and values and pack both, leaving out what says nothing."""
+    """Split a function into support and values and pack both, without trivial ones."""
     semiring, one = prepared.semiring, prepared.semiring.one
     if not f.scope:
         _add_constant(prepared, f.value_at(()))
@@ -183,7 +183,7 @@ def _add_function(prepared: Prepared, constraints: PoolBuilder, functions: PoolB
 
 
 def _add_constant(prepared: Prepared, value: float | None) -> None:
-    """Combine what a function without variables is worth with the constant; None forbids everything."""
+    """Combine the value of a function without variables with the constant; None forbids everything."""
     if value is None:
         prepared.is_infeasible = True
     elif prepared.semiring.counts:

@@ -1,8 +1,8 @@
-"""Which dtype holds every value that a solve can meet; sums and products never wrap around.
+"""Choice of a dtype for every value of a solve, so that sums and products never overflow.
 
-Sums are bounded before anything is computed: no partial sum exceeds the constant plus the largest absolute value of
-each function. Products have no such useful bound, so theirs is checked bucket by bucket from the values that are
-really there (:func:`check_product`).
+Sums are bounded before any computation: no partial sum exceeds the constant plus the largest absolute value of each
+function. Products have no such useful bound, so they are checked bucket by bucket from the actual values
+(:func:`check_product`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def extremes(problem: Problem) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, An
 
 
 def float_sum_bounds(problem: Problem) -> tuple[float, float]:
-    """What no sum of values is below, and what none is above; infinite where float64 does not hold it."""
+    """Lower and upper bound of all sums of values; infinite beyond float64."""
     lows, highs = extremes(problem)
     with np.errstate(over="ignore"):
         low, high = float(lows.sum(dtype=np.float64)), float(highs.sum(dtype=np.float64))
@@ -81,9 +81,9 @@ def float_sum_bounds(problem: Problem) -> tuple[float, float]:
 
 
 def rounding_margin(problem: Problem) -> float:
-    """A difference between two sums of the problem's values that rounding cannot make; 0 where sums are exact.
+    """A difference between two sums of the problem's values that exceeds all rounding errors; 0 if sums are exact.
 
-    That is where every value is an integer, of sums of :func:`are_fractions`, and of numbers near the smallest float.
+    Sums are exact for integers, for :func:`are_fractions`, and for numbers near the smallest float.
     """
     if problem.is_integral:
         return 0

@@ -1,8 +1,7 @@
-"""Products that are 0 count as infeasible: what is worth 0 is forbidden, like what has no row.
+"""Zero products count as infeasible: assignments of value 0 are forbidden, like missing rows.
 
-Elimination drops such rows (see :mod:`oocbe.elimination.preparation.prepare`). What only looks at a problem's parts, to
-plan or to count in another semiring, does not know that by itself; written as constraints, zeros mean the same to
-everyone.
+Elimination drops such rows (see :mod:`oocbe.elimination.preparation.prepare`). Planning, and counting in another
+semiring, would not treat zeros as infeasible. Written as constraints, zeros have the same meaning everywhere.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def without_zeros(problem: Problem) -> Problem:
 
 
 _KNOWN: WeakKeyDictionary[Problem, Problem] = WeakKeyDictionary()
-"""Of problems with zeros the ones without: the search for orders, each plan and tasks ask for them."""
+"""Cache of converted problems with zeros, used by the search for orders, plans and tasks."""
 
 
 def _without_zeros(problem: Problem) -> Problem:

@@ -1,4 +1,4 @@
-"""Published messages of one elimination order: what a killed run leaves behind and a resumed one goes on from.
+"""Published messages of one elimination order, from which a resumed run continues after a killed one.
 
 The messages of an order live in a folder of the run directory. Bucket 12's is a stored table ``message-00012`` and a
 record ``message-00012.json`` that is written last: place, scope, rows, the exponent of its scaling, the checksum of the
@@ -29,7 +29,7 @@ from oocbe.tables.stored_complete import StoredCompleteTable, open_table
 from oocbe.tables.table import Table
 
 RECORD_FORMAT = "oocbe-message"
-"""What the record of a message calls itself."""
+"""Format name in the record of a message."""
 
 LARGEST_RECORD = 1 << 20
 """Bytes above which the record of a message is not even read: one with an embedded message takes a tenth."""
@@ -58,7 +58,7 @@ class OrderCheckpoint:
     folder : of this order; made when the first message is published.
     run : identifies the run whose messages these are. semiring : of the messages.
     budget : counts what is written. chunk_rows : rows of a chunk of a stored message.
-    damaged : told about each message that is there but cannot be used, in a sentence.
+    damaged : called with a sentence about each message that exists but is unusable.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class OrderCheckpoint:
     def published(
         self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]
     ) -> PublishedMessage | None:
-        """The message of the bucket at ``place``, every byte of it checked; None where there is none that is sound.
+        """The message of the bucket at ``place``, every byte of it checked; None if there is none that is sound.
 
         scope, layout, dtype : what the message must have.
         """

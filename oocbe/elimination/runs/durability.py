@@ -1,6 +1,6 @@
-"""What a solve keeps on disk and for how long: nothing beyond its end, or a run that can be resumed.
+"""Files of a solve on disk and their lifetime: none beyond its end, or a resumable run.
 
-A solve talks to one of two runs with the same methods. A :class:`Run` has messages in memory and, where they
+A solve uses one of two classes of runs with the same methods. A :class:`Run` has messages in memory and, where they
 do not fit, in a scratch folder. A :class:`DurableRun` has them in a run directory
 (:mod:`oocbe.elimination.runs.run_directory`), where a later process finds what this one published.
 """
@@ -42,11 +42,11 @@ _FROM_THE_PROBLEM = {"variables", "problem"}
 
 
 class Run:
-    """A run of which nothing is left when it ends; a work folder, where there is one, holds its scratch folder.
+    """A run without files after its end; a work folder, if any, holds its scratch folder.
 
     Attributes
     ----------
-    result : the answer that is there already; always None here. notes : for the result, about what was found on disk.
+    result : an already published answer; always None here. notes : for the result, about files found on disk.
     keeps_messages : whether messages outlive the process: then a full disk ends the run, to be resumed when there is
         space.
     known : what a run before this one has kept with :meth:`keep_known`, or None.
@@ -93,7 +93,7 @@ class Run:
         self._memory = limit
 
     def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
-        """Say which attempt the methods below are about."""
+        """Select the attempt to which the methods below refer."""
 
     def make_store(self) -> MessageStore:
         """A place for the messages of this attempt; those of all others are removed."""
@@ -166,7 +166,7 @@ class DurableRun(Run):
         return choices
 
     def keep_known(self, content: dict[str, Any]) -> None:
-        """Publish what is known about the optimum, in the place of what was published of it before."""
+        """Publish bounds on the optimum and the incumbent; they replace those published before."""
         self._directory.keep("known", {"identity": self._identity, "known": content})
 
     def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
@@ -238,7 +238,7 @@ class DurableRun(Run):
         return shown
 
     def _went_on(self) -> Iterator[str]:
-        """From where a run that is resumed went on."""
+        """Notes on the point from which a run was resumed."""
         found, path = 0 if self._checkpoint is None else self._checkpoint.found, self._directory.path
         if self.known:
             yield f"resumed: what was known about the optimum was found in {path}"
@@ -270,7 +270,7 @@ class DurableRun(Run):
         }
 
     def _judge(self, found: dict[str, Any]) -> None:
-        """Whether the run that is there is to be resumed, replaced, or in the way."""
+        """Decide whether to resume or replace the existing run, or to raise an error."""
         path, resume = self._directory.path, self._options.resume
         self._identity = str(found.get("identity"))
         result = self._read_result()

@@ -48,7 +48,7 @@ FORMAT_VERSION = 1
 """Version of a run directory's format."""
 
 RUN_FORMAT = "oocbe-run"
-"""What the record of a run calls itself."""
+"""Format name in the record of a run."""
 
 LARGEST_RECORD = 1 << 28
 """Bytes above which a record is not even read: orders of ten thousand variables take a hundredth."""
@@ -63,7 +63,7 @@ RECORDS = ("run.json", "race.json", "known.json", "result.json")
 
 
 def no_run_in(path: Path) -> str:
-    """What to say where a run in a folder is to be resumed and none is there; empty where there is one."""
+    """Error message if there is no run to resume in a folder; empty if there is one."""
     is_there = (path / "run.json").exists()
     return "" if is_there else f"resume: no run is in {path.absolute()} to go on with; it begins there, from the start"
 
@@ -155,7 +155,7 @@ class RunDirectory:
         self._publish(what, content)
 
     def kept(self, what: str) -> dict[str, Any] | None:
-        """Content of a record; None where there is none. :class:`CorruptDataError` where it is damaged."""
+        """Content of a record; None if there is none. :class:`CorruptDataError` where it is damaged."""
         return record_in(self.path, what)
 
     def order_folder(self, key: str) -> Path:
@@ -228,7 +228,7 @@ class RunDirectory:
 
 
 def record_in(folder: Path, what: str) -> dict[str, Any] | None:
-    """Content of a record ``what``.json of a run; None where there is none. CorruptDataError where it is damaged."""
+    """Content of a record ``what``.json of a run; None if there is none. CorruptDataError where it is damaged."""
     try:
         return read_record(folder / f"{what}.json", LARGEST_RECORD, RUN_FORMAT)
     except FileNotFoundError:
