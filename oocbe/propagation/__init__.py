@@ -1,7 +1,7 @@
-"""Propagation: what no assignment can have is removed from domains, until nothing more goes.
+"""Propagation: removal of infeasible values from domains, to a fixpoint.
 
-Two kinds of constraints are propagated. *Linear* ones bound each variable by what the others take at least and at most
-(:mod:`oocbe.propagation.bounds`, for systems over intervals). *Tables* keep the values that some row that is still
-possible has (:mod:`oocbe.propagation.tables`). Both only ever remove what is infeasible, so a fixpoint of all, which is
-the same in whatever order they work, is a smaller problem with the same solutions, for every semiring.
+Two kinds of constraints are propagated. *Linear* ones bound each variable by the least and greatest activity of the
+others (:mod:`oocbe.propagation.bounds`, for systems over intervals). *Tables* keep the values that have a support among
+the remaining rows (:mod:`oocbe.propagation.tables`). Both remove infeasible values only. Their common fixpoint does not
+depend on the order of propagation; it is a smaller problem with the same solutions, for every semiring.
 """

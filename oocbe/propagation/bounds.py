@@ -1,12 +1,12 @@
 """Bounds of a linear system's variables, propagated to their fixpoint (Sofranac, Gleixner and Pokutta 2021).
 
-Rounds go over the rows whose variables have changed. Integers are computed exactly, by doubles as long as sums stay
-below 2^53 and by Python's integers beyond; with fractions bounds are moved outwards by what rounding may be off, so
-that no feasible point is lost, those of the decimals in a file included. The paper's way, which takes an improvement
-where it is more than a tolerance and forgets rounding, is an option to compare with.
+Each round propagates the rows whose variables have changed. Integers are exact: doubles while sums stay below 2^53,
+Python integers beyond. With fractions, bounds are moved outwards by the possible rounding error, so that no feasible
+point is lost, those of the decimals in a file included. The paper's rule, which accepts improvements above a tolerance
+and ignores rounding, is an option for comparison.
 
-Rounds that take all rows at once (algorithm 2) may be a CUDA device's; they are the processor's bit for bit. A round
-that shows infeasibility there is made again here, to say which row and variable it was.
+Rounds over all rows at once (algorithm 2) may run on a CUDA device; results equal the processor's bit for bit. A round
+that shows infeasibility there is repeated on the processor, to identify the row and the variable.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from oocbe.propagation.kernels.cpu.linear_rows import (
 from oocbe.runtime.deadline import check_deadline, current_flag
 
 ROUNDS = 1000
-"""Rounds at most where no other limit is given: convergence may take for ever, and few instances need a hundred."""
+"""Default limit of rounds: convergence may be endless, and few instances need a hundred rounds."""
 
 PROGRESS = 1e-9
-"""Part of itself (or of 1) by which a real bound must get better to count, where nothing else is said."""
+"""Default least improvement of a real bound, relative to its size (or to 1); smaller improvements do not count."""
 
 ENTRIES_A_ROW = 64
-"""Non-zeros that say as much for a device as a row of a table does, where the backend is ``auto``: a round over 4
-million takes the processor some 20 ms, and a device has to be woken and given them first."""
+"""Non-zeros that weigh as much as one table row in the choice of a device by backend ``auto``. A round over 4 million
+takes the processor some 20 ms, and a device needs start-up and transfer first."""
 
 FIXPOINT, INFEASIBLE, LIMIT, INTERRUPTED = "fixpoint", "infeasible", "limit", "interrupted"
 """How a propagation ended."""
@@ -56,8 +56,8 @@ class Bounds:
     status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
     reason : why it ended so, for people; empty for a fixpoint.
     lower, upper : (variables,), in the form of the system's numbers.
-    rounds : how often a bound got better in each round; with all rows at once, how many bounds did.
-    row, variable : that show infeasibility, None where a row alone, or a variable alone, does.
+    rounds : improvements of bounds in each round; with all rows at once, the number of improved bounds.
+    row, variable : the proof of infeasibility; one of them is None where the other suffices.
     """
 
     status: str
@@ -144,7 +144,7 @@ def propagate_bounds(
             return Bounds(*ended, lower, upper, tuple(counts))
         waiting = again
     if found.inexact[0] and tolerance is None and (rows.kinds == INTEGER_ROW).all():
-        # Sums left 2^53: the bounds so far hold, and Python's integers go on from them.
+        # Sums exceeded 2^53: the bounds so far are valid, and Python integers continue from them.
         everything = np.ones(system.rows, dtype=np.uint8)
         return _exactly(system, _integers(lower), _integers(upper), everything, rounds, tuple(counts))
     return Bounds(FIXPOINT, "", lower, upper, tuple(counts))
@@ -175,7 +175,7 @@ def _exactly(
 
 
 def how_time_ended() -> tuple[str, str] | None:
-    """Status and reason where the deadline of the block that this runs in has come; None otherwise."""
+    """Status and reason where the deadline of the enclosing block has passed; None otherwise."""
     try:
         check_deadline()
     except TimeLimitError as error:

@@ -1,8 +1,8 @@
-"""A table of allowed rows as bit sets, for those who ask it again and again: Compact-Table (Demeulenaere et al. 2016).
+"""A table of allowed rows as bit sets, for repeated propagation: Compact-Table (Demeulenaere et al. 2016).
 
-Made once, with a bit for each row and value, it costs as much as several scans of the rows; then each change of the
-domains costs words of 64 rows that still have some, and going back what has changed. Which way a table goes is decided
-by bytes in :mod:`oocbe.propagation.fixpoint`.
+Its construction, with a bit for each row and value, costs as much as several scans of the rows. A change of the domains
+then costs the non-empty words of 64 rows, and backtracking costs the changed words. :mod:`oocbe.propagation.fixpoint`
+chooses between bit sets and scans by their bytes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CompactTable:
 
     @property
     def cost(self) -> int:
-        """Words left, for each value."""
+        """Non-empty words, times the number of values."""
         return int(self._table.limit[0]) * len(self._table.residues)
 
     @property
@@ -93,12 +93,12 @@ class CompactTable:
         return reduce_counts(self.scope, self._removed, domains)
 
     def push(self) -> None:
-        """Begin a level of a search: :meth:`pop` comes back to here."""
+        """Begin a level of a search; :meth:`pop` restores this state."""
         self._levels.append((int(self._trail.count[0]), int(self._table.limit[0]), self._table.seen.copy()))
         self._level += 1
 
     def pop(self) -> None:
-        """Go back to where the last level began."""
+        """Restore the state at the start of the last level."""
         first, limit, seen = self._levels.pop()
         self._level += 1  # what changes from here on goes on the trail anew
         undo(self._table, self._trail, first)

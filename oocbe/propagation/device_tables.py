@@ -1,8 +1,8 @@
-"""Tables that a CUDA device asks, all together and until none of them removes a value: Compact-Table in one launch.
+"""Tables propagated by a CUDA device, all together and to their fixpoint: Compact-Table in one launch.
 
-Domains lie in memory of the host that the device reads and writes by itself, so that other constraints, and a search,
-see what is left as ever. What the device keeps of a call (rows left, and the values they were left for) has a slot for
-each level of a search; going back is taking an earlier slot again.
+Domains lie in host memory that the device reads and writes directly, so that other constraints, and a search, share
+them. The device's state (remaining rows, and the values they were filtered for) has a slot for each level of a search;
+backtracking selects an earlier slot.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from oocbe.propagation.large_tables import SharedRows
 from oocbe.runtime.deadline import check_deadline
 
 MOST_ROWS = 1 << 22
-"""Rows of a table at most: a variable of a table is filtered by one block, and larger tables are scanned by all."""
+"""Limit of rows of a table: one block filters a variable of a table, whereas all blocks scan larger tables."""
 
 ROUNDS = 64
-"""Rounds of a launch at most, after which the deadline is looked at."""
+"""Limit of rounds of a launch; the deadline is checked after each launch."""
 
 SHARE_OF_MEMORY = 4
-"""Codes of all tables take at most this part of the device's memory that is free."""
+"""Codes of all tables take at most one part in so many of the device's free memory."""
 
 CELLS_AT_ONCE = 1 << 16
-"""Cells that the device looks at in the time that one takes on the host, in the order of constraints by their cost."""
+"""Cells that the device reads in the time of one cell on the host; used to order constraints by cost."""
 
 DeviceTable = tuple[tuple[int, ...], SharedRows, str]
 """Scope, rows, at least one, and the name of a constraint."""
 
 
 def fits(scope: Sequence[int], rows: SharedRows, domains: Domains, taken: int) -> bool:
-    """Whether a table can be asked by the device beside others whose codes take so many bytes."""
+    """Whether the device can propagate a table beside others whose codes take ``taken`` bytes."""
     sizes = [int(domains.offsets[v + 1] - domains.offsets[v]) for v in scope]
     needed = bytes_of(rows) + taken
     is_small = 0 < len(rows.codes) <= MOST_ROWS and max(sizes, default=0) <= LARGEST_DOMAIN
@@ -56,7 +56,7 @@ class DeviceTables:
 
     Parameters
     ----------
-    tables : at least one, of which :func:`fits` is true. domains : which are moved to where the device reads them.
+    tables : at least one; :func:`fits` is true of each. domains : moved to memory that the device can read.
 
     Raises
     ------
@@ -84,26 +84,26 @@ class DeviceTables:
             domains.alive,
             domains.counts,
         )
-        self._rounds = ROUNDS if len(tables) > 1 else 1  # one table removes nothing more when it is asked again
+        self._rounds = ROUNDS if len(tables) > 1 else 1  # a second round of one table removes nothing more
         self._slot, self._has_slot, self._was_asked = 0, True, False
         self._levels: list[tuple[int, bool, bool]] = []
 
     @property
     def rows_left(self) -> int:
-        """Rows that are still possible, of all tables."""
+        """Remaining rows of all tables."""
         return int(self._tables.rows_left(self._slot).sum())
 
     def push(self) -> None:
-        """Begin a level of a search: :meth:`pop` comes back to here."""
+        """Begin a level of a search; :meth:`pop` restores this state."""
         self._levels.append((self._slot, self._has_slot, self._was_asked))
         self._has_slot = False
 
     def pop(self) -> None:
-        """Go back to where the last level began."""
+        """Restore the state at the start of the last level."""
         self._slot, self._has_slot, self._was_asked = self._levels.pop()
 
     def filter(self, domains: Domains) -> list[int] | None:
-        """Remove the values that no row of some table has, until each value left has one in every table.
+        """Remove values without a support in some table, to the fixpoint.
 
         The variables that lost values are in any order.
         """

@@ -1,4 +1,4 @@
-"""The values that variables still have: flags in one array, so that a loop or a device can hold all domains at once."""
+"""Domains of all variables as flags in one array, for compiled loops and devices."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Domains:
 
     @cached_property
     def scratch(self) -> NDArray[np.uint8]:
-        """Flags for a loop to write into, one a value; what is in them means nothing to the next one."""
+        """Scratch flags of a loop, one a value; their content is undefined between uses."""
         return np.empty_like(self.alive)
 
     @cached_property
     def counters(self) -> NDArray[np.int64]:
-        """Numbers for a loop to write into, one a value; what is in them means nothing to the next one."""
+        """Scratch numbers of a loop, one a value; their content is undefined between uses."""
         return np.empty(len(self.alive), dtype=np.int64)
 
     def flags(self, v: int) -> NDArray[np.uint8]:
@@ -51,7 +51,7 @@ class Domains:
         return np.flatnonzero(self.flags(v))
 
     def keep(self, v: int, values: NDArray[np.bool_]) -> int:
-        """Remove all values but those that are flagged; returns how many went."""
+        """Remove all unflagged values; returns their number."""
         flags = self.flags(v)
         flags &= values
         lost = int(self.counts[v]) - int(np.count_nonzero(flags))

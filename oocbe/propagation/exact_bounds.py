@@ -1,4 +1,4 @@
-"""Bound propagation with Python's integers, for numbers that doubles do not have; slow, and exact whatever the size.
+"""Bound propagation with Python integers, for numbers that doubles cannot represent; slow, and exact at any size.
 
 It is algorithm 1 of Sofranac, Gleixner and Pokutta (2021), as in :mod:`oocbe.propagation.kernels.cpu.linear_rows`: a
 row's activities with infinite terms counted apart, the residual activity of each variable, a floor or ceiling division.
@@ -27,8 +27,8 @@ def exact_round(
 ) -> tuple[int, int | None, int | None]:
     """Propagate all marked rows once, in their order; bounds and marks are changed.
 
-    All variables and numbers are integers. Returns how often a bound got better, and the row and the variable that show
-    infeasibility, or None. It ends early at the deadline of the block that it is in; marks of rows not reached stay.
+    All variables and numbers are integers. Returns the number of improvements, and the row and the variable that show
+    infeasibility, or None. It ends early at the deadline of the enclosing block; marks of rows not reached stay.
     """
     starts, rows_of = system.rows_of_variables
     better = 0
@@ -60,7 +60,7 @@ def _whole(side: Bound, rounded: Callable[[float], int]) -> Bound:
 def _propagate(
     columns: list[int], coefficients: list[int], side_low: Bound, side_high: Bound, lower: Objects, upper: Objects
 ) -> tuple[list[int], bool, int | None]:
-    """Tighten the bounds of a row's variables; those that changed, whether nothing is left, and of which variable."""
+    """Tighten the bounds of a row's variables; returns the changed ones, infeasibility, and its variable."""
     terms = []
     for v, a in zip(columns, coefficients, strict=True):
         least, most = (lower[v], upper[v]) if a > 0 else (upper[v], lower[v])

@@ -1,7 +1,7 @@
-"""The fixpoint over all constraints of a problem: whoever's variables have lost values is asked again, nobody else.
+"""The fixpoint over all constraints of a problem: a constraint is propagated again when its variables lose values.
 
-Constraints work in rounds, the cheap ones first. All of them only remove values that no solution has, and each removes
-no less from smaller domains: the fixpoint is the same in whatever order they are asked.
+Constraints are propagated in rounds, the cheap ones first. They remove infeasible values only, and are monotonic: the
+fixpoint does not depend on their order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from oocbe.propagation.device_tables import DeviceTable
 
 BIT_SET_ROWS = 1 << 9
-"""Rows from which bit sets are quicker where values are tried one after the other: probing took 0.02 s with them and
+"""Rows from which bit sets are quicker than scans in probing: it took 0.02 s with them and
 0.10 s with scans of 27,720 rows (Steiner3-7), 4.6 s and 1.8 s of 10 rows (Sat-dual)."""
 
 
@@ -47,10 +47,10 @@ class Fixpoint:
     Attributes
     ----------
     status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
-    reason : why it ended so, for people; empty for a fixpoint.
-    domains : values left; where it is infeasible, those at the time.
-    rounds : how many values went in each round.
-    constraint, variable : that show infeasibility, by name and index; None where there is none.
+    reason : text of the status; empty for a fixpoint.
+    domains : remaining values; where infeasible, those at the end of propagation.
+    rounds : number of values removed in each round.
+    constraint, variable : the proof of infeasibility, by name and index; None where there is none.
     """
 
     status: str
@@ -62,16 +62,17 @@ class Fixpoint:
 
 
 class Network:
-    """A problem's hard constraints, ready to be propagated once, and tried from there.
+    """A problem's hard constraints, prepared for propagation and probing.
 
     Parameters
     ----------
-    bit_set_bytes : memory for tables as bit sets, which pay where tables are asked again and again; tables that have no
-        room there, and all by default, are scanned. bit_set_rows : tables with fewer rows are scanned anyway.
-    batch_rows : tables of at most so many rows are asked all at once; none, where it matters which of them fails, or
-        where values are tried.
-    backend : where tables of feasible rows are asked: ``cpu``, ``cuda``, ``auto``: on a CUDA device where there is one
-        and they have many rows together, or None for what ``OOCBE_BACKEND`` says. On a device they are asked together.
+    bit_set_bytes : memory for tables as bit sets, which pay in repeated propagation. Tables beyond it, and all by
+        default, are scanned. bit_set_rows : tables with fewer rows are always scanned.
+    batch_rows : tables of at most so many rows are propagated in one batch; none where the failing table matters, or
+        in probing.
+    backend : where tables of feasible rows are propagated: ``cpu``, ``cuda``, ``auto`` (a CUDA device where there is
+        one and the tables have many rows in total), or None for the value of ``OOCBE_BACKEND``. A device propagates
+        them together.
     """
 
     def __init__(
@@ -92,15 +93,15 @@ class Network:
         self._batch_rows = batch_rows
         self._batch: list[Table] = []
         self._backend = backend
-        # Tables that a device asks together, where it pays for all of them.
+        # Tables that a device propagates together, where it pays for all of them.
         feasible = [c.tuples for c in self.problem.constraints if c.allowed]
         feasible += [t.tuples for t in compact.short_tables if t.allowed]
         feasible += [f.tuples for f in self.problem.functions if f.default is None]
         self._has_device = is_worth_a_device(sum(map(len, feasible)), backend)
         self._on_device: list[DeviceTable] = []
         self._device_bytes = 0
-        self._asked: set[int] | None = None  # within a trial, who has been asked and has to go back
-        # With the rows, whose identity is the key, so that they live as long.
+        self._asked: set[int] | None = None  # within a trial, the constraints to be restored
+        # Keeps the rows alive, because their identity is the key.
         self._codes: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.int64], SharedRows]] = {}
         for number, constraint in enumerate(self.problem.constraints):
             self._add_table(f"constraint {number}", constraint)
@@ -161,7 +162,7 @@ class Network:
             self.propagators.append(self._made(scope, rows, table.allowed, name))
 
     def _put_on_device(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> bool:
-        """Whether a table of feasible rows is one of those that a device asks together."""
+        """Whether a table of feasible rows was added to those on the device."""
         if not self._has_device:
             return False
         from oocbe.propagation import device_tables
@@ -186,7 +187,7 @@ class Network:
         return allowed_rows(scope, rows, self.domains, name, self._backend)
 
     def propagate(self, rounds: int | None = None) -> Fixpoint:
-        """Ask all constraints until nothing changes, or a limit is reached (rounds: at most; None: any number)."""
+        """Propagate all constraints to the fixpoint, or up to a limit of rounds (None: no limit)."""
         found = Fixpoint(FIXPOINT, "", self.domains)
         if self.is_infeasible:
             found.status, found.reason = INFEASIBLE, "a constraint without variables cannot be satisfied"
@@ -195,7 +196,7 @@ class Network:
         return found
 
     def propagate_without(self, removed: Iterable[tuple[int, int]]) -> Fixpoint:
-        """Remove some values (pairs of variable and value) of domains that are whole, and all that goes then."""
+        """Remove some values (pairs of variable and value) from full domains, and propagate."""
         domains = self.domains
         for v, value in removed:
             domains.counts[v] -= domains.alive[domains.offsets[v] + value]
@@ -206,7 +207,7 @@ class Network:
         return self.propagate()
 
     def tried(self, v: int, value: int) -> Fixpoint:
-        """Where giving a variable a value would lead; its domains are gone, and these here are as before."""
+        """The fixpoint after an assignment of one variable, without its domains; the domains here are restored."""
         domains = self.domains
         alive, counts = domains.alive.copy(), domains.counts.copy()
         self._asked = set()
@@ -220,7 +221,7 @@ class Network:
         return found
 
     def remove(self, v: int, value: int, found: Fixpoint) -> None:
-        """Remove a value that is known to be impossible, and what follows from that, and add it to a fixpoint."""
+        """Remove an infeasible value, propagate, and add the removals to a fixpoint."""
         found.rounds.append(self.domains.keep(v, np.arange(len(self.domains.flags(v))) != value))
         if self.domains.counts[v] == 0:
             found.status, found.variable = INFEASIBLE, v
@@ -229,7 +230,7 @@ class Network:
         self._continue(found, set(self._uses[v]), None)
 
     def _continue(self, found: Fixpoint, waiting: set[int], rounds: int | None) -> None:
-        """Ask some constraints, and those that have to be asked because of them."""
+        """Propagate some constraints, and those affected by their removals."""
         try:
             while waiting:
                 if rounds is not None and len(found.rounds) >= rounds:
@@ -241,7 +242,7 @@ class Network:
             found.status, found.reason = how_time_ended() or (LIMIT, str(error))
 
     def _round(self, waiting: set[int], found: Fixpoint) -> set[int]:
-        """Ask some constraints once; those to be asked in the next round."""
+        """Propagate some constraints once; returns those of the next round."""
         domains = found.domains
         again: set[int] = set()
         for number in sorted(waiting, key=lambda n: (self.propagators[n].cost, n)):

@@ -1,4 +1,4 @@
-"""What a scan of packed rows looks up, and scans of parts of a table by threads."""
+"""Lookup tables for scans of packed rows, and scans of parts of a table by threads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from oocbe.tables.layout import Layout
 Keys = NDArray[np.uint64]
 
 GROUP_BITS = 14
-"""Bits of neighbouring columns of a key that share one look at a flag: 16 KiB of flags. 6 columns of 7 bits took half
-the time that a look a column did."""
+"""Bits of neighbouring columns of a key that share one flag lookup: 16 KiB of flags. 6 columns of 7 bits took half the
+time of one lookup a column."""
 
 GROUP_SHARE = 6
-"""Flags of a group are not more than the rows divided by two to this."""
+"""Binary logarithm of the least number of rows for each flag of a group."""
 
 
 class KeyScan:
@@ -48,7 +48,7 @@ class KeyScan:
         kept : uint64 (words, any number), filled with the keys of these rows if it has room for all of them.
         """
         with self._lock:
-            wanted = self._wanted.copy()  # what other parts have seen needs no look here
+            wanted = self._wanted.copy()  # codes seen in other parts need no lookup here
         left: int = scan_keys(
             keys, low, high, self._groups, self._flags, self._fields, self._width, wanted, kept, self._stop
         )
@@ -57,11 +57,11 @@ class KeyScan:
         return left
 
     def run(self, part: Callable[..., int], calls: Iterable[tuple[int, ...]]) -> list[int]:
-        """Have threads call a function that scans parts; what each returns.
+        """Call a function that scans parts on threads; returns the results.
 
         Raises
         ------
-        TimeLimitError : at the deadline; nothing that was found is of use then.
+        TimeLimitError : at the deadline; partial results are then useless.
         """
         found = run_all(part, calls)
         if self._stop[0] != 0:
@@ -69,16 +69,16 @@ class KeyScan:
         return found
 
     def seen(self) -> NDArray[np.bool_]:
-        """Which codes rows left have, bool (columns, width), of which a column uses as many as it has flags."""
+        """Codes of the remaining rows, bool (columns, width); a column uses as many entries as it has flags."""
         return (self._alive & ~self._wanted.reshape(self._alive.shape)).view(np.bool_)
 
 
 def _groups(
     layout: Layout, flags: Sequence[NDArray[np.bool_]], rows: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-    """Columns that have lost codes, those side by side in a key together; as :func:`scan_keys` takes them.
+    """Columns that have lost codes, in groups of neighbours in a key, in the form of :func:`scan_keys`.
 
-    One look at a flag for several columns: for how many, bytes of flags and rows to be scanned bound.
+    A group shares one flag lookup. The bytes of its flags and the rows to be scanned limit its size.
     """
     most = min(GROUP_BITS, rows.bit_length() - GROUP_SHARE)
     places: list[tuple[int, int, int]] = []

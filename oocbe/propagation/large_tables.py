@@ -1,6 +1,6 @@
-"""Tables of so many feasible rows that one thread should not scan them alone: several threads do, or a device.
+"""Tables of many feasible rows, scanned by several threads or a device.
 
-Each variable has a flag a value, and one more where some cell stands for every value.
+Each variable has one flag a value, and one more where some cell stands for every value.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PART_ROWS = 1 << 18
 """Rows that a thread scans at a time."""
 
 SCANNED_ROWS = 16
-"""Rows to be scanned that say as much for a device as a row to be joined does, where the backend is ``auto``."""
+"""Scanned rows that weigh as much as one joined row in the choice of a device by backend ``auto``."""
 
 
 class SharedRows:
-    """Rows that any number of constraints share, packed when the first one asks.
+    """Rows shared by any number of constraints, packed at the first use.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class SharedRows:
     def __init__(self, codes: NDArray[Any], sizes: Sequence[int]) -> None:
         self.codes = codes
         has_any = [False] * len(sizes)
-        if codes.size and codes.max() >= min(sizes):  # one pass in the order of memory says so of most tables
+        if codes.size and codes.max() >= min(sizes):  # one pass in memory order; it suffices for most tables
             has_any = [bool((codes[:, column] == size).any()) for column, size in enumerate(sizes)]
         names = tuple(map(str, range(len(sizes))))
         self.layout = Layout(names, tuple(size + has for size, has in zip(sizes, has_any, strict=True)))
@@ -68,7 +68,7 @@ class SharedRows:
 
 
 def is_worth_a_device(rows: int, backend: str | None) -> bool:
-    """Whether tables of so many rows are for a device.
+    """Whether tables of so many rows justify a device.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def is_worth_a_device(rows: int, backend: str | None) -> bool:
 def allowed_rows(
     scope: tuple[int, ...], rows: SharedRows, domains: Domains, name: str, backend: str | None = "cpu"
 ) -> Propagator:
-    """A table of all feasible rows, scanned where that is quickest.
+    """A table of all feasible rows, scanned by the quickest of one thread, several threads and a device.
 
     backend : as for the network.
 
@@ -100,7 +100,7 @@ def allowed_rows(
 
 
 class _LargeTable:
-    """What is the same wherever rows are scanned.
+    """Common part of scans on threads and devices.
 
     Attributes
     ----------
@@ -136,12 +136,12 @@ class _LargeTable:
         return changed
 
     def _scan(self, flags: list[NDArray[np.bool_]]) -> tuple[int, Sequence[NDArray[np.bool_]]]:
-        """Rows that have only codes that are left, and which codes these have; one flag a code."""
+        """Number of rows with remaining codes only, and the codes of these rows; one flag a code."""
         raise NotImplementedError
 
 
 class ThreadedRows(_LargeTable):
-    """A table in parts of packed rows; a part shrinks when half of its rows are gone."""
+    """A table in parts of packed rows; a part is compacted when half of its rows are removed."""
 
     def __init__(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> None:
         super().__init__(scope, rows, name)
@@ -179,7 +179,7 @@ class ThreadedRows(_LargeTable):
 
 
 class DeviceRows(_LargeTable):
-    """A table in a device's memory, packed; it shrinks when half of its rows are gone."""
+    """A packed table in device memory; it is compacted when half of its rows are removed."""
 
     def __init__(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> None:
         super().__init__(scope, rows, name)

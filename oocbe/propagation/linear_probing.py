@@ -1,7 +1,7 @@
-"""Probing of a linear system: both values of each variable that has two are tried, thousands beside one another.
+"""Probing of a linear system: both values of each two-valued variable are propagated, thousands in parallel.
 
-Where one leads to a contradiction the variable has the other value, and bounds are propagated again; until no value
-does. What is left is the same in whatever order values are tried. What a value fixes is an implication.
+Where one leads to a contradiction, the variable is fixed to the other and bounds are propagated again, to a fixpoint.
+The result does not depend on the order of the probes. A variable fixed by a probe is an implication.
 """
 
 from __future__ import annotations
@@ -42,28 +42,27 @@ if TYPE_CHECKING:
     from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
 
 PART = 1 << 8
-"""Probes that a thread takes at a time at most."""
+"""Limit of the probes of one thread at a time."""
 
 BLOCK = 1 << 12
-"""Probes that are made from the same bounds: later ones see what earlier ones have shown."""
+"""Probes from the same bounds; the next block starts from the bounds tightened by this one."""
 
 DEVICE_BLOCK = 1 << 14
-"""The same on a device."""
+"""Probes from the same bounds on a device."""
 
 DEVICE_ROUNDS = 1 << 8
-"""Rounds of probes on a device at most, which look at the deadline when they are over."""
+"""Limit of rounds of a launch of probes on a device; the deadline is checked after each launch."""
 
 PROBED_ENTRIES = 1 << 14
-"""Non-zeros times variables to be tried that say as much for a device as a row to be joined does, where the backend is
-``auto``."""
+"""Non-zeros times probed variables that weigh as much as a joined row in the choice of a device by backend ``auto``."""
 
 STEPS = 1000
-"""Times that all rows may be propagated in a probe: bounds of numbers without end converge for ever."""
+"""Limit of propagations of all rows in a probe: unbounded variables may converge for ever."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What assignments lead to, each by itself.
+    """Outcomes of probes, each independent of the others.
 
     Attributes
     ----------
@@ -71,7 +70,7 @@ class Outcomes:
     starts : int64 (probes + 1,), first of each probe's implications.
     implied : uint32, ``2 v`` for an integer variable v that is fixed at its lower bound, ``2 v + 1`` at its upper one,
         ascending for each probe; none of probes that failed.
-    entries : non-zeros that were looked at, of all probes.
+    entries : non-zeros read, of all probes.
     """
 
     variables: NDArray[np.int64]
@@ -89,7 +88,7 @@ class Outcomes:
 
 @dataclass(frozen=True, eq=False)
 class ProbedBounds:
-    """Bounds that probing leads to, and how it went: probes made, and how many of them were contradictions."""
+    """Bounds after probing, the number of probes, and how many of them were contradictions."""
 
     bounds: Bounds
     probes: int
@@ -109,14 +108,14 @@ def probe_bounds(
     keep: Callable[[Outcomes], None] | None = None,
     backend: str | None = "cpu",
 ) -> ProbedBounds:
-    """Try both values of all variables that have two, from a fixpoint on, until none is a contradiction.
+    """Probe both values of all two-valued variables, from a fixpoint on, until none is a contradiction.
 
-    The system's numbers are doubles. What was reached at the deadline is valid.
+    The system's numbers are doubles. The bounds reached at the deadline are valid.
 
-    keep : is given the outcomes of each block of probes that were made; those of the last ones, of all values left, are
-        implications that hold for what is left.
-    backend : where probes are propagated: ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND`` says. A device
-        goes through the rows in another order; that shows in bounds of reals alone, by as little as does not count.
+    keep : receives the outcomes of each block of probes; those of the last pass, over all remaining values, are valid
+        implications of the result.
+    backend : where probes are propagated: ``cpu``, ``cuda``, ``auto`` or None for the value of ``OOCBE_BACKEND``. A
+        device propagates rows in another order, which changes bounds of reals only, by less than counts as progress.
 
     Raises
     ------
@@ -154,7 +153,7 @@ def probe_bounds(
 def _without(
     system: LinearSystem, bounds: Bounds, tried: NDArray[np.int64], failed: NDArray[np.bool_], progress: float
 ) -> Bounds:
-    """Bounds without the values that failed, (variables tried, 2), and without what goes then."""
+    """Bounds without the failed values, (variables tried, 2), propagated."""
     impossible = np.flatnonzero(failed.all(axis=1))
     if len(impossible):
         v = int(tried[impossible[0]])
@@ -173,7 +172,7 @@ def _without(
 
 
 def _device_for(rows: LinearRows, tried: int, backend: str | None) -> DeviceProbes | None:
-    """The system on a device, where probes of so many variables are for one."""
+    """The system on a device, where probes of so many variables justify one."""
     if (
         not tried
         or not len(rows.kinds)
@@ -194,10 +193,10 @@ def outcomes_of(
     prober: DeviceProbes | HostProbes | None = None,
     has_implied: bool = True,
 ) -> Outcomes:
-    """What some assignments lead to.
+    """Outcomes of some assignments.
 
-    prober : who has the rows, threads or a device; None: threads that prepare them now.
-    has_implied : whether what they fix is told.
+    prober : threads or a device with the rows; None: threads that prepare them now.
+    has_implied : whether the outcomes contain implications.
 
     Raises
     ------
@@ -213,7 +212,7 @@ def outcomes_of(
 
 
 class HostProbes:
-    """A linear system that threads probe, any number of times; what they need is kept from one time to the next."""
+    """A linear system for repeated probing by threads; working memory is reused."""
 
     def __init__(self, rows: LinearRows) -> None:
         self._rows = rows

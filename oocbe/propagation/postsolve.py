@@ -1,4 +1,4 @@
-"""Results and events of what is left of a problem, told as those of the whole problem."""
+"""Results and events of a reduced problem, converted to the original problem."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from oocbe.propagation.value_removal import ReducedProblem
 
 
 class Reduced(Protocol):
-    """A problem of which another one is left: its assignments are those of that one, lifted."""
+    """A reduced problem whose assignments can be lifted to the original."""
 
     def lift(self, assignment: tuple[int, ...], /) -> tuple[int, ...]:
-        """The assignment of all variables that one of what is left stands for."""
+        """The assignment of the original for one of the reduced problem."""
         ...
 
 
 def postsolve(result: Result, left: ReducedProblem) -> Result:
-    """The result with the original's variables, those with one value first in the order; what went is a note."""
+    """The result in the original's variables, those with one value first in the order; a note reports the removals."""
     if left.problem is left.original:
         return result
     notes = (*result.notes, what_went(left)) if what_went(left) else result.notes
@@ -28,7 +28,7 @@ def postsolve(result: Result, left: ReducedProblem) -> Result:
     assignment = None if result.assignment is None else left.lift(result.assignment)
     handling, linear = result.linear_constraints, left.original.linear_constraints
     if handling == "none" and linear and result.status != "interrupted":
-        # Propagation has enforced all that can bind, or shown that nothing is feasible.
+        # Propagation has enforced every constraint that can bind, or shown infeasibility.
         handling = "enforced" if any(c.can_bind for c in linear) else "shown not to bind"
     return replace(
         result, order=order, assignment=assignment, variables=variables, linear_constraints=handling, notes=notes
@@ -36,7 +36,7 @@ def postsolve(result: Result, left: ReducedProblem) -> Result:
 
 
 class PostsolveObserver(ForwardingObserver):
-    """Tells an observer of the whole problem what is told about what is left of it, but for the result."""
+    """Forwards events of the reduced problem, except the result, to an observer of the original."""
 
     def __init__(self, told: ForwardingObserver, left: Reduced) -> None:
         super().__init__(told)

@@ -1,4 +1,4 @@
-"""Probing: each value of each variable is tried, and goes where propagating it alone ends in a contradiction."""
+"""Probing: a value is removed where propagating its assignment ends in a contradiction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oocbe.propagation.fixpoint import Fixpoint, Network
 
 @dataclass(eq=False)
 class Probed:
-    """How probing went: the fixpoint reached, assignments tried, and how many of them were contradictions."""
+    """Outcome of probing: the fixpoint reached, assignments tried, and how many of them were contradictions."""
 
     fixpoint: Fixpoint
     probes: int = 0
@@ -18,10 +18,10 @@ class Probed:
 
 
 def probe(network: Network, found: Fixpoint) -> Probed:
-    """Try all values from a fixpoint on, again and again until none is a contradiction.
+    """Probe all values from a fixpoint on, repeatedly, until none is a contradiction.
 
-    Each failure is propagated at once; what goes with it is added to ``found``'s rounds. What was reached at the
-    deadline is valid.
+    Each failure is propagated at once, and its removals are added to ``found``'s rounds. The domains reached at the
+    deadline are valid.
     """
     probed = Probed(found)
     domains = network.domains

@@ -1,4 +1,4 @@
-"""Propagation of whatever a file may hold, and the smaller problem that it leaves."""
+"""Propagation of any model that a file may hold, and the reduced problem."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oocbe.propagation.reduction import reduced
 from oocbe.runtime.deadline import unlimited
 
 BIT_SET_BYTES = 2**29
-"""Memory for tables as bit sets where values are tried one after the other."""
+"""Memory for tables as bit sets in probing, in bytes."""
 
 
 def propagate(
@@ -35,10 +35,10 @@ def propagate(
     probing: bool = False,
     backend: str | None = None,
 ) -> PropagationResult:
-    """Remove what no solution has, until nothing more goes.
+    """Remove infeasible values, to a fixpoint.
 
     A linear system's bounds are tightened (:func:`~oocbe.propagation.bounds.propagate_bounds`, also for progress and
-    tolerance); of a problem, values go that some constraint has no support for (:mod:`oocbe.propagation.fixpoint`).
+    tolerance); a problem's values without support in some constraint go (:mod:`oocbe.propagation.fixpoint`).
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def propagate(
     if rounds < 0:
         raise UsageError(f"propagation: at least 0 rounds, not {rounds}")
     if isinstance(model, Dcop):
-        model = model.problem  # who owns a variable says nothing about its values
+        model = model.problem  # ownership does not affect values
     if isinstance(model, LinearSystem) and not (probing and _is_of_values(model)):
         result = _of_system(model, rounds, progress, tolerance, backend, probing)
     else:
@@ -79,7 +79,7 @@ def _of_system(
         probed = probe_bounds(system, found, progress=progress, backend=backend)
     found, smaller = probed.bounds, None
     if found.status != INFEASIBLE:
-        with unlimited():  # also where the time was up: what was reached is valid
+        with unlimited():  # also after the deadline: the bounds reached are valid
             smaller = with_bounds(system, found.lower, found.upper)
     return PropagationResult(
         status=found.status,

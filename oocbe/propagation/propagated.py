@@ -1,8 +1,8 @@
-"""What propagation leaves of a problem before orders are searched for: the first step of a solve, a plan and a task.
+"""Presolve by propagation, before the search for orders: the first step of a solve, a plan and a task.
 
-It removes nothing feasible, so all semirings may use it, and every question has the same answer. It is tried on every
-problem, as a look at the rows of all tables (see :func:`~oocbe.propagation.value_removal.remove_values`) tells most
-of those apart in which nothing goes.
+It removes infeasible values only, so it is valid for all semirings and tasks. It is tried on every problem, because a
+check of the rows of all tables (see :func:`~oocbe.propagation.value_removal.remove_values`) excludes most problems in
+which nothing can be removed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from oocbe.runtime.tracing.recorder import ELIMINATION, span
 
 
 def propagated(problem: Problem, options: SolveOptions) -> tuple[Problem, ReducedProblem]:
-    """The problem without values and variables that propagation removes or fixes, and the way back.
+    """The problem without values and variables that propagation removes or fixes, and the postsolve data.
 
-    It is as it was where no value goes, where an order file names all its variables, and where a limit comes first:
-    what follows says so. A run directory is for what is left, so that propagation has no limit there.
+    It is unchanged where no value is removed, where an order file names all its variables, and where a limit comes
+    first (later steps report it). A run directory holds the reduced problem, so propagation has no limit there.
     """
     untouched = ReducedProblem.of_all(problem)
     if not tuning().propagates or is_order_file(options.order):
@@ -51,19 +51,19 @@ def propagated(problem: Problem, options: SolveOptions) -> tuple[Problem, Reduce
 
 
 def _without_enforced(problem: Problem, left: Problem) -> Problem:
-    """What is left without the linear constraints that propagation has enforced: they could bind, and cannot now."""
+    """The reduced problem without the linear constraints that could bind before propagation and cannot now."""
     pairs = zip(left.linear_constraints, problem.linear_constraints, strict=True)
     return replace(left, linear_constraints=tuple(now for now, before in pairs if now.can_bind or not before.can_bind))
 
 
 def _infeasible(problem: Problem) -> Problem:
-    """A problem over the same variables in which nothing is feasible, as can be told at once."""
+    """A trivially infeasible problem over the same variables."""
     nothing = Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True)
     return replace(problem, functions=(), constraints=(nothing,), linear_constraints=())
 
 
 def what_went(left: ReducedProblem) -> str:
-    """A sentence about what propagation has removed; empty where nothing is worth a word."""
+    """A sentence about the removals of propagation; empty where there is nothing to report."""
     if left.problem is left.original:
         return ""
     if not left.removed:

@@ -1,4 +1,4 @@
-"""What is left of a problem whose variables have lost values: the same variables, with smaller domains."""
+"""A problem reduced to smaller domains of the same variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Table = TypeVar("Table", Constraint, ShortTable)
 
 
 def reduced(model: CompactProblem, domains: Domains) -> CompactProblem:
-    """The problem over the values left, of which every variable has one at least; labels say which these were.
+    """The problem over the remaining values, at least one a variable; labels identify the original values.
 
     Rows with removed values are left out, and so are constraints that forbid nothing any more. Solutions, values and
     the meaning of labels stay.
@@ -49,7 +49,7 @@ def reduced(model: CompactProblem, domains: Domains) -> CompactProblem:
 
 
 class Places:
-    """Where each value is in the smaller domain of its variable, or -1."""
+    """Index of each value in the smaller domain of its variable, or -1."""
 
     def __init__(self, domains: Domains) -> None:
         self._domains = domains
@@ -66,7 +66,7 @@ class Places:
     def rows(
         self, scope: tuple[int, ...], tuples: NDArray[np.int64], is_short: bool = False
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Rows in the smaller domains, and which of the rows they were."""
+        """Rows in the smaller domains, and their original indices."""
         check_deadline()
         if self.is_whole(scope):
             return tuples, np.ones(len(tuples), dtype=bool)

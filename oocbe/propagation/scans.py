@@ -1,6 +1,6 @@
-"""One pass over a table, in memory or on disk: which rows have only values that are left, and which values they have.
+"""One pass over a table, in memory or on disk: which rows have remaining values only, and the values of these rows.
 
-Nothing is kept of the table but a piece for each thread, or two on a device, so it may be larger than memory.
+Only one piece for each thread, or two on a device, is in memory, so the table may be larger than memory.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ PIECE_ROWS = 1 << 20
 """Rows that a thread reads and scans at a time."""
 
 DEVICE_PIECE_ROWS = 1 << 24
-"""Rows that are read from disk and brought to a device at a time: 134 MB a key word, enough for all who read."""
+"""Rows read from disk and copied to a device at a time: 134 MB a key word, enough for all reading threads."""
 
 HELD_PIECE_BYTES = 1 << 24
-"""Bytes of keys in main memory that are brought to a device at a time: a third of a millisecond of the bus, on which
-nothing is before the first piece has been copied to pinned memory."""
+"""Bytes of keys in main memory copied to a device at a time: a third of a millisecond of the bus, which is idle until
+the first piece is in pinned memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class Scan:
 
     Attributes
     ----------
-    rows_left : rows that have only values that are left.
-    supported : bool (size,) of each variable, by name: the values that such rows have.
+    rows_left : number of rows with remaining values only.
+    supported : bool (size,) of each variable, by name: the values of these rows.
     """
 
     rows_left: int
@@ -58,8 +58,7 @@ def scan(
 
     Parameters
     ----------
-    left : by the name of a variable of the scope, bool (size,): which of its values are left; all of those that are not
-        named.
+    left : by the name of a variable of the scope, bool (size,): its remaining values; default: all.
     backend : ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND`` says.
 
     Raises

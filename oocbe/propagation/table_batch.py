@@ -1,9 +1,9 @@
-"""Many small tables asked at once: of a problem with thousands of constraints, each of a few rows.
+"""Batched propagation of small tables, for problems with thousands of constraints of a few rows each.
 
-By themselves each would take a call and its overhead, many times what its rows take. Here those that share a number of
-columns lie end to end, and a round counts for all that have to be asked how many of their rows that are left list each
-value: a value goes where none of the allowed rows does, or where forbidden ones do with all assignments of the other
-variables. Rounds go on with the tables whose variables have changed, until none has.
+Separate calls would cost many times the work on the rows. Here tables of equal arity are concatenated, and a round
+counts, for all affected tables, the remaining rows with each value. A value is removed where no allowed row has it, or
+where forbidden rows have it with all assignments of the other variables. Rounds continue with the tables whose
+variables have changed, to the fixpoint.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _SameArity:
         )
 
     def remove(self, domains: Domains, asked: NDArray[np.int64]) -> bool:
-        """Clear the flags of values that some tables have no assignment for; False where one has none at all."""
+        """Clear the flags of values without support in some tables; False where one table has no support at all."""
         first, lengths = self.starts[asked], np.diff(self.starts)[asked]
         owner = np.repeat(np.arange(len(asked)), lengths)
         rows = self.rows[np.arange(len(owner)) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)]
@@ -107,14 +107,14 @@ class TableBatch:
             self._tables_of.append((starts, order // group.scopes.shape[1]))
 
     def push(self) -> None:
-        """Nothing has to be remembered: no rows are dropped."""
+        """Nothing to save: no rows are dropped."""
 
     def pop(self) -> None:
-        """All tables are to be asked again."""
+        """Mark all tables for propagation."""
         self._seen = None
 
     def filter(self, domains: Domains) -> list[int] | None:
-        """Remove values until none of the tables can; the variables that lost some, None where one has no row left."""
+        """Remove values to the fixpoint; returns the changed variables, None where a table has no row left."""
         before = domains.counts.copy()
         asked = [np.arange(len(group.scopes)) for group in self._groups]
         if self._seen is not None:

@@ -1,7 +1,7 @@
 """Constraints that remove values from domains: tables of allowed or forbidden rows, and linear inequalities.
 
-Each is asked by :meth:`Propagator.filter` to remove what it forbids by itself, and says which of its variables lost
-values. What it remembers (the rows left) only ever shrinks with the domains, so it serves one descent of domains.
+:meth:`Propagator.filter` removes the values without support in one constraint, and returns the changed variables. The
+state (the remaining rows) only shrinks with the domains, so a propagator serves one descent of domains.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Propagator(Protocol):
     scope: tuple[int, ...]
     name: str
     is_idempotent: bool
-    """Whether asking again, with nothing changed by others, removes nothing."""
+    """Whether a second call on unchanged domains removes nothing."""
 
     @property
     def cost(self) -> int:
-        """About how many steps a call takes; cheap ones are asked first."""
+        """Estimated steps of a call; cheap constraints are propagated first."""
 
     def push(self) -> None:
-        """Remember what is left, for a trial."""
+        """Save the state, for a trial."""
 
     def pop(self) -> None:
-        """Go back to what was left at the last :meth:`push` that has not been gone back to."""
+        """Restore the state of the last :meth:`push` not yet restored."""
 
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove values; the variables that lost some, or None where nothing satisfies the constraint.
@@ -49,9 +49,9 @@ class Propagator(Protocol):
 
 
 class _RowTable:
-    """A table's rows as codes, and which of them are left: the first so many of a permutation.
+    """A table's rows as codes; the remaining rows are the first ``rows_left`` of a permutation.
 
-    rows_left : how many; set back to what it was, the same rows are left again.
+    rows_left : number of remaining rows; resetting it restores these rows.
     """
 
     def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
@@ -77,7 +77,7 @@ class _RowTable:
         self.rows_left = self._levels.pop()
 
     def _taken(self) -> tuple[NDArray[Any], NDArray[Any], int, bool, NDArray[np.int64], NDArray[np.int64]]:
-        """What the loops need: codes, rows, how many are left, whether they are to be numbered, places of the flags."""
+        """Arguments of the loops: codes, rows, number left, whether rows need numbering, offsets of the flags."""
         is_whole = self._rows is None
         if self._rows is None:
             self._rows = np.empty(self.rows_left, dtype=np.int32 if self.rows_left < 2**31 else np.int64)
@@ -85,7 +85,7 @@ class _RowTable:
 
 
 class AllowedRows(_RowTable):
-    """A table of all feasible rows, short or not: values stay that some row has, by one pass over the rows left."""
+    """A table of all feasible rows, short or not: one pass over the remaining rows finds the supported values."""
 
     is_idempotent = True
 
@@ -103,7 +103,7 @@ class AllowedRows(_RowTable):
 
 
 class ForbiddenRows(_RowTable):
-    """A table of forbidden rows without repetition: a value goes where these hold all assignments of the others."""
+    """Distinct forbidden rows: a value is removed where they cover all assignments of the other variables."""
 
     is_idempotent = False
 
@@ -127,19 +127,19 @@ class ForbiddenRows(_RowTable):
 
 
 class _WithoutMemory:
-    """What goes by the domains alone."""
+    """Base of propagators without state."""
 
     def push(self) -> None:
-        """Nothing has to be remembered."""
+        """Nothing to save."""
 
     def pop(self) -> None:
-        """Nothing was remembered."""
+        """Nothing to restore."""
 
 
 class ForbiddenPatterns(_WithoutMemory):
-    """Forbidden rows with cells for every value, too many to be written out: each row is taken by itself.
+    """Forbidden rows with cells for every value, too many to be written out: each row is propagated separately.
 
-    A value goes where one row forbids it whatever the others are; several rows together may forbid more.
+    A value is removed where one row forbids it for all values of the others; several rows together may forbid more.
     """
 
     is_idempotent = False
@@ -170,7 +170,7 @@ class ForbiddenPatterns(_WithoutMemory):
 
 
 class LinearFilter(_WithoutMemory):
-    """A linear inequality over values: one goes that takes more than the cheapest values of the others leave."""
+    """A linear inequality over values: removes values beyond the capacity left by the others' cheapest values."""
 
     is_idempotent = True
 
@@ -189,7 +189,7 @@ class LinearFilter(_WithoutMemory):
         self._removed = np.zeros(len(self.scope), dtype=np.int64)
 
     def filter(self, domains: Domains) -> list[int] | None:
-        """Remove what takes too much."""
+        """Remove values that exceed the capacity."""
         if (domains.counts[list(self.scope)] == 0).any():
             return None
         if self._flat is None:
@@ -200,7 +200,7 @@ class LinearFilter(_WithoutMemory):
         return reduce_counts(self.scope, self._removed, domains) if room >= 0 else None
 
     def _filter_large(self, domains: Domains) -> list[int] | None:
-        """The same with Python's integers, for sums that leave 64 bits."""
+        """The same with Python integers, for sums beyond 64 bits."""
         least = [int(c[domains.values(v)].min()) for v, c in zip(self.scope, self._columns, strict=True)]
         room = self._capacity - sum(least)
         if room < 0:
@@ -224,7 +224,7 @@ def codes_of(tuples: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[Any]:
 
 
 def reduce_counts(scope: tuple[int, ...], removed: NDArray[np.int64], domains: Domains) -> list[int]:
-    """Take what a loop removed off the counts; the variables that lost something."""
+    """Subtract a loop's removals from the counts; returns the changed variables."""
     changed = []
     for v, lost in zip(scope, removed.tolist(), strict=True):
         if lost:

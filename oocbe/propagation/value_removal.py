@@ -1,7 +1,7 @@
 """A problem with some values removed: smaller domains, and no variable that has one value left.
 
-What bounds or propagation have ruled out need not be carried through elimination, and a variable with a single value is
-no variable: its functions and constraints are those of the others. :class:`ReducedProblem` keeps the way back.
+Values excluded by bounds or propagation are not carried through elimination, and a variable with a single value is
+substituted into its functions and constraints. :class:`ReducedProblem` stores the mapping to the original.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oocbe.propagation.table_batch import TableBatch, may_remove
 from oocbe.runtime.deadline import check_deadline, looked
 
 BATCH_ROWS = 1 << 14
-"""Rows of a table up to which it is propagated together with others: beyond, its rows take longer than a call."""
+"""Limit of rows of a table in a batch: beyond it, the rows take longer than the overhead of a separate call."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class ReducedProblem:
 
 
 def remove_values(problem: Problem, removed: Iterable[tuple[int, int]]) -> ReducedProblem:
-    """Remove values (pairs of variable and value), and then all that propagation removes because of that, or by itself
-    (:class:`~oocbe.propagation.fixpoint.Network`). The upper bound stays as it is.
+    """Remove values (pairs of variable and value), and propagate
+    (:class:`~oocbe.propagation.fixpoint.Network`). The upper bound is unchanged.
     """
     removed = list(removed)
     if not removed and 1 not in problem.sizes and not may_lose_values(problem):
@@ -99,7 +99,7 @@ def remove_values(problem: Problem, removed: Iterable[tuple[int, int]]) -> Reduc
 
 
 def may_lose_values(problem: Problem) -> bool:
-    """Whether some part may remove a value while all domains are whole, by a look at their rows."""
+    """Whether some part may remove a value from full domains, judged by its rows."""
     sizes = problem.sizes
     for linear in problem.linear_constraints:
         room = linear.capacity - linear.least
@@ -129,7 +129,7 @@ def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], 
     adds = problem.semiring.combination is Combination.ADD
 
     def shrunk(part: Function | Constraint) -> tuple[tuple[int, ...], NDArray[Any], NDArray[np.bool_] | None]:
-        """Scope and rows of what is left of a part, and which of its rows these were; None: all."""
+        """Scope and rows of a reduced part, and their original row indices; None: all."""
         if places.is_whole(part.scope) and all(v in number for v in part.scope):
             return tuple(number[v] for v in part.scope), part.tuples, None
         tuples, alive = places.rows(part.scope, part.tuples)
@@ -178,9 +178,9 @@ def _shrunk_variable(variable: Variable, kept: NDArray[np.int64]) -> Variable:
 
 
 class _RestrictedSource:
-    """The bounds of another source, with variables and values of the problem that is left.
+    """The bounds of another source, in variables and values of the reduced problem.
 
-    A variable with one value left counts as part of every separator: what it adds is known.
+    A variable with one value left counts as part of every separator: its contribution is fixed.
     """
 
     def __init__(self, restriction: ReducedProblem, source: BoundSource) -> None:
@@ -210,7 +210,7 @@ class _RestrictedSource:
         return RowBound(bound.scale, constant, tables, bound.prices)
 
     def _taken(self, number: int, members: int) -> int:
-        """What some of the original's variables take of a linear constraint at least, beyond what they might before."""
+        """Least consumption of some original variables in a linear constraint, above their least before the removal."""
         linear = self._restriction.original.linear_constraints[number]
         return sum(
             int(own[self._restriction.kept[v]].min()) - int(own.min())
@@ -219,7 +219,7 @@ class _RestrictedSource:
         )
 
     def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
-        """Pairs of the problem that is left."""
+        """Pairs of the reduced problem."""
         variables, kept = self._restriction.variables, self._restriction.kept
         number = {original: v for v, original in enumerate(variables)}
         found = []
