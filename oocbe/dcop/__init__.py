@@ -2,7 +2,7 @@
 
       x1        UTIL messages go up: each agent joins its constraints and what its children sent, eliminates its
      /  \\       variable and sends the rest, a table over its separator, to its parent.
-    x2   x5     VALUE messages go down: the root chooses its best value and says so; each child chooses its own, given
+    x2   x5     VALUE messages go down: the root sends its best value; each child chooses its own, given
    /  \\         those of its ancestors.
   x3   x4
 
@@ -10,9 +10,9 @@ That is bucket elimination along a pseudo-tree (DPOP; Petcu and Faltings 2005), 
 divide what they join (ADPOP); Fioretto et al. (2018) put it on GPUs. Each message here is made by the bucket engine, so
 it has feasible rows only where that is smaller. Nothing global is computed but the pseudo-tree and the dtype of values.
 
-* :mod:`oocbe.dcop.pseudo_trees` arranges variables; :mod:`oocbe.dcop.agents` is what one agent knows and does;
-* :mod:`oocbe.dcop.hosts` are places where agents are at work, this process or several;
-* :mod:`oocbe.dcop.protocol` passes messages on; :mod:`oocbe.dcop.simulation` says what they would take side by side.
+* :mod:`oocbe.dcop.pseudo_trees` arranges variables; :mod:`oocbe.dcop.agents` is the state and work of one agent;
+* :mod:`oocbe.dcop.hosts` runs agents, in this process or several;
+* :mod:`oocbe.dcop.protocol` passes messages on; :mod:`oocbe.dcop.simulation` computes the simulated runtime.
 """
 
 from oocbe.dcop.protocol import adpop, dpop, read_dcop

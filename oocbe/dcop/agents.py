@@ -1,8 +1,8 @@
-"""What an agent knows and does for one of its variables: joins, eliminates, sends; later chooses a value.
+"""State and work of an agent for one of its variables: joins, eliminates, sends; later chooses a value.
 
-An agent is given its :class:`Share` alone: its variable, the constraints over this one and ancestors in the
-pseudo-tree, and how deep these ancestors are. All else it learns from the UTIL messages of its children. The work is
-the bucket engine's: the share and the messages are one bucket, whose message is the agent's own (Fioretto et al. 2018,
+An agent receives its :class:`Share` only: its variable, the constraints over it and its ancestors in the pseudo-tree,
+and the depths of these ancestors. All other data comes from the UTIL messages of its children. The bucket engine does
+the work: the share and the received messages form one bucket, whose message the agent sends (Fioretto et al. 2018,
 theorem 1).
 """
 
@@ -37,7 +37,7 @@ from oocbe.tables.table import Table
 
 @dataclass(frozen=True)
 class KnownVariable:
-    """A variable as agents tell one another of it: its name, number of values, and depth in the pseudo-tree."""
+    """A variable in messages between agents: its name, number of values, and depth in the pseudo-tree."""
 
     name: str
     size: int
@@ -46,15 +46,15 @@ class KnownVariable:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What an agent is given for one of its variables.
+    """The input of an agent for one of its variables.
 
     Attributes
     ----------
-    problem : over the variable, which comes first, and those ancestors that share a constraint with it; it has the
-        constraints over the variable and ancestors only.
+    problem : over the variable, which comes first, and its neighbours among the ancestors; it contains the constraints
+        over the variable and ancestors only.
     known : its variables, in their order.
-    dtype : of all values, which all agents have agreed on.
-    z : most variables of a mini-bucket, the agent's own included; None: buckets are not divided.
+    dtype : of all values, common to all agents.
+    z : limit of the variables of a mini-bucket, the agent's own included; None: buckets are not divided.
     """
 
     problem: Problem
@@ -65,9 +65,9 @@ class Share:
 
 @dataclass(eq=False)
 class UtilTable:
-    """One table of a UTIL message: about which variables, the deepest first; rows and bytes as it is stored.
+    """One table of a UTIL message: its variables, the deepest first; rows and bytes as stored.
 
-    content : the message here; between processes its table, or the folder where that is stored.
+    content : the message in this process; between processes, its table or the folder of the stored table.
     """
 
     scope: tuple[KnownVariable, ...]
@@ -77,7 +77,7 @@ class UtilTable:
 
     @property
     def cells(self) -> int:
-        """Assignments of its variables: cells that a complete table has."""
+        """Assignments of its variables: the cells of a dense table."""
         cells = 1
         for known in self.scope:
             cells *= known.size
@@ -86,15 +86,15 @@ class UtilTable:
 
 @dataclass(eq=False)
 class Utility:
-    """A UTIL message: what the subtree of its sender is worth, at best, for each assignment of the separator.
+    """A UTIL message: the optimum of the sender's subtree for each assignment of the separator.
 
     Attributes
     ----------
     tables : to be added up: one, or none of a root; several where the sender divided its bucket.
     constant : to be added, too.
     is_infeasible : whether the subtree has no feasible assignment; there are no tables then.
-    is_divided : whether it is a bound, as some bucket of the subtree was divided.
-    error, magnitude : what floats may be off by rounding, and what their absolute values do not exceed.
+    is_divided : whether it is a bound only, because some bucket of the subtree was divided.
+    error, magnitude : bounds on the rounding error of floats, and on their absolute values.
     """
 
     tables: list[UtilTable] = field(default_factory=list)
@@ -106,7 +106,7 @@ class Utility:
 
     @property
     def cells(self) -> int:
-        """Cells of its tables, were they complete."""
+        """Cells of its tables in dense form."""
         return sum(t.cells for t in self.tables)
 
     @property
@@ -121,7 +121,7 @@ class Utility:
 
 
 def shares(problem: Problem, tree: PseudoTree, dtype: np.dtype[Any], z: int | None) -> list[Share]:
-    """What the agent of each variable is given: a constraint goes to the deepest of its variables."""
+    """The share of each variable's agent: a constraint belongs to the deepest of its variables."""
     functions: list[list[Function]] = [[] for _ in problem.variables]
     constraints: list[list[Constraint]] = [[] for _ in problem.variables]
     linear: list[list[LinearConstraint]] = [[] for _ in problem.variables]
@@ -154,7 +154,7 @@ def _over(
     constraints: tuple[Constraint, ...],
     linear: tuple[LinearConstraint, ...],
 ) -> Problem:
-    """A problem over some variables, of parts whose own variables have a ``place`` among these."""
+    """A problem over some variables; ``place`` maps the parts' variables to their positions among these."""
 
     def moved(scope: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(place[v] for v in scope)
@@ -170,11 +170,11 @@ def _over(
 
 
 _LOADED: set[tuple[Semiring, np.dtype[Any], bool]] = set()
-"""Semirings, dtypes, and whether a device was there, for which loops have been loaded in this process."""
+"""Keys (semiring, dtype, presence of a device) of the loops already loaded in this process."""
 
 
 def load_loops(semiring: Semiring, dtype: np.dtype[Any], store: MessageStore, engine: BucketEngine) -> None:
-    """Do a small agent's work, so that no agent's work is measured with the loading, or compiling, of what it runs."""
+    """Run a small agent, so that measured work excludes the loading or compiling of loops."""
     key = (semiring, dtype, engine.uses_device)
     if key in _LOADED:
         return
@@ -191,11 +191,11 @@ def load_loops(semiring: Semiring, dtype: np.dtype[Any], store: MessageStore, en
 
 
 class Agent:
-    """Works for one variable.
+    """The agent of one variable.
 
     Parameters
     ----------
-    share : what it is given. store : where its messages are kept. engine : joins.
+    share : its input. store : of its messages. engine : of its joins.
     tables : form of its messages (:mod:`oocbe.elimination.buckets.forms`).
     """
 
@@ -209,7 +209,7 @@ class Agent:
         self._bucket = Bucket(0)
 
     def util(self, received: Sequence[Utility]) -> Utility:
-        """Join the share and the messages of all children, eliminate the variable: the message to the parent.
+        """Join the share and the children's messages, and eliminate the variable; returns the message to the parent.
 
         Raises
         ------
@@ -226,7 +226,7 @@ class Agent:
         own = self._known[0].name
         for table in (t for r in received for t in r.tables):
             if all(known.name != own for known in table.scope):
-                sent.tables.append(table)  # of a divided bucket: its tables go on to the agents that they are about
+                sent.tables.append(table)  # of a divided bucket: passed on to the agents of its variables
                 continue
             self._bucket.messages.append(self._received(table, tuple(place[known.name] for known in table.scope)))
         buckets = self._divided()
@@ -256,7 +256,7 @@ class Agent:
         return None if best is None else best[1]
 
     def _prepare(self, received: Sequence[Utility]) -> Prepared:
-        """Pack the share for all variables that it and the messages are about, the nearest ancestor first."""
+        """Pack the share for all variables of it and the messages, the nearest ancestor first."""
         own = self._known[0]
         told = {k for r in received for t in r.tables if own in t.scope for k in t.scope}
         known = sorted({*self._share.known, *told}, key=lambda k: -k.depth)
@@ -271,7 +271,7 @@ class Agent:
         return self._prepared
 
     def _received(self, table: UtilTable, scope: tuple[int, ...]) -> Message:
-        """A table as the bucket has it here, where constraints are known that its sender did not know."""
+        """A received table in the bucket's form, which reflects constraints that its sender did not have."""
         content = table.content
         if isinstance(content, Path):
             message = Message.stored_at(content, scope)
@@ -292,7 +292,7 @@ class Agent:
         ]
 
     def _add_message(self, bucket: Bucket, prepared: Prepared, sent: Utility) -> None:
-        """Make the message of a bucket and add it to what is sent."""
+        """Compute the message of a bucket and add it to the UTIL message."""
         maker = MessageMaker(prepared, False, self._store, engine=self._engine, tables=self._tables)
         message, _ = maker.make(0, bucket, np.zeros(len(self._known), dtype=np.uint8))
         if message.rows == 0:
@@ -305,7 +305,7 @@ class Agent:
             sent.constant = sent.constant + value
 
     def _bound_errors(self, sent: Utility, received: Sequence[Utility], buckets: int) -> None:
-        """Note what floats of the subtree may be off, as mini-bucket elimination does."""
+        """Record bounds on the rounding errors of the subtree, as in mini-bucket elimination."""
         if self._share.dtype.kind != "f":
             return
         functions = self._share.problem.functions

@@ -1,8 +1,8 @@
-"""Costs that stand for "forbidden": found, and taken as what they mean.
+"""Detection of costs that stand for "forbidden", and their conversion to hard constraints.
 
-Files of pyDcop have 10,000 or the like where others forbid. Tables of such problems are complete for nothing. Where no
-assignment without the largest cost can be as bad as one with it, the optimum is the same when that cost is forbidden,
-unless nothing is left; then the problem has to be taken as it is.
+Files of pyDcop use 10,000 or the like for forbidden assignments, which makes their tables dense without need. Where no
+assignment without the largest cost can be as bad as one with it, forbidding that cost keeps the optimum, unless the
+problem becomes infeasible; then the original problem is solved.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from oocbe.model.semiring import Marginalisation
 from oocbe.runtime.deadline import looked
 
 CLEAR = 10
-"""A cost that stands for infinity is at least so many times as large as all others; nearer ones mean what they say."""
+"""Least ratio of a cost that stands for infinity to all other costs; smaller ones are ordinary costs."""
 
 MARGIN = 1e-9
-"""Part of the sums of floats that these have to differ by: far more than rounding makes of them."""
+"""Least relative difference between sums of floats, far above their rounding errors."""
 
 
 def forbidding(problem: Problem) -> tuple[Problem, int | float] | None:
-    """The problem with its largest cost (or least utility) forbidden, and that value; None where it does not mean that.
+    """The problem with its largest cost (or least utility) forbidden, and that value; None for an ordinary cost.
 
-    For problems whose values are added and minimised or maximised. Optima are the same while there is any assignment.
+    For problems whose values are added and minimised or maximised. The optimum is kept while the result is feasible.
     """
     sign = -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1
     listed = [_values(f, sign) for f in looked(problem.functions)]
@@ -63,7 +63,7 @@ def _values(f: Function, sign: int) -> list[int | float]:
 
 
 def _without(f: Function, sign: int, largest: float) -> tuple[Function, Sequence[Constraint]]:
-    """The function without rows of the largest cost, and what forbids them where it has a default."""
+    """The function without rows of the largest cost, and a constraint that forbids them where it has a default."""
     is_hard = f.values == sign * largest
     kept = replace(f, tuples=f.tuples[~is_hard], values=f.values[~is_hard])
     if f.default is None:

@@ -1,8 +1,8 @@
-"""Where agents are at work: all in this process, one after the other, or some in each of several processes.
+"""Hosts of agents: this process, for all agents one after the other, or several processes with some agents each.
 
-Both take requests and give answers, so that :mod:`oocbe.dcop.protocol` sees no difference. A process is sent the shares
-of its own agents and nothing of the others'. Small UTIL messages between processes are sent themselves. Larger ones are
-stored tables: what is sent is the folder, and the receiver reads it.
+Both have one interface of requests and answers for :mod:`oocbe.dcop.protocol`. A process receives the shares of its own
+agents only. Small UTIL messages between processes are sent as tables. Larger ones are stored: the folder's path is
+sent, and the receiver reads the table.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable
 
 WAIT_SECONDS = 0.05
-"""So often the time limit is looked at while processes are at work."""
+"""Interval between checks of the time limit while processes work, in seconds."""
 
 SENT_BYTES = 1 << 16
-"""Bytes of a table that is sent, and not its folder: writing a folder takes some hundred times as long as sending so
-little, and as long for a few bytes."""
+"""Size limit of a table that is sent instead of its folder, in bytes. Writing a folder takes some hundred times as long
+as sending so little, even for a few bytes."""
 
 SENT_SHARE = 0.125
-"""Share of the memory for messages that this process takes where each variable has a table that waits to be sent on."""
+"""This process's share of the memory for messages, where each variable has a table waiting to be sent."""
 
 Work: TypeAlias = Sequence[Utility] | Mapping[str, int]
-"""What an agent is to work on: the UTIL messages of all children, or the VALUE message of the parent."""
+"""Input of a request to an agent: the UTIL messages of all children, or the VALUE message of the parent."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What came of a request: the variable, its UTIL message or value, and the seconds that its agent worked."""
+    """Answer to a request: the variable, its UTIL message or value, and the agent's working time in seconds."""
 
     variable: int
     content: Utility | int | None
@@ -56,17 +56,17 @@ class Answer:
 
 
 class Hosts(Protocol):
-    """Places where agents are at work; a context manager."""
+    """Interface of hosts of agents; a context manager."""
 
     def submit(self, variable: int, work: Work) -> None:
-        """Ask the agent of a variable to do something."""
+        """Send a request to the agent of a variable."""
 
     def collect(self) -> Answer:
         """Wait for the next answer; errors as for :class:`oocbe.dcop.agents.Agent`."""
 
 
 def worked(agent: Agent, variable: int, work: Work) -> Answer:
-    """Let an agent do what it is asked for, and measure it."""
+    """Execute a request of an agent, and measure its time."""
     begin = time.perf_counter()
     content = agent.value(work) if isinstance(work, Mapping) else agent.util(work)
     return Answer(variable, content, time.perf_counter() - begin)
@@ -84,24 +84,24 @@ class InProcess:
         self._requests: deque[tuple[int, Work]] = deque()
 
     def submit(self, variable: int, work: Work) -> None:
-        """Put a request at the end of the queue."""
+        """Append a request to the queue."""
         self._requests.append((variable, work))
 
     def collect(self) -> Answer:
-        """Do the first request of the queue; errors as for :class:`oocbe.dcop.agents.Agent`."""
+        """Execute the first request of the queue; errors as for :class:`oocbe.dcop.agents.Agent`."""
         variable, work = self._requests.popleft()
         return worked(self._agents[variable], variable, work)
 
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """What a process is told at its beginning.
+    """The first message to a process.
 
     Attributes
     ----------
     shares : of its agents' variables, by index. options : of its messages and joins.
-    memory : bytes for its messages. folder : parent of its scratch folder. seconds : of the time limit that are left.
-    sent_bytes : of a table that is sent itself, at most.
+    memory : bytes for its messages. folder : parent of its scratch folder. seconds : remaining time limit.
+    sent_bytes : size limit of a table that is sent itself.
     """
 
     shares: Mapping[int, Share]
@@ -117,9 +117,9 @@ class InProcesses:
 
     Parameters
     ----------
-    shares : of each variable. owner : agent of each variable; what belongs to one agent goes to one process.
-    workers : processes at most. options : ``memory`` is divided among the processes.
-    deadline : when to give up.
+    shares : of each variable. owner : agent of each variable; all variables of an agent are in one process.
+    workers : limit of processes. options : ``memory`` is divided among the processes.
+    deadline : of the run.
 
     Raises
     ------
@@ -142,7 +142,7 @@ class InProcesses:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         self._contracts: list[Contract] = []
-        # A process gets a request when it has answered the one before: neither side writes where nobody reads.
+        # A process receives a request only after its previous answer: no write without a reader.
         self._requests: list[deque[tuple[int, Work]]] = []
         self._is_idle: list[bool] = []
         self._answers: deque[Answer] = deque()
@@ -185,7 +185,7 @@ class InProcesses:
         for connection in self._connections:
             connection.close()
         for process in self._processes:
-            process.kill()  # nothing that it has is needed any more, and it writes nowhere but to the scratch folder
+            process.kill()  # its data is no longer needed, and it writes to the scratch folder only
         for process in self._processes:
             process.wait()
         self._scratch.close(interrupted=True)
@@ -210,7 +210,7 @@ class InProcesses:
             raise self._died(number) from None
 
     def _receive(self, number: int) -> None:
-        """Take what a process sends: that it is there, then answers, or what ended it."""
+        """Receive a message of a process: its start, then answers, or the error that ended it."""
         try:
             answer = self._connections[number].recv()
         except (EOFError, OSError):
@@ -242,7 +242,7 @@ def _as_error(kind: str, text: str) -> Exception:
 
 
 def serve(connection: Connection) -> None:
-    """What a process does: say that it is there, receive its contract, then requests, until nobody sends any."""
+    """Main loop of a process: report the start, receive the contract, then requests until the connection closes."""
     try:
         connection.send(None)
         contract = connection.recv()
@@ -285,7 +285,7 @@ def _requests(connection: Connection) -> Iterable[tuple[int, Work]]:
 
 
 def _hand_over(utility: Utility, store: MessageStore) -> None:
-    """Put its tables, or the folders of those that are stored, into a message, for the process that receives it."""
+    """Put its tables, or the folders of stored tables, into a message to another process."""
     for table in utility.tables:
         message = table.content
         if isinstance(message, Message):

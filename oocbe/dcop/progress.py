@@ -1,4 +1,4 @@
-"""What is known of a run of agents at any time, and the result that it makes when the run ends."""
+"""State of a run of agents, and the result made of it at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oocbe.model.settings.machine import peak_memory
 
 @dataclass
 class Progress:
-    """What is known of a run at any time."""
+    """Current state of a run."""
 
     dcop: Dcop
     z: int | None
@@ -32,13 +32,13 @@ class Progress:
     notes: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Forget what an earlier attempt has sent."""
+        """Clear the messages of an earlier attempt."""
         count = len(self.dcop.problem.variables)
         self.messages, self.value_messages = [], 0
         self.util_seconds, self.value_seconds = [0.0] * count, [0.0] * count
 
     def result(self, workers: int, notes: tuple[str, ...]) -> DcopResult:
-        """All of it."""
+        """The result of the run so far."""
         dcop, tree = self.dcop, self.tree
         problem = dcop.problem
         owner_of = {v.name: owner for v, owner in zip(problem.variables, dcop.owner, strict=True)}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def read_dcop(path: str | Path, format: str | None = None) -> Dcop:
-    """The problem in a file with its agents; of a format that knows none, with an agent for each variable.
+    """The problem in a file with its agents; in a format without agents, one for each variable.
 
     Parameters and errors as for :func:`oocbe.read`.
     """
@@ -47,7 +47,7 @@ def read_dcop(path: str | Path, format: str | None = None) -> Dcop:
 
 
 def as_dcop(model: Model, path: str | Path) -> Dcop:
-    """What was read from a path, with an agent for each variable where it has none."""
+    """A model read from a path, as a DCOP; one agent for each variable where it has none."""
     if isinstance(model, Dcop):
         return model
     with error_context(path):
@@ -71,19 +71,19 @@ def dpop(
     options, overrides : ``memory``, ``max_disk``, ``workdir`` (parent of a scratch folder), ``chunk_rows``, ``tables``,
         ``backend``, ``device_memory``, ``streams``, ``piece_rows`` and ``time_limit``, as for :func:`oocbe.solve`.
     tree : from :func:`oocbe.dcop.pseudo_tree` for this problem; None: of the heuristic ``auto``.
-    workers : processes for the agents to work in; 0: all work in this one.
-    observer : told of each UTIL message as of a bucket.
+    workers : processes for the agents; 0: all agents work in this process.
+    observer : receives each UTIL message as a bucket.
 
     Returns
     -------
-    DcopResult : status, value, assignment, and what it took.
+    DcopResult : status, value, assignment, and the resources used.
 
     Raises
     ------
     UsageError : an option that makes no sense, or another problem's tree. UnsupportedError : values that are not added
         and minimised or maximised; a large linear constraint. ResourceError : memory or disk ran out.
     ValueRangeError : sums that could leave 64-bit integers. FormatError : the file.
-    Interrupted : Ctrl-C came; its ``result`` has what is known.
+    Interrupted : Ctrl-C; its ``result`` is the partial result.
     """
     return _verb(dcop, None, options, overrides, tree, workers, observer)
 
@@ -100,8 +100,8 @@ def adpop(
 ) -> DcopResult:
     """Bound a distributed problem's optimum by ADPOP (Petcu and Faltings 2005b; Fioretto et al. 2018, section 4.2).
 
-    Agents divide what they join into mini-buckets of at most ``z`` variables, their own included, and send all tables
-    that come of it as one message. The bound is exact where no agent has to; the assignment is found greedily.
+    Agents divide their buckets into mini-buckets of at most ``z`` variables, their own included, and send all resulting
+    tables as one message. The bound is exact where no bucket is divided; the assignment is found greedily.
     Parameters and errors as for :func:`dpop`.
     """
     if z < 1:
@@ -147,7 +147,7 @@ def run(
 ) -> DcopResult:
     """DPOP, or ADPOP with a z; arguments and errors as for :func:`dpop`, ``heuristic`` and ``root`` as for pseudo_tree.
 
-    A time limit or signal is no error: the result then says what is known.
+    A time limit or signal is no error: the result is then partial.
     """
     begin = time.perf_counter()
     _check(dcop, options, tree, workers)
@@ -198,7 +198,7 @@ def _check(dcop: Dcop, options: SolveOptions, tree: PseudoTree | None, workers: 
 def _solve(
     progress: Progress, options: SolveOptions, workers: int, deadline: Deadline, observer: Observer | None
 ) -> None:
-    """Run the protocol, with the largest cost forbidden first where it stands for that."""
+    """Run the protocol, first with the largest cost forbidden where it stands for infinity."""
     problem = progress.dcop.problem
     found = forbidding(problem)
     if found is not None:
@@ -219,7 +219,7 @@ def _attempt(
     deadline: Deadline,
     observer: Observer | None,
 ) -> bool:
-    """Run the protocol over a problem; whether anything is feasible."""
+    """Run the protocol over a problem; returns its feasibility."""
     constant = _own_constant(problem)
     if constant is None:
         return False
@@ -229,7 +229,7 @@ def _attempt(
     small = [c for c in problem.linear_constraints if is_tabulated(problem, c)]
     part = replace(problem, linear_constraints=tuple(small))
     dtype = value_dtype(problem, problem.semiring)
-    # An agent knows its own values; whether sums leave room for what is infeasible turns on those of all.
+    # An agent has its own values only; the range check for the infeasible value needs those of all agents.
     options = replace(options, tables=checked_tables(problem, problem.semiring, dtype, options.tables))
     own = shares(part, tree, dtype, progress.z)
     if workers:
@@ -243,7 +243,7 @@ def _attempt(
 
 
 def _own_constant(problem: Problem) -> int | float | None:
-    """What the parts without variables add up to, with the constant; None where they forbid everything."""
+    """Sum of the constant and the parts without variables; None where they forbid everything."""
     total: int | float = problem.constant
     for f in problem.functions:
         if not f.scope:
@@ -270,7 +270,7 @@ class _Protocol:
         self._itemsize = value_dtype(problem, problem.semiring).itemsize
 
     def run(self, constant: int | float) -> bool:
-        """Both phases, and what comes of them; whether anything is feasible."""
+        """Run both phases and record their results; returns the feasibility."""
         progress, problem = self._progress, self._problem
         begin = time.perf_counter()
         roots = self._utilities()
@@ -306,7 +306,7 @@ class _Protocol:
         return True
 
     def _utilities(self) -> list[Utility]:
-        """The UTIL phase; what the roots know in the end."""
+        """The UTIL phase; returns the messages of the roots."""
         tree, count = self._tree, len(self._tree.parent)
         received: list[list[Utility]] = [[] for _ in range(count)]
         missing = [len(children) for children in tree.children]
@@ -331,7 +331,7 @@ class _Protocol:
             missing[parent] -= 1
             if not missing[parent]:
                 self._hosts.submit(parent, received[parent])
-                received[parent] = []  # the agent has them now
+                received[parent] = []  # passed on to the agent
         return roots
 
     def _noted(self, answer: Answer, sent: Utility, parent: int) -> UtilMessage:

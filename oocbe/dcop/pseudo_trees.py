@@ -31,25 +31,25 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 AUTO = "auto"
-"""The heuristic and root whose messages have the fewest cells, of those that are tried."""
+"""Selects the heuristic and root whose messages have the fewest cells."""
 
 SEARCHES = ("max-degree", "min-degree", "max-ancestors")
 """Which neighbour a search visits next: the one with most or fewest neighbours, or most neighbours on the branch; in
 the order of the codes of :mod:`oocbe.kernels.cpu.orders.depth_first`."""
 
 ORDERS = ("min-fill", "weighted-min-fill")
-"""Elimination orders that have a pseudo-tree."""
+"""Heuristics that derive the pseudo-tree from an elimination order."""
 
 HEURISTICS = (*SEARCHES, *ORDERS)
 """Ways to make a pseudo-tree."""
 
 ROOTS = 16
-"""Roots that ``auto`` tries with each heuristic in each part of the graph: those with most neighbours."""
+"""Number of roots that ``auto`` tries with each heuristic in each connected part: those with most neighbours."""
 
 SEARCHED_STEPS = 1 << 23
-"""Steps of searches after which ``auto`` tries no other tree. Of grids, random and scale-free graphs of up to 10,000
-variables each takes 32 to 70 ns, so that this is a quarter to half a second; no more than 2^22 or as many as 2^28 of
-them found no other tree, as an elimination order had the best."""
+"""Limit of search steps after which ``auto`` tries no other tree. In grids, random and scale-free graphs up to 10,000
+variables a step takes 32 to 70 ns, in total a quarter to half a second. Limits of 2^22 and 2^28 gave the same tree,
+because an elimination order had the best."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class PseudoTree:
     parent : of each variable, by index; None of a root.
     depth : edges from each variable to its root.
     separators : of each variable, the nearest ancestor first; empty for a root.
-    heuristic : which made it.
+    heuristic : by which it was made.
     """
 
     parent: tuple[int | None, ...]
@@ -85,7 +85,7 @@ class PseudoTree:
 
     @property
     def width(self) -> int:
-        """Variables of the largest separator: the induced width."""
+        """Size of the largest separator: the induced width."""
         return max(map(len, self.separators), default=0)
 
     @property
@@ -94,7 +94,7 @@ class PseudoTree:
         return max(self.depth, default=0)
 
     def cells(self, sizes: tuple[int, ...]) -> int:
-        """Cells of all complete messages, for variables with domains of these sizes."""
+        """Cells of all messages as dense tables, for domains of these sizes."""
         return sum(math.prod(sizes[v] for v in separator) for separator in self.separators if separator)
 
 
@@ -104,10 +104,10 @@ def pseudo_tree(dcop: Dcop | Problem, heuristic: str = AUTO, root: int | str | N
     Parameters
     ----------
     heuristic : one of :data:`SEARCHES` (depth-first search), of :data:`ORDERS` (elimination), or ``auto``: the tree
-        whose complete messages have the fewest cells, of all these and several roots. Fioretto et al. and pyDcop search
+        whose dense messages have the fewest cells, over all these and several roots. Fioretto et al. and pyDcop search
         by numbers of neighbours.
-    root : variable, by index or name, that a search begins with; other parts of the graph, and all where it is None,
-        begin with what the heuristic prefers (``max-ancestors``: most neighbours).
+    root : first variable of the search, by index or name. In other parts of the graph, and in all where it is None,
+        the heuristic chooses the root (``max-ancestors``: most neighbours).
 
     Raises
     ------
@@ -168,7 +168,7 @@ def _index_of(problem: Problem, root: int | str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """A primal graph, or a connected part of one, as the loops take it: they work on numbers from 0 within it.
+    """A primal graph, or a connected part of one, in the form of the loops: vertices numbered from 0.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class _Graph:
         return np.diff(self.start)
 
     def place(self, variable: int) -> int | None:
-        """The vertex of a variable; None where the graph does not have it."""
+        """The vertex of a variable, or None."""
         found = int(np.searchsorted(self.variables, variable))
         return found if found < len(self.variables) and self.variables[found] == variable else None
 
@@ -238,11 +238,11 @@ class _Graph:
 
 
 class _Search:
-    """A depth-first search of one part, and what becomes of it.
+    """A depth-first search of one part, and its pseudo-tree.
 
     Attributes
     ----------
-    heuristic : which neighbour it visits next. cells : of all messages. steps : what it took.
+    heuristic : the choice of the next neighbour. cells : of all messages. steps : of the search.
     """
 
     def __init__(self, graph: _Graph, root: int, heuristic: str) -> None:

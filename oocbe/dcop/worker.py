@@ -1,4 +1,4 @@
-"""A process in which agents are at work, started by oocbe.dcop.hosts.
+"""A worker process for agents, started by oocbe.dcop.hosts.
 
 ``python -P -m oocbe.dcop.worker CONNECTION PARENT``: numbers of the connection and of the process that started it.
 """
@@ -9,7 +9,7 @@ from oocbe.runtime.parents import connection_to_parent
 
 
 def main() -> None:
-    """Serve the connection until the other side closes it, or the process there is no more."""
+    """Serve the connection until the other side closes it or ends."""
     connection = connection_to_parent()
     from oocbe.dcop.hosts import serve
 
