@@ -1,4 +1,4 @@
-"""The bound that is always there: each function outside a message costs at least its minimum.
+"""The bound available for every problem: each function outside a message costs at least its minimum.
 
 Functions over one variable are kept value by value, as they are additive already. This is also what the other sources
 start from.

@@ -99,8 +99,8 @@ class AdditiveSource:
 
     Attributes
     ----------
-    residuals : what functions and hard constraints cost beyond their terms, at least 0; None where nobody knows.
-    margin : what sums of floats may be off by.
+    residuals : what functions and hard constraints cost beyond their terms, at least 0, or None if unknown.
+    margin : error bound of sums of floats.
 
     Raises
     ------

@@ -38,16 +38,16 @@ PATIENCE, PATIENCE_A_SLOT = 900, 1.5
 """Iterations without improvement after which the search is shaken: some for each slot, and a limit."""
 
 KICK_SHARE = 8
-"""A shake moves up to one variable of so many."""
+"""A shake moves at most one in this many variables."""
 
 RISE = 1.002
 """Factor by which the multiplier of a linear constraint changes in an iteration."""
 
 CHUNK_WORK = 10_000_000
-"""Slots looked at in one compiled call: some hundredths of a second, after which signals and limits are looked at."""
+"""Slots visited in one compiled call, which takes some hundredths of a second. Then signals and limits are checked."""
 
 LONGEST_CHUNK = 2000
-"""Iterations of one compiled call at most."""
+"""Maximum number of iterations of one compiled call."""
 
 MOST_RELIEVED = 8
 """Linear constraints up to this number enter the price of every move with what its ejections free."""
@@ -61,8 +61,8 @@ class Incumbent:
     ----------
     value : the problem's own evaluation of the assignment.
     assignment : one value index a variable.
-    seconds : after which it was found. iterations : of the search in all.
-    method : how, for reports.
+    seconds : elapsed time when it was found. iterations : total of the search.
+    method : its name, for reports.
     """
 
     value: int | float
@@ -90,7 +90,7 @@ def find_incumbent(
         made however long the set-up took, unless there are no seconds at all.
     seed : of every random choice. With ``iterations`` and time enough, the result follows from the seed.
     start : an assignment to begin with; where it is feasible, nothing worse is returned.
-    should_stop : asked now and then; True ends the search.
+    should_stop : polled regularly; True ends the search.
     target : end as soon as a value at least as good is found.
     iterations : limit on the iterations of the search; None: only time limits it.
 
@@ -145,7 +145,7 @@ def find_incumbent(
 
 
 def load_loops() -> None:
-    """Have the compiled search loaded, which is no part of the time that one has, and takes longer than some have."""
+    """Load the compiled search outside the time limit; loading takes longer than some limits."""
     smallest = Problem((Variable("a", 2),), (Function.from_array((0,), [0, 1]),))
     with unlimited():
         find_incumbent(smallest, math.inf, iterations=1)

@@ -13,13 +13,13 @@ from oocbe.elimination.preparation.listed_factors import ListedFactor, starts_of
 from oocbe.runtime.deadline import check_deadline
 
 LARGEST_DENSE = 1 << 20
-"""Entries of a factor that is looked up in a dense table; larger ones are searched by key."""
+"""Maximum entries of a factor in a dense table; larger factors are searched by key."""
 
 DENSE_ENTRIES = 1 << 26
-"""Entries of all dense tables of one kind together; factors beyond that are searched by key."""
+"""Maximum total entries of the dense tables of one kind; further factors are searched by key."""
 
 TUPLES_AT_ONCE = 1 << 19
-"""Tuples written into dense tables between two looks at the deadline: some tenth of a second's work."""
+"""Tuples written into dense tables between two deadline checks, about a tenth of a second."""
 
 LARGEST_INDEX = 1 << 62
 """Factors with more entries than that get random strides: an index is then a hash of the tuple."""

@@ -21,11 +21,11 @@ with data_limit.lifted():
     import highspy
 
 LEAST_OBJECTIVE, LARGEST_OBJECTIVE = 0.1, 1e4
-"""Costs are scaled so that the largest lies between these: the solver's tolerances are absolute, some 1e-7, and costs
-that are smaller are nothing to it."""
+"""Costs are scaled so that the largest lies between these: the solver's tolerances are absolute, about 1e-7, and it
+treats smaller costs as 0."""
 
 LEAST_MULTIPLIER = 1e-9
-"""Of scaled costs: a row with less has no multiplier."""
+"""Minimum multiplier, in scaled costs. Smaller multipliers count as 0."""
 
 LARGEST_NUMBER = 10**14
 """Largest number of a row that is added: the solver refuses coefficients from 10^15 on, and two may be added up."""

@@ -29,10 +29,10 @@ WORD = 64
 """Most literals of an inequality: a set of them is one machine word."""
 
 ITERATIONS = 400
-"""Of the simplex method for one ball."""
+"""Iteration limit of the simplex method for one ball."""
 
 NODE_LIMIT = 20_000
-"""Of one exact maximisation; a ball that needs more is given up."""
+"""Node limit of one exact maximisation. A ball that needs more is given up."""
 
 LARGEST_DENOMINATOR = 60
 """Weights that are not multiples of a fraction down to this are rounded to :data:`FALLBACK_DENOMINATOR`."""
@@ -47,7 +47,7 @@ LARGEST_ROOM = 2**40
 """Linear constraints with larger numbers are left to their rows."""
 
 LEAST_VIOLATION = 1e-3
-"""Relative to the right-hand side."""
+"""Minimum violation relative to the right-hand side."""
 
 NEAR = 1e-6
 """A literal closer than this to 0 or 1 counts as integral."""
@@ -200,7 +200,7 @@ def _resources(problem: Problem, forbidden: Forbidden) -> tuple[NDArray[np.int64
     """Linear constraints as resources: int64 (constraints, literals) and (constraints,), all at least 0.
 
     Each variable takes the least of its coefficients in any case; what is left of the capacity goes to the rest. A
-    constraint that not even that satisfies is no business of local cuts: it stays a row.
+    constraint that not even that satisfies is ignored by local cuts and stays a row.
     """
     count = int(forbidden.first[-1])
     use: list[NDArray[np.int64]] = []

@@ -31,35 +31,35 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.interruption import is_requested
 
 BALLS = (20, 32, 48)
-"""Literals of a ball; the next size is tried where the last one has little more to say."""
+"""Literals of a ball. The next size is tried when the last one makes little progress."""
 
 LEAST_VIOLATION = 1e-3
-"""How much a clique, or a row set aside, must be violated to be added."""
+"""Minimum violation of a clique, or of a row set aside, for it to be added."""
 
 BALLS_SHARE = 0.25
 """Share of the time that one round may spend on local cuts."""
 
 IDLE_ROUNDS = 8
-"""Rows without a multiplier for so many rounds are set aside, to be recalled where they are violated."""
+"""Rows without a multiplier for this many rounds are set aside, and recalled when violated."""
 
 PATIENCE = 6
-"""Rounds of little progress before the next size of balls is tried, and after the last one the search ends."""
+"""Rounds of little progress before the next ball size is tried; after the last size, before the search ends."""
 
 CONTRADICTION_SCALE = 2**24
-"""What multipliers of at most 1 are multiplied by in a proof that nothing counts."""
+"""Scale of multipliers of at most 1 in an infeasibility proof."""
 
 VERTICES = 8
-"""Optimal multipliers that are averaged."""
+"""Number of optimal multipliers that are averaged."""
 
 LIFT = 1e-5
-"""How much of each literal is asked for, at most, to get at other optimal multipliers."""
+"""Maximum lower bound imposed on each literal to obtain other optimal multipliers."""
 
 CLOSED = 1e-4
 """How far the solver's bound must be beyond the last value worth having before cutting stops: an amount of integer
 costs, and of floats, which may be of any size, one of costs as the solver has them."""
 
 LITTLE = 2e-4
-"""Progress in a round, relative to the bound's distance from where it began."""
+"""Little progress in a round, relative to the bound's distance from its start."""
 
 
 def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden, costly: CostlyTuples) -> Terms:
@@ -95,7 +95,7 @@ _Multipliers = tuple[float, list[Row], NDArray[np.float64]]
 """A bound in floating point, rows, and their multipliers."""
 
 Record = Callable[[list[Row], NDArray[np.float64], bool], None]
-"""Told rows with multipliers that the relaxation draws conclusions from; whether that is that nothing counts."""
+"""Called with the rows and multipliers of each conclusion, and whether that is infeasibility."""
 
 
 class Relaxation:
@@ -107,7 +107,7 @@ class Relaxation:
     base : soft terms of the problem's functions; their sums over values are the costs of the linear program.
     seed : of the choices between equals.
     costly : tuples that ``forbidden`` has besides what is forbidden, and that ``base`` does not count in full.
-    record : told what conclusions are drawn from, in order, for a certificate; None: nobody wants to know.
+    record : called with the premises of each conclusion, in order, for a certificate; or None.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Relaxation:
                     return
 
     def _round(self, improve: bool) -> None:
-        """Look for an assignment at the program's point; one that is found is to be beaten."""
+        """Search for an assignment at the program's point. If found, it becomes the cutoff."""
         if improve and self.rounding.round(self._program.point, self.removed):
             self._upper_bound = self.rounding.value
 
@@ -223,7 +223,7 @@ class Relaxation:
         return self._program.bound > self._grid.largest_below(self._upper_bound) + self._closed
 
     def _tell(self) -> None:
-        """Tell of the best multipliers."""
+        """Record the best multipliers."""
         if self._record is not None and self._best is not None:
             self._record(self._best[1], self._best[2], False)
 

@@ -1,12 +1,12 @@
-"""A bound of its own for every row: what an assignment of some variables costs at least, however it is completed.
+"""A lower bound for each partial assignment on the cost of all its completions. In this module, a *row* is one.
 
-**What it is.** A *row* gives values to some variables. The functions are conditioned on it, and sequential dual ascent
-moves costs between them and their variables (Kolmogorov 2006, *Convergent tree-reweighted message passing*, for pairs;
-Kolmogorov 2015, *A new look at reweighted message passing*, SRMP, for larger scopes), a few passes from where the row's
-parent had come to, over those variables only whose costs have changed. Whatever the cheapest value of a variable costs
-is a cost of the whole, and adds to the row's *bound*. A value that would bring the bound to the threshold is removed,
-which may empty others: hard constraints are costs that no threshold permits, so propagating them is the same thing.
-What a parent has removed are rows that are never made.
+**What it is.** The functions are conditioned on the row, and sequential dual ascent moves costs between them and their
+variables (Kolmogorov 2006, *Convergent tree-reweighted message passing*, for pairs; Kolmogorov 2015, *A new look at
+reweighted message passing*, SRMP, for larger scopes), a few passes from where the row's parent had come to, over those
+variables only whose costs have changed. Whatever the cheapest value of a variable costs is a cost of the whole, and
+adds to the row's *bound*. A value that would bring the bound to the threshold is removed, which may empty others: hard
+constraints are costs that no threshold permits, so propagating them is the same thing. No row is created for a value
+removed in its parent.
 
 **Why it is valid.** All that happens is that costs move: what one function gives, a variable gets (*equivalence-
 preserving transformations*; Cooper, de Givry, Sanchez, Schiex, Zytnicki and Werner 2010, *Soft arc consistency
@@ -68,24 +68,24 @@ NEED_BITS = 26
 """The distance between the sum of all minima and the threshold is below 2**26 in fixed point: sums fit 32 bits."""
 
 MOST_SCALE_BITS = 12
-"""Integers are counted in up to 2**-12: costs are handed on in equal parts, which are fractions."""
+"""Integral costs are scaled by up to 2**12, because costs are distributed in equal, fractional parts."""
 
 CALL_WORK, CALL_NUMBERS = 1 << 24, 1 << 22
-"""Cells looked at in a pass over the rows that one thread bounds, and numbers in the states of all of them: some
-hundredths of a second, after which signals and limits are looked at."""
+"""Limits of one compiled call: cells per pass over one thread's rows, and numbers in all states. A call takes some
+hundredths of a second; signals and limits are checked between calls."""
 
 SLACK = 2.0**-20
-"""In units of fixed point: more than subtracting, scaling and capping a float can be off."""
+"""Bound on the error of subtracting, scaling and capping a float, in fixed-point units."""
 
 DEVICE_CALL_WORK, DEVICE_CALL_NUMBERS = 1 << 30, 1 << 27
-"""The same of a call on a device."""
+"""The same limits for a call on a device."""
 
 STAYS_PART = 1 / 16
-"""Rows that are on a device stay there while they are this part of what would bring them there."""
+"""Rows stay on a device while their number is at least this share of the number that moves rows there."""
 
 SHARE_WORK = 1 << 17
-"""Cells looked at in a pass over the rows of one compiled call at least, of several that share the threads: some tenths
-of a millisecond, where handing over takes hundredths."""
+"""Minimum cells per pass of one compiled call when several calls share the threads: some tenths of a millisecond,
+against hundredths for the dispatch."""
 
 
 class RowAscent:
@@ -100,7 +100,7 @@ class RowAscent:
 
     Attributes
     ----------
-    need : a row whose bound reaches it goes. state, bound : of the row that assigns nothing.
+    need : cutoff; a row whose bound reaches it is ruled out. state, bound : of the empty assignment.
     """
 
     def __init__(self, tables: Tables, threshold: int | float, backend: str = "cpu") -> None:
@@ -123,7 +123,7 @@ class RowAscent:
         return (bits, need) if need else (0, 0)
 
     def _distance(self, threshold: int | float) -> int | float:
-        """How far above the sum of all minima values below a threshold can lie."""
+        """Maximum distance of values below a threshold from the sum of all minima."""
         if self.tables.is_integral:
             return int(self.tables.grid.largest_below(threshold)) - int(self._least)
         return threshold - self._least + 2 * self.tables.rounding
@@ -138,7 +138,7 @@ class RowAscent:
         return 0 if distance <= 0 else math.ceil(math.ldexp(distance, bits)) + 1
 
     def _in_fixed_point(self, above: NDArray[Any], permitted: NDArray[np.bool_]) -> NDArray[np.int32]:
-        """What functions cost beyond their minima: rounded down, and no more than rules a row out."""
+        """Costs of functions beyond their minima, rounded down and capped at the cutoff."""
         scaled: NDArray[Any]
         if not self.tables.is_integral:
             scaled = np.minimum(above, math.ldexp(self.need, -self._bits))
@@ -155,7 +155,7 @@ class RowAscent:
         return result
 
     def _laid_out(self) -> tuple[Network, NDArray[np.int32]]:
-        """The functions over two and more variables, and the state in which nothing has been moved."""
+        """The functions over two or more variables, and the initial state, before any reparametrisation."""
         layout = self.tables.layout
         check_deadline()
         costs = self._in_fixed_point(layout.above, layout.permitted)
@@ -165,7 +165,7 @@ class RowAscent:
         return layout.network._replace(tables=costs[single:]), state
 
     def level(self, open_variables: Sequence[int]) -> Level:
-        """What rows have in common that leave these variables open; passes go along them."""
+        """Data shared by all rows with these open variables; passes follow their order."""
         network = self.network
         order = np.array(open_variables, dtype=np.int64)
         rank = np.full(len(self._sizes), -1, dtype=np.int64)
@@ -184,7 +184,7 @@ class RowAscent:
         return Level(order, ahead, behind, (1 << 32) // parts)
 
     def ascend(self, level: Level, passes: int) -> None:
-        """Raise the bound of the row that assigns nothing.
+        """Raise the bound of the empty assignment.
 
         Raises
         ------
@@ -222,7 +222,7 @@ class RowAscent:
         return states if is_there else device.uploaded(states)
 
     def block_of(self, states: Any) -> int:
-        """How many rows of some parents are bounded in some hundredths of a second."""
+        """Number of rows to bound in one call of some hundredths of a second."""
         if is_device_array(states):
             return self._device_block
         return max(1, min(CALL_NUMBERS // len(self.state), thread_count() * self._passes_a_call))
@@ -257,7 +257,7 @@ class RowAscent:
     ) -> tuple[Any, NDArray[np.int64]]:
         """States and bounds of rows: each is a parent's row with a value of one more variable.
 
-        States are where the parents' are; those of rows whose bound reaches ``need`` mean nothing.
+        States are on the parents' device; those of rows whose bound reaches ``need`` are undefined.
 
         Parameters
         ----------
@@ -332,11 +332,11 @@ class RowAscent:
         return found
 
     def taken(self, states: Any, rows: NDArray[np.int64]) -> Any:
-        """Some of the states, where they are."""
+        """A selection of states, on their device."""
         return self._on_device.taken(states, rows) if is_device_array(states) else states[rows]
 
     def joined(self, parts: Sequence[Any]) -> Any:
-        """States laid end to end, all of them in one place."""
+        """Concatenated states, all on one device."""
         if len(parts) == 1:
             return parts[0]
         return self._on_device.joined(parts) if is_device_array(parts[0]) else np.concatenate(parts)

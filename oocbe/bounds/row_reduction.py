@@ -1,15 +1,15 @@
-"""Variables and values that go before rows are made, because that costs nothing.
+"""Presolve: remove variables and values before the search if the tables do not grow.
 
-The functions over a variable are added up, and what its best value comes to is a function of its neighbours. Where this
-is no larger than those it replaces, fewer variables and fewer cells are left, and the bound of dual ascent rises: all
-that meets in the variable is counted exactly. So go variables that depend on their neighbours (*functional* ones: the
-output of a gate, an inherited gene) and those with few neighbours. Search does so before it begins and on its way
-(Larrosa and Dechter 2003, *Boosting search with variable elimination in constraint optimization and constraint
+Eliminating a variable adds up its functions and minimises over it; the result is a function of its neighbours. If it
+is no larger than the functions it replaces, fewer variables and cells are left, and the bound of dual ascent rises,
+because these functions are combined exactly. This eliminates variables that depend on their neighbours (*functional*
+ones: the output of a gate, an inherited gene) and those with few neighbours. Search does so before it begins and on
+its way (Larrosa and Dechter 2003, *Boosting search with variable elimination in constraint optimization and constraint
 satisfaction problems*).
 
-Before all that, values go that hard constraints forbid whatever else is chosen, until there are none (*generalised arc
+Before that, values without support in a hard constraint are removed to a fixed point (*generalised arc
 consistency*; Mackworth 1977, *Consistency in networks of relations*): in pedigrees, what relatives cannot have passed
-on. Of the variables left, values go that no optimal assignment needs (:mod:`oocbe.bounds.value_elimination`), and
+on. Then values that no optimal assignment needs are removed (:mod:`oocbe.bounds.value_elimination`), and
 functions fall apart that are sums of smaller ones (:mod:`oocbe.bounds.decomposition`). Either may bring a variable to
 where it can be eliminated, and the other way round, so all of it is repeated until nothing changes. Circuits, games and
 proteins often end here: nothing is left to search.
@@ -37,26 +37,26 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline
 
 MOST_JOINED = 1 << 12
-"""Cells of all functions over a variable, added up: they are looked at one by one in each pass of the ascent."""
+"""Maximum number of cells of the sum of a variable's functions. Each pass of the ascent visits every cell."""
 
 SMALL_RESULT = 16
-"""Cells of a function that never count as too many."""
+"""Number of cells up to which a result is always accepted."""
 
 MOST_COMPARED = 1 << 27
-"""Pairs of cells that values are compared by in all, about a nanosecond each."""
+"""Maximum number of cell pairs in all comparisons of values, about a nanosecond each."""
 
 MOST_VALUES = 1 << 10
-"""Of a variable whose values are compared: each pair of them has a place in a table."""
+"""Maximum domain size for comparisons of values, which need a table with one cell per pair of values."""
 
 
 class Step(Protocol):
     """A step of the reduction."""
 
     def undo(self, values: list[int]) -> None:
-        """Turn an assignment of what the step left, with a place for every variable, into one of what it found."""
+        """Map an assignment after the step, in place, to one before it; the list has an entry for every variable."""
 
     def do(self, values: list[int]) -> None:
-        """Turn an assignment of what the step found into one of what it left; -1 where a value is gone."""
+        """Map an assignment before the step, in place, to one after it; -1 marks a removed value."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ class Removal:
     kept: NDArray[np.int64]
 
     def undo(self, values: list[int]) -> None:
-        """Number the variable's value as before."""
+        """Restore the value's original number."""
         values[self.variable] = int(self.kept[values[self.variable]])
 
     def do(self, values: list[int]) -> None:
-        """Number the variable's value anew, where it is kept."""
+        """Renumber the value; -1 if it was removed."""
         place = int(np.searchsorted(self.kept, values[self.variable]))
         is_kept = place < len(self.kept) and self.kept[place] == values[self.variable]
         values[self.variable] = place if is_kept else -1
@@ -96,7 +96,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Reduction:
-    """What is left of a problem.
+    """A reduced problem with its postsolve.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Reduction:
 
     @property
     def summary(self) -> str:
-        """What is left, for a result."""
+        """Summary of the reduced problem for the result."""
         left = self.tables.problem.sizes
         return f"{len(left):,} of {len(self.sizes):,} variables and {sum(left):,} of {sum(self.sizes):,} values"
 
@@ -125,7 +125,7 @@ class Reduction:
         return tuple(values)
 
     def restricted(self, assignment: Sequence[int]) -> tuple[int, ...]:
-        """What an assignment of all variables gives to those left; -1 where its value is gone."""
+        """The values of the remaining variables in a full assignment; -1 marks a removed value."""
         values = list(assignment)
         for step in self.steps:
             step.do(values)
@@ -201,7 +201,7 @@ class _Reducing:
         return self._result(sorted(self._left))
 
     def _propagate(self) -> None:
-        """Remove the values that some function forbids whatever its other variables do, until there are none."""
+        """Remove values that some function forbids for all values of its other variables, to a fixed point."""
         queue = dict.fromkeys(scope for scope in sorted(self._parts) if not self._parts[scope][1].all())
         while queue and not self._is_impossible:
             check_deadline()
