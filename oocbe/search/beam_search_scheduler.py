@@ -129,9 +129,9 @@ class BeamSearchScheduler:
         return sum(part.seconds for part in parts if part is not None)
 
     def make_room(self, memory: int, share: float = HELD_SHARE) -> int:
-        """Bytes of `memory` available to messages beside the beam.
+        """Bytes of ``memory`` available to messages beside the beam.
 
-        share : a beam pass that holds more than this share of `memory` is dropped.
+        share : a beam pass that holds more than this share of ``memory`` is dropped.
         """
         search = self._search
         if search is None:
@@ -173,7 +173,7 @@ class BeamSearchScheduler:
             self._work(known)
 
     def tell(self, statistics: Statistics) -> None:
-        """Add the summary and the counts of the searches to `statistics`."""
+        """Add the summary and the counts of the searches to ``statistics``."""
         if self._elimination is not None:
             self._elimination.tell(statistics)
         statistics.bounds = "; ".join(filter(None, (self.summary, statistics.bounds)))

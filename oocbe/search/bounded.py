@@ -70,7 +70,7 @@ class BoundedSolve:
 
     Attributes
     ----------
-    statistics, mini_buckets, tables : resources used; `statistics` excludes rows, mini-buckets and tables.
+    statistics, mini_buckets, tables : resources used; ``statistics`` excludes rows, mini-buckets and tables.
     """
 
     def __init__(

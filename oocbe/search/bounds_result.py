@@ -1,4 +1,4 @@
-"""From what a search with bounds found to a result."""
+"""Conversion of a bounded search's outcome into a result."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class DepthSearch:
         self._whole_seconds, self._alone_seconds = 0.0, 0.0
 
     def work(self, seconds: float, deadline: Deadline) -> None:
-        """Search for `seconds`, at least one compiled call. All threads are idle when it returns or raises.
+        """Search for ``seconds``, at least one compiled call. All threads are idle when it returns or raises.
 
         Raises
         ------

@@ -37,20 +37,20 @@ FIRST_NODES = 64
 """Made in the first compiled call; later ones by the pace, for so many seconds."""
 
 CALL_SECONDS = 0.02
-"""Of a compiled call: signals, limits and assignments found elsewhere are looked at after it."""
+"""Duration of a compiled call, in seconds. Signals, limits and other solvers' incumbents are checked after it."""
 
 BESIDE_SECONDS, SHARING_SECONDS = 0.005, 0.001
 """Of a compiled call beside those of other threads, and where one of these waits for a node: less than what a call
 takes beside its nodes, a twentieth of a millisecond, is not felt."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 32, 1 << 14
-"""Ends of paths after which another open node goes on: at first, and at most."""
+"""Initial and maximum number of path ends before the search switches to another open node."""
 
 MOST_RESTORED, LEAST_RESTORED = 0.1, 0.05
 """Nodes made again are kept between these parts of all, by longer and shorter pauses."""
 
 MOST_OPEN = 1 << 18
-"""Open nodes at a time: beyond them the search goes on where it is."""
+"""Maximum number of open nodes. Beyond it, the search does not switch nodes."""
 
 
 class Shared:
@@ -140,7 +140,7 @@ class Worker(Tree):
                 return
 
     def _wait(self, seconds: float) -> bool:
-        """Wait for a node that is put back; returns whether one was."""
+        """Wait for a returned node; returns whether one came."""
         shared = self.shared
         with shared.changed:
             shared.waiting += 1

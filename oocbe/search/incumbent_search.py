@@ -32,7 +32,7 @@ LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
 """Of :meth:`IncumbentSearch.search_a_moment`: at most, laying the problem out included, and of the search itself."""
 
 LONGEST_SLICE_SECONDS = 2.0
-"""Length that slices do not exceed, so that what they find is taken in soon enough."""
+"""Maximum length of a slice, in seconds, so that incumbents are taken in time."""
 
 
 def beside_elimination(
@@ -101,7 +101,7 @@ class IncumbentSearch:
         return self._best
 
     def extend(self, seconds: float, start: Sequence[int] | None = None) -> None:
-        """Go on for so many seconds more."""
+        """Extend the search by ``seconds``."""
         with self._changed:
             if self._thread.ident is None or self._stopped.is_set():
                 return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oocbe.bounds.mini_buckets.mini_buckets_bound import Bounding
 
 TIME_SHARE = 0.2
-"""Part of the time of the search so far that all passes together are to take."""
+"""Target time of all passes together, relative to the elapsed search time."""
 
 LONGEST_SHARE = 0.5
 """Part of that time after which a single pass is given up; it is tried again where there is time for much more."""
@@ -57,7 +57,7 @@ class MiniBucketRounds:
         self._is_open = options.bounds == "auto"
 
     def improve(self, known: SharedBounds) -> None:
-        """Run the passes that there is time for, and tell what they find."""
+        """Run the passes that fit the time, and report their bounds."""
         while self._is_open:
             begin = working_time()
             elapsed = begin - self._begin

@@ -35,7 +35,7 @@ LEAST_BITS, MOST_BITS, MORE_BITS = 22.0, 66.0, 5.5
 how many more each time. Of variables of 44 values, 4 to 12 of them."""
 
 TRIES = 10
-"""Neighbourhoods of one size that lead to nothing better before larger ones are tried."""
+"""Number of neighbourhoods of one size without an improvement before larger ones are tried."""
 
 MOST_NODES = 200
 """Of the search of one neighbourhood."""
@@ -73,7 +73,7 @@ class Neighbourhoods:
 
     @property
     def tried(self) -> int:
-        """Neighbourhoods searched so far."""
+        """Number of neighbourhoods searched so far."""
         return sum(search.tried for search in self._searches)
 
     def prepared(self, threads: int, lower: int | float, pace: float) -> list[Neighbourhood]:

@@ -1,4 +1,4 @@
-"""The open nodes of a search by several threads, and what they say about the optimum.
+"""The open nodes of a multi-threaded search, and the lower bound that they give.
 
 A node is *open* while not all assignments below it are settled. It is in one of two places: on a heap, or at work in a
 thread. It moves by one of three steps, each of which is all that happens at a time (callers hold the search's lock):
@@ -102,7 +102,7 @@ class OpenNodes:
         del self.at_work[worker]
 
     def settle(self, worker: int) -> None:
-        """A worker's node is done with."""
+        """Close a worker's node."""
         del self.at_work[worker]
 
     @property
@@ -112,7 +112,7 @@ class OpenNodes:
 
     @property
     def least(self) -> int | float:
-        """No assignment that isn't settled costs less; infinite where all are."""
+        """Lower bound on all open assignments; infinite if none is open."""
         nodes = [*self.heap[:1], *self.at_work.values()]
         return min((node.low for node in nodes), default=math.inf)
 

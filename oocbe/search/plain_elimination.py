@@ -93,7 +93,7 @@ class PlainElimination:
         self._is_open = options.bounds == "auto" and not carried_in_rows(problem)
 
     def root_seconds(self, seconds: float) -> float:
-        """Time limit of the first bound, at most `seconds`."""
+        """Time limit of the first bound, at most ``seconds``."""
         if not self._is_open:
             return seconds
         expected = self._complete_seconds
@@ -191,7 +191,7 @@ class PlainElimination:
         return math.inf if self._tables == INCOMPLETE else 1 / self._speed.cells_a_row
 
     def _expected(self, choices: list[OrderChoice]) -> float:
-        """Estimated seconds of elimination along the best of `choices`."""
+        """Estimated seconds of elimination along the best of ``choices``."""
         if not choices:
             return math.inf
         best, problem, speed = choices[0], self._problem, self._speed

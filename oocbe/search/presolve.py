@@ -1,4 +1,4 @@
-"""The problem that is left when variables, values and functions are gone that cost nothing to remove.
+"""The presolved problem: variables, values and functions removed where that costs nothing.
 
 What rows with bounds of their own begin with (:mod:`oocbe.bounds.row_reduction`) pays for elimination, too: removing
 a value makes every message smaller that it would be in, and functions that fall apart make separators smaller. Random
@@ -36,7 +36,7 @@ MANY_VARIABLES = 256
 at for it, a variable that goes before takes a tenth of one."""
 
 MOST_LISTED = 1 << 20
-"""Cells of all functions that are left, at most: they are listed with their values, some dozens of bytes each."""
+"""Maximum number of cells of all remaining functions. They are listed with values, some dozens of bytes each."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PresolvedProblem:
 
     @property
     def summary(self) -> str:
-        """What went, for plans and results."""
+        """Summary of the removals, for plans and results."""
         return f"reduced to {self.reduction.summary} before the search"
 
     def lift(self, assignment: Sequence[int]) -> tuple[int, ...]:

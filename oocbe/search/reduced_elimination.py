@@ -1,4 +1,4 @@
-"""Elimination of what reduction has left of a problem, where that is expected to take less than the search has.
+"""Elimination of the reduced problem, if its estimated time is below the elapsed search time.
 
 What reduction removes (:mod:`oocbe.bounds.row_reduction`) can be most of a problem: of a pedigree with 920 variables
 147 are left, and tables over them have a million cells instead of 2**83. So its orders are looked at once more, with
@@ -72,7 +72,7 @@ class ReducedElimination:
         self._winner: RaceWinner | None = None
 
     def is_due(self, spent: float) -> bool:
-        """Whether it is to be tried after so many seconds of searching."""
+        """Whether the attempt is due after so many seconds of search."""
         if not self.is_open:
             return False
         if self._quick and self._quick_seconds > max(LONG, spent / DUE) and spent < DUE * ORDER_SECONDS:
@@ -106,7 +106,7 @@ class ReducedElimination:
             self.seconds += working_time() - begin
 
     def tell(self, statistics: Statistics) -> None:
-        """Say what it has done, where it has ended."""
+        """Add its summary to ``statistics`` if it has ended."""
         if self._winner is None:
             return
         outcome = self._winner.outcome
@@ -118,7 +118,7 @@ class ReducedElimination:
 
     @cached_property
     def expected(self) -> float:
-        """Seconds that elimination is expected to take along the best order; infinite where that is out of reach."""
+        """Estimated seconds of elimination along the best order; infinite if out of reach."""
         return self._seconds(self._choices[0]) if self._choices else math.inf
 
     @cached_property
@@ -127,7 +127,7 @@ class ReducedElimination:
 
     @cached_property
     def _choices(self) -> list[OrderChoice]:
-        """Orders, the best first; none where all are out of reach."""
+        """Orders, best first; empty if all are out of reach."""
         if self._quick and self._quick_seconds > LONG:
             return self._searched(min(ORDER_SECONDS, self._options.order_seconds))
         return self._quick

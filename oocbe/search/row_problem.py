@@ -31,7 +31,7 @@ class RowProblem:
 
     @property
     def is_laid_out(self) -> bool:
-        """Whether it can be written out."""
+        """Whether the problem can be tabulated."""
         return (self._given or self._tables) is not None
 
     @cached_property
@@ -67,7 +67,7 @@ class RowProblem:
 
     @cached_property
     def is_packing(self) -> bool:
-        """Whether bounds of a linear program serve better than walks."""
+        """Whether linear programming bounds serve better than beam passes."""
         from oocbe.elimination.preparation.packing import is_packing, is_supply
 
         return is_supply(self._problem) or (is_packing(self._problem) and not _is_dense(self._problem))

@@ -102,7 +102,7 @@ class RowSearch:
         self._pace, self._waited, self._stopped_at = 0.0, 0.0, working_time()
 
     def work(self, seconds: float, deadline: Deadline) -> None:
-        """Search for `seconds`, at least one step.
+        """Search for ``seconds``, at least one step.
 
         Raises
         ------

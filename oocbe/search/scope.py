@@ -33,7 +33,7 @@ class Scope:
 
     @classmethod
     def whole(cls, problem: Problem) -> Scope:
-        """All of a problem."""
+        """The scope of the whole problem."""
         return cls(problem, None, tuple, tuple(range(len(problem.variables))))
 
     def below(self, threshold: int | float) -> Scope | None:
@@ -80,11 +80,11 @@ class RunningOrder:
     cap: int
 
     def as_record(self) -> dict[str, Any]:
-        """In JSON types."""
+        """The order as a record of JSON types."""
         return {"removals": self.removals, "threshold": self.threshold, "order": self.order, "cap": self.cap}
 
     @classmethod
     def of_record(cls, record: dict[str, Any]) -> RunningOrder:
-        """What :meth:`as_record` gave, read again."""
+        """Restore an order from the record of :meth:`as_record`."""
         removals = tuple(tuple((v, value) for v, value in removed) for removed in record["removals"])
         return cls(removals, record["threshold"], tuple(record["order"]), record["cap"])

@@ -1,4 +1,4 @@
-"""Elimination of all that reduction has left, in one go, where it makes small tables only.
+"""Elimination of the whole reduced problem in one go, if all its tables are small.
 
 A bucket of the engine takes a millisecond or two whatever is in it: it is planned, laid out, joined in the form that
 suits it, and its message is kept where it fits. Chains, circuits and family trees have thousands of buckets of a few

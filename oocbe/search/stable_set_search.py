@@ -205,13 +205,13 @@ class StableSetSearch:
 
     @property
     def summary(self) -> str:
-        """What it did, for a result."""
+        """Summary for the result."""
         return (
             f"{WHY}: {self.nodes:,} nodes in {self.seconds:.3g} s, over {len(self._graph.weight):,} values of variables"
         )
 
     def _step(self) -> None:
-        """One compiled call."""
+        """Run one compiled call."""
         graph, known = self._graph, self._known
         if known.is_closed:
             self.is_over = True
@@ -239,7 +239,7 @@ class StableSetSearch:
             known.raise_lower(known.upper_bound, WHY)
 
     def _take_threshold(self) -> None:
-        """Look for nothing that is not better than what is known."""
+        """Set the cutoff to the current upper bound."""
         node, upper = self._node, self._known.upper_bound
         assert node is not None
         # Sets worth more than this cost less than the upper bound; none is worth more than all vertices.

@@ -104,7 +104,7 @@ class NeighbourhoodGrowth:
     ----------
     bits : current size. allowed : time limit of a search of that size, in seconds, while several remain.
     waiting, done : open subproblems of that size (taken from the end), and searched ones. seconds : time spent.
-    ties : ties[variable][other] is the average cost of the functions not in `taken` over both.
+    ties : ties[variable][other] is the average cost of the functions not in ``taken`` over both.
     """
 
     def __init__(self, taken: frozenset[int]) -> None:
@@ -146,7 +146,7 @@ class SubproblemSearch:
         self._widest = 0
 
     def work(self, seconds: float, deadline: Deadline) -> None:
-        """Search for `seconds`, at least one step.
+        """Search for ``seconds``, at least one step.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""When rows of a search with bounds are held against mini-bucket tables, and how large these are.
+"""When a bounded search checks rows against mini-bucket tables, and how large the tables are.
 
 A round of a race that some order wins needs no tables. Where all are given up, the most promising one runs again with
 tables (:mod:`oocbe.bounds.mini_buckets.outside_tables`), larger the more rows messages may have, so that making
@@ -42,7 +42,7 @@ BUILD_SECONDS, BUILD_SHARE = 2.0, 0.25
 """Tables that take longer, and longer than this part of the search so far, are given up."""
 
 SAMPLE_ROWS = 1 << 16
-"""Rows that are looked up before it is asked whether it pays."""
+"""Number of rows looked up before the benefit is judged."""
 
 LEAST_DROPPED = 0.02
 """Part of the rows looked up that must go: each goes through all joins that come, a look-up is a small part of one."""
@@ -125,11 +125,11 @@ class TableBounds:
 
     @property
     def patience(self) -> float:
-        """Seconds that tables of one order may take."""
+        """Time limit of the tables of one order, in seconds."""
         return max(BUILD_SECONDS, BUILD_SHARE * (working_time() - self._begin))
 
     def tell(self, statistics: Statistics) -> None:
-        """Say what tables have done, where there were any."""
+        """Add the summary of the tables to ``statistics``, if any row was looked up."""
         if not self.looked_up:
             return
         sentence = f"mini-bucket tables dropped {self.dropped:,} of {self.looked_up:,} rows"
