@@ -24,26 +24,26 @@ from oocbe.search.open_nodes import ROOT
 from oocbe.search.row_search import ascend_root
 
 PASSES, RADIUS = 2, 2
-"""Passes for each node, and how many functions away from a variable that loses values others are passed over."""
+"""Ascent passes per node, and radius of the passes, in functions, around a variable that loses values."""
 
 ROOT_ROUNDS = 64
-"""Of multipliers of linear constraints and passes at the root, at most."""
+"""Maximum number of root rounds, each of multipliers of linear constraints and ascent passes."""
 
 ROOT_WORK, MULTIPLIER_WORK = 1 << 26, 8
-"""Coefficients and cells looked at in all of these, at most: some tenths of a second, as it is one compiled call; and
-how often a coefficient is looked at for a multiplier."""
+"""Maximum coefficients and cells visited in all root rounds (one compiled call of some tenths of a second), and visits
+of a coefficient per multiplier."""
 
 FIRST_ROOM = 4
 """Times what one node can change at most can be kept at first; twice as much each time that it is too little."""
 
 KEPT_ARRAYS = ("kept", "parts", "flips")
-"""Of a node: what grows."""
+"""Fields of a node whose arrays grow."""
 
 MULTIPLIER_BITS = 4
 """A multiplier is fine enough for steps of 2 to minus so many in what the largest coefficient is charged."""
 
 READ_ONLY = ("near", "weight")
-"""Of a node: what no loop writes to, so that all trees have the same."""
+"""Fields of a node that no loop writes to; all trees share them."""
 
 
 class Root(NamedTuple):

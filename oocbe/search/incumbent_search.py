@@ -25,11 +25,11 @@ FIRST_SLICE_SECONDS = 0.1
 """Length of the first slice; each is twice as long as the one before, up to :data:`LONGEST_SLICE_SECONDS`."""
 
 BESIDE_ROWS_SECONDS = 0.25
-"""Of the search beside the first rows with bounds of their own, which come to better assignments soon: it would take as
-much of the processor as they do."""
+"""Time of the incumbent search beside the first beam and depth-first searches, in seconds. They soon find better
+assignments, and it would take as much of the processor as they do."""
 
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
-"""Of :meth:`IncumbentSearch.search_a_moment`: at most, laying the problem out included, and of the search itself."""
+"""Limits of :meth:`IncumbentSearch.search_a_moment`: seconds, including the problem's layout, and iterations."""
 
 LONGEST_SLICE_SECONDS = 2.0
 """Maximum length of a slice, in seconds, so that incumbents are taken in time."""

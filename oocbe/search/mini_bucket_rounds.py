@@ -27,10 +27,10 @@ LONGEST_SHARE = 0.5
 """Part of that time after which a single pass is given up; it is tried again where there is time for much more."""
 
 LEAST_Z, FIRST_COST = 3, 0.1
-"""The first z, and seconds that its pass is expected to take, the search for an order included."""
+"""The first z, and the estimated seconds of its pass, including the order search."""
 
 GROWTH = 8.0
-"""How much longer than the last pass the next one is expected to take, or than one given up the same once more."""
+"""Estimated time of the next pass relative to the last one, and of a retry relative to the abandoned pass."""
 
 
 class MiniBucketRounds:

@@ -31,20 +31,20 @@ from oocbe.search.kernels.cpu.depth_first import AFTER, BEFORE, DECISION, FULL, 
 from oocbe.search.kernels.cpu.node_state import Node
 
 LEAST_BITS, MOST_BITS, MORE_BITS = 22.0, 66.0, 5.5
-"""Of a neighbourhood: the assignments of its free variables are two to the power of so many, at first and at most, and
-how many more each time. Of variables of 44 values, 4 to 12 of them."""
+"""Initial and maximum size of a neighbourhood, and growth per step, in bits (log2 of the number of assignments of its
+free variables): 4 to 12 variables of 44 values."""
 
 TRIES = 10
 """Number of neighbourhoods of one size without an improvement before larger ones are tried."""
 
 MOST_NODES = 200
-"""Of the search of one neighbourhood."""
+"""Node limit of the search of one neighbourhood."""
 
 LEAST_SHAKEN = 1 / 3
 """Part of all variables, at least, that are given other values where nothing leads further."""
 
 MOST_LOOKED_AT = 64
-"""Functions over a variable, and variables of a function, from which the next free variables are drawn."""
+"""Maximum number of functions of a variable, and of variables of a function, as candidates for the next free ones."""
 
 NARROWER = 0.9
 """Where the distance from the proven bound to the threshold would be this part of what it is, a new root is made."""

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from oocbe.bounds.row_tables import Tables
 
 MANY_VARIABLES = 256
-"""From which on no problem counts as easy: a bucket takes some milliseconds at least with all that is kept and looked
-at for it, a variable that goes before takes a tenth of one."""
+"""Number of variables from which no problem counts as easy. A bucket takes at least some milliseconds with overhead;
+a variable removed by presolve takes a tenth of one."""
 
 MOST_LISTED = 1 << 20
 """Maximum number of cells of all remaining functions. They are listed with values, some dozens of bytes each."""

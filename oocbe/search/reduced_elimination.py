@@ -35,20 +35,20 @@ from oocbe.search.search_statistics import Statistics
 from oocbe.search.shared_bounds import SharedBounds
 
 AT_ONCE = 0.05
-"""Seconds of elimination that are not waited for: rows would take as long to begin with."""
+"""Estimated elimination time, in seconds, up to which the attempt starts at once. The searches start as slowly."""
 
 MOST_SECONDS = 100.0
 """Of elimination beyond which orders are not looked at closely: what takes longer is a matter for all of the search."""
 
 ORDER_SECONDS, LONG = 0.25, 0.5
-"""Of the search for an order where the greedy ones would take longer than so many seconds."""
+"""Time limit of the order search, and the estimate of the greedy orders above which it is made, in seconds."""
 
 DUE = 2.0
 """It is tried when so many times what is expected has been spent: one that takes that long is none too rare."""
 
 ALLOWANCE, LEAST_ALLOWANCE = 8.0, 1.0
-"""An attempt is allowed so many times what is expected and so many seconds more. Of made pedigrees one took three times
-what was expected, and one nine times."""
+"""Time limit of an attempt: this multiple of the estimate plus so many seconds. Two generated pedigrees took three and
+nine times their estimates."""
 
 
 class ReducedElimination:

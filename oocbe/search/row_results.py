@@ -21,7 +21,7 @@ from oocbe.search.search_statistics import Statistics
 from oocbe.search.shared_bounds import SharedBounds
 
 EASY_SECONDS = 0.8
-"""Of a first attempt where elimination without bounds would not take long."""
+"""Time limit of a first attempt, in seconds, if elimination without bounds is fast."""
 
 FEW_ROWS = 500_000.0
 """Predicted rows up to which elimination is over before a first attempt: a tenth of a second or two."""
@@ -30,7 +30,7 @@ PREPARATION_SECONDS = 1.0
 """Seconds that a plan's sample of rows may take beyond those of its order; a solve may take longer to prepare them."""
 
 SAMPLE_SECONDS = 0.3
-"""Of the sample of rows from which a plan says what they are good for."""
+"""Time limit, in seconds, of the sample search from which a plan forecasts the searches."""
 
 
 def is_wide(constraint: LinearConstraint, sizes: Sequence[int]) -> bool:

@@ -21,22 +21,22 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import check_deadline
 
 CELLS_A_SECOND = 6e7
-"""Cells of functions that are added up; a large bucket of the engine does many times that."""
+"""Cells added up per second. The engine is many times faster on a large bucket."""
 
 BUCKET_SECONDS, BEGIN_SECONDS = 0.003, 0.25
-"""What a bucket of the engine takes whatever is in it, and what goes before: orders are looked for and judged."""
+"""Fixed time of a bucket of the engine, and of the preceding search and judgement of orders, in seconds."""
 
 LARGEST = 1 << 24
-"""Cells of one function: a limit or a signal is looked at after it."""
+"""Maximum cells of one function. Limits and signals are checked after each function."""
 
 CELL_BYTES = 40
-"""Of a cell while it is worked on: what is added up, what is permitted, and copies of both."""
+"""Working memory per cell, in bytes: the sum, the permitted flag, and copies of both."""
 
 MOST_VARIABLES = 1 << 13
-"""Greedy orders take a second for some more than that."""
+"""Maximum number of variables. Greedy orders of slightly more take a second."""
 
 SEEDS = 2
-"""Orders of each heuristic: those with the fewest cells are taken."""
+"""Number of orders per heuristic. The order with the fewest cells is used."""
 
 
 def eliminated_whole(reduction: Reduction, options: SolveOptions) -> Reduction:

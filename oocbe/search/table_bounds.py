@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from oocbe.bounds.mini_buckets.outside_tables import OutsideTables
 
 ROWS_A_CELL = 4
-"""Rows that a message may have for each cell of a mini-bucket: a cell is touched some five times, a row costs more."""
+"""Rows of a message per cell of a mini-bucket. A cell is visited about five times; a row costs more."""
 
 MEMORY_SHARE = 0.0625
-"""Of the memory limit that tables may take while they are made: messages of elimination lie beside them."""
+"""Share of the memory limit for tables under construction. Elimination's messages take the rest."""
 
 ASCENT_SECONDS = 0.5
-"""At most, for the additive bound that tables are made from."""
+"""Time limit, in seconds, of the additive bound from which tables are made."""
 
 BUILD_SECONDS, BUILD_SHARE = 2.0, 0.25
-"""Tables that take longer, and longer than this part of the search so far, are given up."""
+"""Tables that take longer than both this many seconds and this share of the elapsed search are given up."""
 
 SAMPLE_ROWS = 1 << 16
 """Number of rows looked up before the benefit is judged."""
