@@ -1,1 +1,1 @@
-"""What every layer needs of the process: time limits, waiting, checksums, stretches of memory."""
+"""Process services for every layer: time limits, waiting, checksums, memory regions."""

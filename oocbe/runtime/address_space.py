@@ -1,7 +1,7 @@
 """The limit on a process's address space (``ulimit -v``), by which libraries fail to load, or end the process in C.
 
-NumPy's BLAS and LLVM take more of it than of memory, and end the process where they cannot have it. So it is looked at
-before they are loaded.
+NumPy's BLAS and LLVM map more address space than memory, and end the process where mapping fails. So the limit is
+checked before they are loaded.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from oocbe.errors import ResourceError
 
 ARRAYS_BYTES = 160 << 20
-"""NumPy took 121 MiB, with the buffers of one thread of its BLAS fewer."""
+"""Address space for NumPy, in bytes. It took 121 MiB, less the BLAS buffers of one thread."""
 
 LOOPS_BYTES = 256 << 20
-"""Numba and LLVM took 175 MiB, and loading the loops of a small solve 127 MiB."""
+"""Address space for compiled loops, in bytes. Numba and LLVM took 175 MiB, the loops of a small solve 127 MiB."""
 
 THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
-"""NumPy's BLAS takes buffers for each core at its start, and the engine has no use for them."""
+"""Variable for the number of BLAS threads: NumPy allocates buffers for each core, which the engine does not need."""
 
 _ARENA_MAX = -8
 """Parameter of ``mallopt``, as ``malloc.h`` has it."""
@@ -58,7 +58,7 @@ def require(nbytes: int, what: str) -> None:
 
 @cache
 def _share_arenas() -> None:
-    """Have all threads allocate from one place: the C library takes 64 MiB of address space for each otherwise."""
+    """Make all threads share one malloc arena: otherwise the C library maps 64 MiB of address space for each."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
 

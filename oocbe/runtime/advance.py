@@ -1,4 +1,4 @@
-"""How far this process is with what it makes in pieces: large buckets, which would show nothing until they are done."""
+"""Progress of this process within work in pieces, such as large buckets."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from contextlib import contextmanager
 
 
 class Advance:
-    """What is made now, as far as it tells; read by whoever draws progress, on a thread of its own."""
+    """Progress of the current work; read by the thread of the progress display."""
 
     def __init__(self) -> None:
         self._text = ""
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """At the end of the block nothing is made any more."""
+        """Clears the progress at the end of the block."""
         try:
             yield
         finally:
             self._text = ""
 
     def tell(self, what: str, share: float, rows: int) -> None:
-        """So large a share of something is done, and so many rows came of it."""
+        """Report the finished share of some work, and its rows so far."""
         self._text = f"{what}: {share:.0%} joined, {rows:,} rows so far"
 
     def __str__(self) -> str:

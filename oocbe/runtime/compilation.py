@@ -1,4 +1,4 @@
-"""How long this process has compiled loops, and whether it does so now: once for a machine, then they are cached."""
+"""Compile time of this process's loops; loops are compiled once for a machine, then cached."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from oocbe.runtime.data_limit import data_limit, mapped_data
 
 SENTENCE = "compiling, once for this machine"
-"""What progress says meanwhile."""
+"""Progress text during compilation."""
 
 
 class Compilation:
-    """Counts what is compiled; loops that one loop needs are compiled within it, and threads compile side by side."""
+    """Counts running compilations: they nest for loops called by loops, and threads compile in parallel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +23,7 @@ class Compilation:
         self.loops = 0
 
     def begin(self) -> None:
-        """A loop is being compiled from now on."""
+        """Record the start of a compilation."""
         with self._lock:
             if self._depth == 0:
                 self._begin = time.perf_counter()
@@ -33,7 +33,7 @@ class Compilation:
             self.loops += 1
 
     def end(self) -> None:
-        """One is done, or has failed."""
+        """Record the end, or failure, of a compilation."""
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
@@ -47,7 +47,7 @@ class Compilation:
 
     @property
     def seconds(self) -> float:
-        """Wall time in which something was compiled, until now."""
+        """Wall time of compilation so far, in seconds."""
         with self._lock:
             return self._seconds + (time.perf_counter() - self._begin if self._depth else 0.0)
 
@@ -57,26 +57,26 @@ compilation = Compilation()
 
 
 class Stopwatch:
-    """Wall time since it was made, and what of it went into compiling."""
+    """Wall time since its creation, and the part spent on compilation."""
 
     def __init__(self) -> None:
         self._begin, self._before = time.perf_counter(), compilation.seconds
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since its creation."""
         return time.perf_counter() - self._begin
 
     @property
     def compiled(self) -> float:
-        """Seconds since then in which something was compiled."""
+        """Seconds of compilation since its creation."""
         return compilation.seconds - self._before
 
 
 def working_time() -> float:
-    """Seconds of a clock that stands still while a loop is compiled: for what shares time out among attempts.
+    """Seconds of a clock that stops during compilation, for the time limits of attempts.
 
-    A loop is compiled once for a machine and takes seconds, where attempts get tenths of one: counted as theirs, that
-    would end a bound that closes the problem before it began, and the first solve would go other ways than all others.
+    A loop is compiled once for a machine, which takes seconds, and attempts have tenths of a second. Counting
+    compilation would end a decisive bound before it began, and the first solve would differ from all later ones.
     """
     return time.perf_counter() - compilation.seconds

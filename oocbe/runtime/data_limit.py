@@ -1,15 +1,15 @@
 """The system's limit on the memory of a process, for a program that has the process to itself.
 
-The system kills what passes a control group's limit, whatever would have become of it. With a limit on the process's
-data (RLIMIT_DATA) a block that there is no room for is refused instead: an error, which work in pieces answers with
-smaller pieces, and a command with a message and an exit code.
+The system kills a process that exceeds a control group's limit. With a limit on the process's data (RLIMIT_DATA), an
+allocation fails instead: work in pieces handles the error with smaller pieces, a command with a message and an exit
+code.
 
-The limit counts what is mapped, whether it is in use or not: stacks of threads as a whole, for one.
+The limit counts mapped memory, used or not, such as whole stacks of threads.
 
-Where a block is refused, LLVM and Arrow's threads end the process, HiGHS may hang while it is loaded, and Python waits
-for ever for a thread that could not begin. So the limit is lifted while loops are compiled or loaded, while Arrow is at
-work, and while such libraries are loaded and threads started. What compiling maps is allowed on top, the rest is part
-of the program. Processes that are started would inherit a limit that nothing lifts there: they get the one from before.
+After a failed allocation, LLVM and Arrow's threads end the process, HiGHS may hang while it is loaded, and Python waits
+for ever for a thread that could not start. So the limit is lifted while loops are compiled or loaded, while Arrow
+works, and while such libraries are loaded and threads started. Memory mapped by compilation is added to the limit; the
+rest is part of the program. Child processes would inherit a limit that nothing lifts: they get the previous limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ THREAD_DATA_BYTES = 8 << 20
 
 
 def mapped_data() -> int:
-    """Bytes that the system counts as this process's data."""
+    """This process's data as counted by the system, in bytes."""
     return int(Path("/proc/self/statm").read_bytes().split()[5]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -49,7 +49,7 @@ class DataLimit:
 
     @contextmanager
     def of(self, nbytes: int, threads: int) -> Iterator[None]:
-        """Within the block the process maps so many bytes more at most, beside the program itself and its threads.
+        """Within the block the process maps at most ``nbytes`` more, beside the program itself and its threads.
 
         Where the system has no such limit, or has a lower one, nothing changes.
         """
@@ -76,9 +76,9 @@ class DataLimit:
 
     @contextmanager
     def _lifted_for_threads(self) -> Iterator[None]:
-        """Within the block the limit is lifted while a thread starts, whoever starts it.
+        """Within the block the limit is lifted during the start of any thread.
 
-        Python waits for ever for a thread that had no memory to begin with.
+        Python waits for ever for a thread that had no memory to start.
         """
         start = threading.Thread.start
 
@@ -93,7 +93,7 @@ class DataLimit:
             threading.Thread.start = start  # type: ignore[method-assign]
 
     def spare(self, process: int) -> None:
-        """Give a process that was started within the block the limit from before."""
+        """Restore the previous limit in a child process that was started within the block."""
         if self._limit is None:
             return
         import resource
@@ -102,14 +102,14 @@ class DataLimit:
             resource.prlimit(process, resource.RLIMIT_DATA, self._original)
 
     def lift(self) -> None:
-        """From now on anything is allowed that the system allows, until :meth:`lower` was called as often."""
+        """Lift the limit to the system's, until an equal number of calls of :meth:`lower`."""
         with self._lock:
             self._lifts += 1
             if self._lifts == 1 and self._limit is not None:
                 self._set(None)
 
     def lower(self, more: int = 0) -> None:
-        """The limit holds again, where nothing else has lifted it, and allows so many bytes more than before."""
+        """Undo one :meth:`lift`, and raise the limit by ``more`` bytes."""
         with self._lock:
             self._lifts -= 1
             if self._limit is not None:
@@ -119,7 +119,7 @@ class DataLimit:
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Within the block anything is allowed that the system allows."""
+        """Within the block only the system's limit holds."""
         self.lift()
         try:
             yield

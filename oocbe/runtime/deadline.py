@@ -1,11 +1,10 @@
 """A time limit that compiled loops can see: a flag that a timer sets, or a signal.
 
-Loops run without the interpreter lock and know nothing of clocks. They look at the flag now and then and return early;
-whoever called them asks :meth:`Deadline.check`.
+Loops run without the interpreter lock and have no clock. They poll the flag and return early; the caller then calls
+:meth:`Deadline.check`.
 
-Deadlines nest: within a block of one, another ends no later, and :func:`check_deadline` asks the innermost. So whatever
-takes long far below a command (a reader, a relaxation, pieces of work that threads take in turn) need not be handed
-one.
+Deadlines nest: an inner one ends no later than the outer one, and :func:`check_deadline` checks the innermost. So long
+work far below a command (a reader, a relaxation, pieces of work that threads take in turn) needs no deadline argument.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from oocbe.runtime.memory import look_at_memory
 Item = TypeVar("Item")
 
 MENTIONED_SHARE = 0.1
-"""Share of the time until a limit from which on compiling is told: less would not have changed what was reached."""
+"""Least share of the time spent compiling to be reported at a limit; less would not have changed the result."""
 
 _innermost: ContextVar[Deadline | None] = ContextVar("oocbe-deadline", default=None)
 
 
 def current() -> Deadline | None:
-    """The deadline of the innermost block that this runs in; None outside of all, and on threads of their own."""
+    """The deadline of the innermost enclosing block; None outside of all, and on new threads."""
     return _innermost.get()
 
 
 def check_deadline() -> None:
-    """Raise :class:`TimeLimitError` where the deadline of the innermost block has come.
+    """Raise :class:`TimeLimitError` where the deadline of the innermost block has passed.
 
     Raise :class:`ResourceError` where the process has taken more memory than that block's limit.
     """
@@ -51,8 +50,7 @@ def check_deadline() -> None:
 
 
 def looked(items: Iterable[Item]) -> Iterator[Item]:
-    """The items; before each one :func:`check_deadline`. For loops over all functions of a problem, which may be a
-    million."""
+    """The items, with :func:`check_deadline` before each; for loops over up to a million functions of a problem."""
     for item in items:
         check_deadline()
         yield item
@@ -69,7 +67,7 @@ def current_flag() -> NDArray[np.int64]:
 
 @contextmanager
 def unlimited() -> Iterator[None]:
-    """Within the block there is no deadline: for what is done with what was found when one came."""
+    """Within the block there is no deadline: for the processing of partial results after one."""
     token = _innermost.set(None)
     try:
         yield
@@ -78,17 +76,17 @@ def unlimited() -> Iterator[None]:
 
 
 class Deadline:
-    """A moment after which work ends; a context manager within which it is the current one, and that ends its timer.
+    """A time limit; as a context manager it is the current one within the block, and its timer ends with the block.
 
-    It also comes when a signal asks the thread that made it to end (:mod:`oocbe.runtime.interruption`).
+    A signal to end on the thread that created it also triggers it (:mod:`oocbe.runtime.interruption`).
 
     Parameters
     ----------
-    seconds : from now, but no later than the deadline of the block that this runs in; None: when that one comes.
+    seconds : from now, but no later than the deadline of the enclosing block; None: that deadline.
 
     Attributes
     ----------
-    flag : int64 (1,), 0 until the moment has come or somebody interrupts, then 1.
+    flag : int64 (1,), 0 until the deadline passes or an interruption comes, then 1.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -119,7 +117,7 @@ class Deadline:
         self.close()
 
     def close(self) -> None:
-        """End the timer; whether the moment has come is known all the same."""
+        """End the timer; :attr:`passed` stays valid."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -137,21 +135,21 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether the moment has come."""
+        """Whether the deadline has passed."""
         interruption = self._interruption
         if interruption is not None and interruption.is_requested:
             return True
         return self._end is not None and (bool(self.flag[0]) or time.monotonic() >= self._end)
 
     def check(self) -> None:
-        """Raise :class:`TimeLimitError` where the moment has come, :class:`RequestedEndError` where a signal came."""
-        if self.passed:  # this alone while neither is so: some solves look twenty thousand times in a tenth of a second
+        """Raise :class:`TimeLimitError` after the deadline, :class:`RequestedEndError` after a signal."""
+        if self.passed:  # the only test in the common case: some solves make 20,000 checks in a tenth of a second
             self.check_requested()
             raise TimeLimitError(self.reason)
 
     @property
     def reason(self) -> str:
-        """What to say where the moment has come; and, where much of the time went into compiling, how to avoid that."""
+        """Message for a passed deadline; where compiling took much of the time, with the remedy."""
         compiled = self._compiling.compiled
         reached = "the time limit was reached"
         if compiled < MENTIONED_SHARE * self._compiling.elapsed:
@@ -167,5 +165,5 @@ class Deadline:
             raise RequestedEndError(self._interruption.reason)
 
     def interrupt(self) -> None:
-        """Make the loops that look at the flag return now."""
+        """Set the flag, so that loops return now."""
         self.flag[0] = 1

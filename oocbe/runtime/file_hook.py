@@ -1,4 +1,4 @@
-"""Where file operations can be broken on purpose, for tests and the fuzz (:mod:`oocbe.tables.disk`)."""
+"""Fault injection into file operations, for tests and the fuzz (:mod:`oocbe.tables.disk`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 Hook = Callable[[str, Path], int | None]
 """Called with the operation (``create``, ``write``, ``synchronise``, ``rename``, ``folder``, ``remove``, ``read``) and
-the file before it happens; may raise OSError, or return the number of bytes of which a write takes at most."""
+the file before it happens; may raise OSError, or return a limit of bytes for a write."""
 
 _hook: Hook | None = None
 

@@ -1,11 +1,10 @@
-"""A memory limit that is looked at while work goes on, as a time limit is (:mod:`oocbe.runtime.deadline`).
+"""A memory limit that is checked during work, as a time limit is (:mod:`oocbe.runtime.deadline`).
 
-Tables, messages and buffers are counted before they are made (:mod:`oocbe.execution.budget`). What nobody counts (the
-objects of a reader, the lists of a search for orders) shows in what the process has: wherever long work looks whether
-its time is over, it looks at its memory, too, and is refused before the system has to kill the process.
+Tables, messages and buffers are counted before allocation (:mod:`oocbe.execution.budget`). Uncounted memory (the
+objects of a reader, the lists of a search for orders) appears in the process's total. Long work checks it with its
+deadline, and ends with an error before the system has to kill the process.
 
-What is looked at is what only this process has: not the pages of files (libraries, tables that are mapped), which the
-system takes back where it needs them.
+Only the process's private memory counts: not pages of files (libraries, mapped tables), which the system can reclaim.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from oocbe.errors import ResourceError
 from oocbe.runtime import address_space
 
 PROGRAM_BYTES = 192 << 20
-"""Bytes of what the program loads within a block, which the limit does not count: libraries and compiled loops take
+"""Bytes for program parts loaded within a block, excluded from the limit: libraries and compiled loops take
 some 40 MiB, and compiling loops for the first time some 120 MiB more."""
 
 INTERVAL_SECONDS = 0.005
-"""Time between two looks at the process's memory, which take some 20 microseconds."""
+"""Interval between checks of the process's memory, in seconds; a check takes some 20 microseconds."""
 
 REMEDY = "raise the limit (--memory, OOCBE_MEMORY, or the argument memory)"
-"""What to do where a limit is too small."""
+"""Advice in errors about a limit that is too small."""
 
 SIGNS: tuple[tuple[type[Exception], str], ...] = (
     (RuntimeError, "can't start new thread"),
@@ -40,7 +39,7 @@ SIGNS: tuple[tuple[type[Exception], str], ...] = (
     (SystemError, "without exception set"),  # of compiled loops
     (SystemError, "without setting an exception"),  # of NumPy
 )
-"""Errors of a thread or a library for which there was no memory, each with a part of its text in lower case."""
+"""Errors of threads and libraries after a failed allocation, each with a part of its text in lower case."""
 
 SIGNS_UNDER_A_LIMIT: tuple[tuple[type[Exception], str], ...] = (
     (OSError, "failed to map segment"),
@@ -53,7 +52,7 @@ _innermost: ContextVar[MemoryLimit | None] = ContextVar("oocbe-memory", default=
 
 
 def own_memory() -> int:
-    """Bytes of main memory that only this process has; 0 where the system does not tell."""
+    """Private memory of this process, in bytes; 0 where the system does not report it."""
     try:
         handle = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a file object would need a buffer
     except OSError:
@@ -66,19 +65,19 @@ def own_memory() -> int:
 
 
 def current() -> MemoryLimit | None:
-    """The limit of the innermost block that this runs in; None outside of all, and on threads of their own."""
+    """The limit of the innermost enclosing block; None outside of all, and on new threads."""
     return _innermost.get()
 
 
 def look_at_memory() -> None:
-    """Raise :class:`ResourceError` where the process has taken more than the limit of the innermost block."""
+    """Raise :class:`ResourceError` where the process exceeds the limit of the innermost block."""
     limit = _innermost.get()
     if limit is not None:
         limit.check()
 
 
 def is_want_of_memory(error: BaseException) -> bool:
-    """Whether memory could not be had: for a block, a thread, or a library that was to be loaded."""
+    """Whether an error means a failed allocation: of a block, a thread, or a library."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     signs = [*SIGNS, *(() if address_space.limit() is None else SIGNS_UNDER_A_LIMIT)]
@@ -90,9 +89,9 @@ def is_want_of_memory(error: BaseException) -> bool:
 
 
 class MemoryLimit:
-    """A limit on what the process takes within a block; blocks nest, and the tightest limit holds.
+    """A limit on the process's memory within a block; blocks nest, and the tightest limit holds.
 
-    Errors that say that memory could not be had leave the outermost block as :class:`ResourceError`.
+    Errors of failed allocations leave the outermost block as :class:`ResourceError`.
 
     Parameters
     ----------
@@ -127,7 +126,7 @@ class MemoryLimit:
             ) from error
 
     def check(self) -> None:
-        """Raise :class:`ResourceError` where the process has taken more; looks at it every few milliseconds only."""
+        """Raise :class:`ResourceError` where the process exceeds the limit; reads it every few milliseconds only."""
         now = time.monotonic()
         if now < self._next:
             return

@@ -1,4 +1,4 @@
-"""Processes that this one starts: where they find the package, and that they end with it, however it ended."""
+"""Child processes: their path to the package, and their end with the parent, however it ends."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
 """Where the package lies."""
 
 ALONE_SECONDS = 0.2
-"""So often a process looks whether the one that started it is still there."""
+"""Interval between checks of a child process for its parent, in seconds."""
 
 
 def python_path() -> str:
-    """``PYTHONPATH`` of a process that is to find this package, and what this process finds.
+    """``PYTHONPATH`` of a child process: this package, and the path of this process.
 
     Without empty entries, which stand for the current folder.
     """
@@ -48,8 +48,7 @@ def child_environment() -> dict[str, str]:
 def connected_child(module: str, threads: int) -> tuple[subprocess.Popen[bytes], Connection]:
     """Start a process that runs a module of this package, which calls :func:`connection_to_parent`.
 
-    Nobody but these two can reach the connection. The process has a session of its own: Ctrl-C reaches this one alone,
-    which has the other end.
+    The connection is private to the two. The child has a session of its own, so Ctrl-C reaches the parent only.
     """
     from multiprocessing import Pipe  # not at every start
 
@@ -78,7 +77,7 @@ def connection_to_parent() -> Connection:
 
 
 def end_with(parent: int) -> None:
-    """End this process, in the middle of a compiled loop too, when the one that started it is there no more."""
+    """End this process, even within a compiled loop, when its parent has ended."""
     threading.Thread(target=_watch, args=(parent,), name="oocbe-parent", daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""Waiting for other threads without becoming deaf: to signals, and to what ends the wait for another reason."""
+"""Waiting for other threads that signals, deadlines and other checks can end."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from oocbe.runtime.interruption import END_SIGNALS
 Result = TypeVar("Result")
 
 LOOK_UP_SECONDS = 0.2
-"""Waiting threads look up this often. A signal that arrives just before a thread blocks on a lock does not wake it."""
+"""Longest wait without a check, in seconds. A signal just before a thread blocks on a lock does not wake it."""
 
 HANDLERS_BACK_SECONDS = 0.002
-"""While foreign code runs on a thread of its own, handlers of signals are put back this often."""
+"""Interval between restorations of signal handlers while foreign code runs on its own thread, in seconds."""
 
 
 def wait_for(
     attempt: Callable[[float], Result], not_yet: type[Exception], check: Callable[[], None] = lambda: None
 ) -> Result:
-    """What an attempt returns that may take time.
+    """Repeat an attempt until it returns a result.
 
     Parameters
     ----------
-    attempt : waits so many seconds at most, and raises ``not_yet`` where that was not enough.
-    check : called before each attempt; raises what is to end the wait.
+    attempt : receives a time limit in seconds, and raises ``not_yet`` after it.
+    check : called before each attempt; raises an error to end the wait.
     """
     while True:
         check()
@@ -40,10 +40,10 @@ def wait_for(
 
 
 def interruptibly(work: Callable[[], object]) -> None:
-    """Run foreign code that takes long and looks at nothing, such as a compiler, on a thread of its own.
+    """Run long foreign code without checks, such as a compiler, on its own thread.
 
-    Signals and the current deadline end the wait; the code itself then goes on in the background. Handlers of
-    signals are put back while it runs: NVRTC has its own meanwhile, which end the process without a word.
+    Signals and the current deadline end the wait; the code itself continues in the background. Signal handlers are
+    restored while it runs, because NVRTC installs its own, which end the process without a message.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Places for what is compiled once and kept: what can be written, and a folder for it where no good place can be."""
+"""Folders for cached compiled code: whether one is writable, and a private substitute."""
 
 from __future__ import annotations
 
