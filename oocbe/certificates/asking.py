@@ -1,4 +1,4 @@
-"""Certificates as the command line asks for them: refused at once, or made after a solve and written whole."""
+"""Certificates for the command line: refused before the solve, or made after it and written as a whole."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ FORMATS = (".spot", ".wcsp")
 """Suffixes of the files that the checker reads by itself."""
 
 KEYWORDS = (b"knapsack", b"knapsackp")
-"""Functions by keyword of a weighted CSP that the checker reads."""
+"""Keywords of functions of a weighted CSP that the checker reads."""
 
 PROVEN = ("optimal", "infeasible", "nothing-better")
 """Statuses of a result that a certificate can prove."""
 
 SHARE = 2
-"""Making a certificate may take so many times ``--bound-seconds``; it mostly takes a fraction of the solve's time."""
+"""Time limit of making a certificate, as a multiple of ``--bound-seconds``; mostly a fraction of the solve suffices."""
 
 
 def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evidence: bool, given_format: bool) -> None:
-    """Refuse what has no certificate, before anything is solved.
+    """Refuse problems and options without certificates, before the solve.
 
     Raises
     ------
-    UnsupportedError : says what it is, and what to do.
+    UnsupportedError : with the reason and the remedy.
     """
     from oocbe.bounds.forbidden import MOST_LITERALS
 
@@ -74,7 +74,7 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
 
 
 def _keyword(path: Path) -> str:
-    """The first keyword of a weighted CSP that the checker does not know; nothing where there is none."""
+    """The first keyword of a weighted CSP that the checker does not support, or an empty string."""
     for word in read_bytes(path).split()[1:]:
         if not word.lstrip(b"+-").isdigit() and word not in KEYWORDS:
             return word.decode()
@@ -84,12 +84,12 @@ def _keyword(path: Path) -> str:
 def write_certificate(
     path: Path, problem: Problem, result: Result, options: SolveOptions, target: Path, seconds: float | None = None
 ) -> str:
-    """Make the certificate of a result, check it, and write it; returns what became of it, empty where it is written.
+    """Make the certificate of a result, check it, and write it; returns the reason of a failure, empty on success.
 
     Parameters
     ----------
-    path, problem : the file, and what was read from it. result : of solving it. target : where the certificate goes.
-    seconds : what is left of a time limit; None: there is none.
+    path, problem : the file, and the problem in it. result : of its solve. target : path of the certificate.
+    seconds : remaining time limit; None: none.
 
     Raises
     ------

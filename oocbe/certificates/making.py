@@ -1,9 +1,9 @@
-"""Make the certificate of a solve: a proof, in exact integers, that nothing is better than what was found.
+"""Make the certificate of a solve: a proof, in exact integers, that nothing is better than the result.
 
-The solve has proven its value by bounds, removals and tables of several rounds, with limits that moved as assignments
-were found. Once the value is known a shorter proof is made for it: linear programs over what is left, whose multipliers
-remove values until none is left, and tables for the rest (docs/certificate.md). The relaxation guides only. Each
-row, removal and sum is taken over by the arithmetic of the checker itself, and what that does not confirm is left out.
+The solve proves its value by bounds, removals and tables of several rounds, with cutoffs that follow the incumbent. The
+certificate is a shorter proof for the final value: linear programs over the remaining values, whose multipliers
+remove values until none is left, and tables for the rest (docs/certificate.md). The relaxation is a guide only. The
+checker's own arithmetic verifies each row, removal and sum; unconfirmed ones are left out.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from oocbe.propagation.value_removal import ReducedProblem, remove_values
 from oocbe.runtime.deadline import Deadline
 
 ROW_WORK = 4_000
-"""Nodes that checking a row may take (some 0.05 s); rows that need more are left out."""
+"""Node limit of the check of a row (some 0.05 s); rows beyond it are left out."""
 
 TABLE_ROWS = 1_000_000
-"""Rows of tables that are tried at most, a fifth of what the checker allows."""
+"""Limit of table rows, a fifth of the checker's limit."""
 
 ROWS_A_SECOND = 100_000
-"""Rows of tables that can be counted on."""
+"""Expected speed of the tables, in rows a second."""
 
 ORDER_SECONDS = 0.5
-"""For a search of orders for the tables."""
+"""Time limit of the search for an order of the tables, in seconds."""
 
 LITTLE = 0.02
-"""Part of the values that a round must remove for another one to follow."""
+"""Least share of the values that a round must remove for another round to follow."""
 
 FIRST_SHARE = 0.5
-"""Part of the time that the first round has, which most often is the last one; those after it share what is left."""
+"""Share of the time for the first round, which is mostly the last one; later rounds share the rest."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a certificate is to prove.
+    """The claim that a certificate proves.
 
     Attributes
     ----------
@@ -70,8 +70,8 @@ class Maker:
 
     Parameters
     ----------
-    path : the problem's file. problem : as it was read from there, in min-sum with integer costs.
-    claim : what is to be proven. seed : of the choices between equals.
+    path : the problem's file. problem : read from it, in min-sum with integer costs.
+    claim : to be proven. seed : of tie-breaking.
     """
 
     def __init__(self, path: Path, problem: Problem, claim: Claim, seed: int = 0) -> None:
@@ -85,7 +85,7 @@ class Maker:
         self._steps: list[dict[str, Any]] = []
 
     def make(self, seconds: float) -> str | None:
-        """The certificate as JSON text, accepted by the checker; None where none was found in the time."""
+        """The certificate as JSON text, accepted by the checker; None where the time did not suffice."""
         deadline = time.perf_counter() + seconds
         order: list[int] | None = None
         is_closed = self._step({})
@@ -146,7 +146,7 @@ class Maker:
         is_contradiction: bool,
         fixed_point: FixedPoint,
     ) -> bool:
-        """Take over what follows from rows with multipliers, as far as the checker confirms it."""
+        """Add the consequences of rows with multipliers that the checker confirms."""
         assert left.problem is not None
         literal = np.concatenate([self._first[v] + left.kept[v] for v in left.variables])
         used = [i for i in np.flatnonzero(multipliers > 0).tolist() if rows[i].kind != "taken"]
@@ -192,7 +192,7 @@ class Maker:
         return max(1, int(self._proof.most - constant - sum(least) + 1))
 
     def _number(self, row: Row, literal: NDArray[np.int64]) -> int | None:
-        """A row's number in the certificate; None where the checker does not find it valid, or not soon."""
+        """A row's number in the certificate; None where the checker rejects it or needs too long."""
         literals = literal[row.literals]
         kind = {"linear": "capacity", "set": "local"}.get(row.kind, row.kind)
         key = kind, literals.tobytes(), row.coefficients.tobytes(), row.right_hand_side
@@ -219,7 +219,7 @@ class Maker:
         return len(self._rows) - 1
 
     def _step(self, multipliers: dict[int, int]) -> bool:
-        """Take a step, with all removals that follow; whether nothing is left. A step without any is forgotten."""
+        """Add a step with its removals; returns whether nothing is left. A step without removals is dropped."""
         proof = self._proof
         step: dict[str, Any] = {"multipliers": [list(pair) for pair in sorted(multipliers.items())], "removed": []}
         try:
@@ -243,7 +243,7 @@ class Maker:
         if seconds < ORDER_SECONDS:
             return None
         if not self._steps or self._steps[-1] is not self._last:
-            self._steps.append({**self._last, "removed": []})  # the tables go by its bound
+            self._steps.append({**self._last, "removed": []})  # the tables use its bound
         proof.step(self._rows, {**self._last, "removed": []})
         sizes = [(own & proof.alive).bit_count() for own in proof.mask]
         scopes = [set(f[0]) for f in proof.functions]
@@ -262,7 +262,7 @@ class Maker:
         return None
 
     def _written(self, order: list[int] | None) -> str:
-        """The certificate as text, with the rows that are used."""
+        """The certificate as text, with the used rows only."""
         used = sorted({number for step in self._steps for number, _ in step["multipliers"]})
         place = {number: i for i, number in enumerate(used)}
         steps = [
@@ -279,12 +279,12 @@ class Maker:
 
 
 def _listed(items: list[dict[str, Any]]) -> str:
-    """A list with a line an item."""
+    """A JSON list, one item a line."""
     return "[" + ",\n".join(json.dumps(item, separators=(",", ":")) for item in items) + "]"
 
 
 def _frontier(order: list[int], scopes: list[set[int]], sizes: list[int]) -> float:
-    """The largest number of rows that a table along an order may have, as a logarithm."""
+    """Logarithm of the largest possible number of rows of a table along an order."""
     place = {v: i for i, v in enumerate(order)}
     ends = dict.fromkeys(order, -1)
     for scope in scopes:

@@ -1,8 +1,8 @@
-"""What the steps of a certificate leave open, proven by tables: a forward pass that stores nothing but sums.
+"""Proof by tables of the rest after the steps of a certificate: a forward pass that stores sums only.
 
-Variables are given values one after the other. Partial assignments that agree in all that matters later are one row,
-which keeps the least cost and the least bound of them. Rows whose bound exceeds what counts go. Like the checker, this
-takes nothing from the engine and nothing on trust; it is apart from it because few certificates need it.
+Variables are assigned one after the other. Partial assignments with equal state for all later variables share a row,
+which keeps their least cost and least bound. Rows whose bound exceeds the limit are dropped. Like the checker, this
+module uses no part of the engine and verifies its input; it is separate because few certificates need it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ def nothing_better(proof: Proof, order: list[int]) -> bool:
 
     Parameters
     ----------
-    proof : after its steps, the last of which gives the bound. order : all variables, as they get values.
+    proof : after its steps, the last of which gives the bound. order : all variables, in the order of assignment.
 
     Raises
     ------
-    ValueError : the order is none, or the tables have more rows than a checker should take.
+    ValueError : an invalid order, or tables with more rows than the checker's limit.
     """
     need(sorted(order) == list(range(len(proof.sizes))), "the order is not one of all variables")
     (constant, sums, least), late = proof.bound, set(order)
