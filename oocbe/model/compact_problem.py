@@ -1,7 +1,7 @@
-"""A problem beside tables that are not written out: rows in which a cell may stand for every value of its variable.
+"""A problem with short tables: a cell of a row may stand for every value of its variable.
 
-Written out, such *short tables* may be longer than memory; propagation works on them as they are. What a file says that
-has no form here is named, so that propagation may do without it (it then removes less), and solving refuses it.
+Expanded, such *short tables* may exceed memory; propagation works on the short form. Unsupported parts of a file are
+listed: propagation may ignore them (it then removes less), and solving refuses them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANY = -1
 """A cell that stands for every value of its variable."""
 
 MOST_CELLS = 2**26
-"""Cells of a short table that is written out at most."""
+"""Limit of the cells of an expanded short table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class ShortTable:
     ----------
     scope : variable indices, without repetition, at least one.
     tuples : int64 (rows, arity), value indices in scope order, or :data:`ANY`.
-    allowed : whether some row must fit an assignment; otherwise none may.
+    allowed : True: an assignment must match some row; False: it must match none.
     """
 
     scope: tuple[int, ...]
@@ -48,7 +48,7 @@ class ShortTable:
             raise ModelError("a short table needs a variable")
 
     def expanded(self, name: str, sizes: tuple[int, ...]) -> Constraint:
-        """The constraint with all rows written out; UnsupportedError where these are too many (name: the problem's)."""
+        """The constraint with all rows expanded; UnsupportedError where these are too many (name: the problem's)."""
         shape = tuple(sizes[v] for v in self.scope)
         counts = np.where(self.tuples == ANY, np.array(shape), 1)
         rows = sum(math.prod(row) for row in counts.tolist())
@@ -72,13 +72,13 @@ class ShortTable:
 
 @dataclass(frozen=True, eq=False)
 class CompactProblem:
-    """A problem, short tables over its variables, and what is missing.
+    """A problem, short tables over its variables, and a list of unsupported parts.
 
     Attributes
     ----------
-    problem : all parts that have a form there.
-    short_tables : the others.
-    left_out : what was not read, a line for people each, with where it is.
+    problem : all parts without short tables.
+    short_tables : over the problem's variables.
+    left_out : parts that were not read, a line of text each, with the place in the file.
     """
 
     problem: Problem
@@ -100,7 +100,7 @@ class CompactProblem:
         return f"{self.problem!r}{more}{missing}"
 
     def expanded(self) -> Problem:
-        """The problem with all tables written out; UnsupportedError where something is left out, or too large."""
+        """The problem with all tables expanded; UnsupportedError where a part is left out or too large."""
         if self.left_out:
             raise UnsupportedError(f"{self.left_out[0]} is not supported")
         problem = self.problem

@@ -39,7 +39,7 @@ class Dcop:
 
     @classmethod
     def of(cls, problem: Problem) -> Dcop:
-        """The problem with an agent of its own for each variable, called as the variable is."""
+        """The problem with one agent for each variable, of the same name."""
         return cls(problem, tuple(v.name for v in problem.variables), tuple(range(len(problem.variables))))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The least and the greatest values of all functions of a problem, of all at once: there may be a million of them."""
+"""The least and the greatest values of up to a million functions of a problem, in batched computations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oocbe.model.parts import Constraint, Function
 
 
 class Extremes(NamedTuple):
-    """What functions list, a number each: int64 where every value is an integer, else float64.
+    """Extremes of functions, a number each: int64 where every value is an integer, else float64.
 
     Attributes
     ----------
@@ -29,12 +29,12 @@ class Extremes(NamedTuple):
 
     @property
     def greatest(self) -> NDArray[Any]:
-        """The greatest value of each function, its default included whether or not it is left to anything."""
+        """The greatest value of each function, including its default even where no assignment has it."""
         return self._with_defaults(np.maximum, self.highs)
 
     @property
     def least(self) -> NDArray[Any]:
-        """The least one, likewise."""
+        """The least value of each function, likewise."""
         return self._with_defaults(np.minimum, self.lows)
 
     def _with_defaults(self, choose: Any, listed: NDArray[Any]) -> NDArray[Any]:
@@ -44,7 +44,7 @@ class Extremes(NamedTuple):
     def magnitudes(self) -> list[int | float]:
         """The largest absolute value of each function, defaults included."""
         pairs = zip(self.least.tolist(), self.greatest.tolist(), strict=True)
-        return [max(-low, high) for low, high in pairs]  # as Python's numbers: the least integer has no positive twin
+        return [max(-low, high) for low, high in pairs]  # as Python numbers: -2^63 has no positive counterpart in int64
 
 
 def extremes_of(functions: Sequence[Function], is_integral: bool) -> Extremes:
@@ -77,7 +77,7 @@ def step_of(functions: Sequence[Function], known: Extremes) -> int:
         (_listed(functions, np.dtype(np.int64)), np.repeat(known.lows, known.rows)),
         (np.maximum(lows, defaults), np.minimum(lows, defaults)),
     ]
-    # The difference of two int64 fits into uint64, whatever they are.
+    # The difference of any two int64 fits into uint64.
     return int(np.gcd.reduce(np.concatenate([high.view(np.uint64) - low.view(np.uint64) for high, low in pairs])))
 
 
@@ -87,7 +87,7 @@ def lists_all(parts: Sequence[Function | Constraint], sizes: Sequence[int]) -> N
     scopes = [part.scope for part in parts]
     arity = np.fromiter(map(len, scopes), dtype=np.int64, count=len(scopes))
     members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity.sum()))
-    cells = np.ones(len(parts))  # as floats: beyond 2^53 they are not exact, and more than any list has rows
+    cells = np.ones(len(parts))  # as floats: inexact beyond 2^53, but larger than any list
     np.multiply.at(cells, np.repeat(np.arange(len(parts)), arity), np.array(sizes, dtype=np.float64)[members])
     found: NDArray[np.bool_] = rows == cells
     return found

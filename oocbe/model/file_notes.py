@@ -1,4 +1,4 @@
-"""What a file says beside its problem: notes for results, and a question that is not the problem's own."""
+"""Contents of a file beside its problem: notes for results, and a further question."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from oocbe.errors import UnsupportedError
 
 
 class FileNotes:
-    """What problems and linear systems share.
+    """Common attributes of problems and linear systems.
 
     Attributes
     ----------
-    notes : sentences about the file that results are to carry.
-    question : what the file asks beyond the problem, such as weights of a count, and in which line; empty: nothing.
+    notes : sentences about the file, copied into results.
+    question : further question of the file, such as weights of a count, with its line; empty: none.
     """
 
     notes: tuple[str, ...]
@@ -24,7 +24,7 @@ class FileNotes:
         return (*self.notes, *question)
 
     def refuse_question(self, what: str) -> None:
-        """Raise UnsupportedError where the file asks what ``what``, such as ``the task count``, leaves out."""
+        """Raise UnsupportedError where the file has a question that ``what``, such as ``the task count``, ignores."""
         if self.question:
             raise UnsupportedError(
                 f"{self.question}, which is not supported, and {what} would leave that out; delete the line to ask for"

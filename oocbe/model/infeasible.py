@@ -1,4 +1,4 @@
-"""What stands for an infeasible assignment in a complete table, where every assignment has a value.
+"""The value of an infeasible assignment in a dense table, where every assignment has a value.
 
 It is the semiring's zero: 0 where values are multiplied; where floats are added, an infinity that marginalisation never
 prefers. Integers have no infinity. Theirs is :func:`infeasible_value`, a quarter of the dtype's range, with its sign
@@ -30,7 +30,7 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.model.semiring import Combination, Marginalisation
 
 SUMMANDS = 4
-"""Integers, feasible or not, whose sum cannot wrap around."""
+"""Number of integers, feasible or not, whose sum cannot wrap around."""
 
 
 def infeasible_value(dtype: DTypeLike, combination: int, marginalisation: int) -> Any:

@@ -1,4 +1,4 @@
-"""Labels that are numbers: which one, whatever the spelling."""
+"""Numeric values of labels, independent of spelling."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ MOST_CHARACTERS = 64
 
 
 def number_of(label: str) -> Decimal | None:
-    """The number that a label is, exactly; None where it is none."""
+    """The exact number of a label; None where it is not a number."""
     return Decimal(label) if len(label) <= MOST_CHARACTERS and NUMBER.fullmatch(label) else None

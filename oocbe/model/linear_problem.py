@@ -1,10 +1,9 @@
-"""A problem with finite domains from a linear system: what every value of a variable takes, in exact integers.
+"""A problem with finite domains from a linear system: the consumption of every value, in exact integers.
 
-Endless domains have no such form, nor have real variables, unless each solution gives them an integer: modellers write
-a constant as a variable that is fixed to 1 (Pyomo, PuLP, Gurobi), and a range as a slack in an equation of integers.
-Coefficients that are decimal fractions become integers with a common denominator. A row is written so that its least
-consumption is 0; a value that takes more than there is takes one more than there is, whatever the coefficient was, so
-that even large coefficients may fit 64 bits.
+Unbounded domains and real variables have no such form, unless each solution gives them an integer: modellers write a
+constant as a variable fixed to 1 (Pyomo, PuLP, Gurobi), and a range as a slack in an equation of integers. Decimal
+fractions become integers with a common denominator. A row is shifted so that its least consumption is 0. Consumptions
+above the capacity are clipped to the capacity plus one, so that even large coefficients may fit 64 bits.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.runtime.deadline import check_deadline
 
 LARGEST_DOMAIN = 2**24
-"""Values of a variable at most."""
+"""Limit of the values of a variable."""
 
 MOST_COEFFICIENTS = 2**26
-"""Values of all variables, and coefficients of all rows, one a value of an entry's variable, together at most."""
+"""Limit of the values of all variables plus the coefficients of all rows, one a value of an entry's variable."""
 
 INT64 = 2**63
-"""What an integer of 64 bits with a sign stays below."""
+"""Exclusive upper limit of signed 64-bit integers."""
 
 
 def problem_of(system: LinearSystem) -> Problem:
@@ -37,7 +36,7 @@ def problem_of(system: LinearSystem) -> Problem:
 
     Raises
     ------
-    UnsupportedError : names the real or endless variable, or the row with numbers that have no room.
+    UnsupportedError : names the real or unbounded variable, or the row with numbers beyond 64 bits.
     """
     integral = _always_integral(system)
     values = [_size(system, v, bool(integral[v])) for v in range(system.variables)]
@@ -102,7 +101,7 @@ def _always_integral(system: LinearSystem) -> NDArray[np.bool_]:
 
 
 def _size(system: LinearSystem, v: int, is_integral: bool) -> int:
-    """Values of a variable; 0 where it has none."""
+    """Number of values of a variable; 0 for an empty domain."""
     name, low, high = system.names[v], system.lower[v], system.upper[v]
     if not is_integral:
         raise UnsupportedError(
@@ -122,12 +121,12 @@ def _size(system: LinearSystem, v: int, is_integral: bool) -> int:
 
 
 def _exact(number: int | float) -> Fraction:
-    """A number as the file says it: a double's shortest decimal."""
+    """The exact number as written in the file: a double's shortest decimal."""
     return Fraction(repr(float(number))) if isinstance(number, float) else Fraction(int(number))
 
 
 def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[int]) -> list[LinearConstraint]:
-    """The inequalities of a row; those that every assignment keeps are left out."""
+    """The inequalities of a row, without those that every assignment satisfies."""
     check_deadline()
     entries = slice(system.starts[row], system.starts[row + 1])
     columns = system.columns[entries].tolist()
@@ -141,7 +140,7 @@ def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[in
         shared = math.gcd(*whole) or 1
         room = math.floor(sign * _exact(side) * scale / shared)
         whole = [a // shared for a in whole]
-        # Consumption from 0 on: what the cheapest value takes comes off the room.
+        # Shift to consumption from 0: subtract that of the cheapest values from the capacity.
         room -= sum(a * origins[v] + min(0, a * (sizes[v] - 1)) for a, v in zip(whole, columns, strict=True))
         if room >= 0 and sum(abs(a) * (sizes[v] - 1) for a, v in zip(whole, columns, strict=True)) <= room:
             continue
@@ -156,7 +155,7 @@ def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[in
 
 
 def _consumption(coefficient: int, size: int, limit: int) -> NDArray[np.int64]:
-    """What each value takes more than the cheapest one, at most ``limit``."""
+    """Consumption of each value above the cheapest one, clipped to ``limit``."""
     if size == 1:
         return np.zeros(1, dtype=np.int64)  # whatever the coefficient: there is nothing to choose
     if abs(coefficient) * (size - 1) < INT64:

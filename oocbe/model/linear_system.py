@@ -21,10 +21,10 @@ from oocbe.model.file_notes import FileNotes
 from oocbe.runtime.deadline import check_deadline
 
 INFINITE = 1e20
-"""Bounds and sides of this size and beyond mean that there is none, as in SCIP and HiGHS; 1e30 says the same."""
+"""Least size of bounds and sides that count as infinite, as in SCIP and HiGHS; this includes 1e30."""
 
 EXACT_LIMIT = 2**53
-"""Integers of less than this size, and their sums as long as they are, too, are computed exactly by doubles."""
+"""Exclusive size limit of integers, and their sums, that doubles represent exactly."""
 
 Numbers = NDArray[np.float64] | NDArray[np.object_]
 """Doubles with infinities, or Python integers with the floats ``inf`` and ``-inf`` among them."""
@@ -169,7 +169,7 @@ class LinearSystem(FileNotes):
         return len(self.lower)
 
     def row_name(self, row: int) -> str:
-        """What a row is called in messages."""
+        """Name of a row in messages."""
         return self.row_names[row] if self.row_names else f"row {row}"
 
     @cached_property

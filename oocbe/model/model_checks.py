@@ -1,7 +1,7 @@
-"""What may enter a problem: where numbers, tuples and scopes given by a caller become ours, or are refused.
+"""Validation and conversion of a caller's numbers, tuples and scopes.
 
-Nothing changes its value on the way in. A number that int64 or float64 cannot hold, a tuple that is no integer, a NaN:
-each is refused with what it belongs to, never wrapped, cut off or taken for infeasible.
+Conversion keeps values. A number beyond int64 or float64, a tuple of non-integers, and a NaN raise an error that names
+the part; they are never wrapped, truncated or treated as infeasible.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
 def as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:
     """Rows of value indices, one column a variable of the scope."""
-    check_deadline()  # whoever makes many functions, comes here for each
+    check_deadline()  # called for each of many functions
     array = as_integers(f"tuples over {scope}", tuples)
     if array.size == 0 and array.ndim != 2:
         array = array.reshape(0, len(scope))

@@ -1,4 +1,4 @@
-"""A day of a photographing satellite: what a SPOT5 file says of its photographs beside costs and constraints.
+"""A day of a photographing satellite: data of photographs in a SPOT5 file beside costs and constraints.
 
 An assignment of such a problem is a schedule: each photograph is taken by a camera, or left out. Its *profit* is the
 weight of those taken; what is minimised is the weight of those left out.
@@ -52,7 +52,7 @@ class TakenPhotograph:
 
 @dataclass(frozen=True)
 class Schedule(Shown):
-    """What an assignment of a day means.
+    """The schedule of an assignment.
 
     Attributes
     ----------

@@ -1,11 +1,11 @@
-"""How far sums of a problem's floats may be off, in whatever order they are added up."""
+"""Rounding error of sums of a problem's floats, for any order of addition."""
 
 from __future__ import annotations
 
 from oocbe.model.problem import Problem
 
 LEAST_ROUNDING = 2.0**-36
-"""Relative rounding error of sums is taken to be as large at least."""
+"""Lower limit of the relative rounding error of sums."""
 
 
 def relative_rounding(problem: Problem) -> float:

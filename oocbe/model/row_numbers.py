@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_AXES = 63
-"""Variables that an array with an axis a variable can have, and be indexed by lists of places on all axes: what NumPy
-knows. Domains of one value count, too."""
+"""NumPy's limit of axes for an array with one axis a variable, indexed by lists of positions on all axes. Domains of
+one value count, too."""
 
 
 def tuples_at(cells: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[np.int64]:
