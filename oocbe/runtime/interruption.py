@@ -1,9 +1,9 @@
 """Ctrl-C, SIGTERM and SIGHUP as a request to wind down: what is known is returned, and requested files are written.
 
 Within :func:`listening` the first signal raises nothing: it sets the flag of every
-:class:`oocbe.runtime.deadline.Deadline` of the thread, and work ends as at a time limit. Work that goes on for
-:data:`GRACE_SECONDS` all the same has not looked at its deadline, and only then an exception is raised in the middle of
-it. A second signal raises at once.
+:class:`oocbe.runtime.deadline.Deadline` of the thread, and work ends as at a time limit. Work that has not ended after
+:data:`GRACE_SECONDS` does not check its deadline; it is then interrupted by an exception. A second signal raises at
+once.
 
 Python calls handlers of signals between two steps of the main thread, which may be in a compiled loop for long. So
 another thread listens, too: the system tells it when a signal arrives (``signal.set_wakeup_fd``).
@@ -31,7 +31,7 @@ GRACE_SECONDS = 0.4
 less than the second that a person, or a batch system, waits patiently."""
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks a process to end: Ctrl-C, a batch system, and a terminal that is closed."""
+"""Signals to end a process: from Ctrl-C, a batch system, and a closed terminal."""
 
 Raised = Mapping[int, Callable[[], BaseException]]
 """By number of a signal, makes what is raised where the signal is no request."""
@@ -40,14 +40,14 @@ _of_thread = threading.local()
 
 
 class HasFlag(Protocol):
-    """What a request tells to end: a deadline."""
+    """The target of a request to end: a deadline."""
 
     def interrupt(self) -> None:
         """Make the loops that look at the flag return now."""
 
 
 class Interruption:
-    """What has been heard of signals, and whose deadlines are told.
+    """State of received signals, and the deadlines to interrupt.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Interruption:
 
     @property
     def reason(self) -> str:
-        """What came, for people."""
+        """Text that names the signal."""
         is_ctrl_c = self.number in (None, signal.SIGINT)
         return f"interrupted by {'Ctrl-C' if is_ctrl_c else signal.Signals(self.number or 0).name}"
 
@@ -222,7 +222,7 @@ class Interruption:
 
 
 def current() -> Interruption | None:
-    """What this thread listens to; None where it does not."""
+    """The interruption state of this thread; None outside :func:`listening`."""
     found: Interruption | None = getattr(_of_thread, "interruption", None)
     return found
 

@@ -1,4 +1,4 @@
-"""One way to do work in pieces: cut what does not fit beforehand, and halve what finds no memory all the same.
+"""Work in pieces: pieces that do not fit are cut beforehand, and halved when an allocation fails.
 
 A *piece* is whatever its caller cuts: ranges of rows, the frontier of a join. The caller says in plain functions how a
 piece halves (a :class:`Cutter`), and which errors say that memory could not be had for it. A :class:`Worklist` says
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Indivisible(Generic[Piece]):
-    """What a cutter gives for a piece that has no half.
+    """A cutter's result for an indivisible piece.
 
     Attributes
     ----------
@@ -45,12 +45,12 @@ class Indivisible(Generic[Piece]):
 
 
 class Cutter(Protocol[Piece]):
-    """Says how a piece halves."""
+    """Halves a piece."""
 
     def __call__(self, piece: Piece, /) -> Iterable[Piece] | Indivisible[Piece]:
         """Smaller pieces whose results, laid end to end, are the piece's; none where no result comes of it.
 
-        They may be made one by one: the next one is asked for when all before it are done.
+        They may be generated lazily: the next one is requested when all before it are done.
         """
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALIGNMENT = 4096
-"""Stretches begin at multiples of so many bytes, and have a multiple of it."""
+"""Alignment of the starts and sizes of stretches, in bytes."""
 
 Bytes = NDArray[np.uint8]
 
@@ -80,7 +80,7 @@ class Region:
             return self._free == [(0, len(self.memory))]
 
     def close(self) -> None:
-        """Hand out nothing more, and give the memory up, now or as soon as the last array over it is gone."""
+        """End allocation, and release the memory, now or with the deletion of the last array over it."""
         with self._lock:
             self._is_closed = True
             self._collect()
@@ -115,7 +115,7 @@ class Region:
 
 
 def rounded(nbytes: int) -> int:
-    """Bytes of the stretch that has room for so many."""
+    """Size of a stretch for ``nbytes`` bytes."""
     return max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
 
 
@@ -127,7 +127,7 @@ def shorten(array: Bytes, nbytes: int) -> None:
 
 
 class _Lease:
-    """What all arrays over a stretch are based on: dies with the last of them."""
+    """Base object of all arrays over a stretch; deleted with the last of them."""
 
     def __init__(self, region: Region, start: int, nbytes: int, room: int) -> None:
         self._region, self._start, self._stop = region, start, start + room

@@ -1,9 +1,9 @@
 """Files and folders that are written under a hidden name beside their target, and then get its name.
 
-Whoever is at work holds a lock (``flock``) on the file itself, or on one in the folder, which the system gives up when
-the process ends, however that is. So the next one that writes the same target can tell what a killed process has left,
-and removes it, from what another one is still writing. Where a file system has no locks, or keeps them to each host,
-nothing that could be another one's is removed: the host is part of the name.
+The writer holds a lock (``flock``) on the file itself, or on one in the folder; the system releases it when the process
+ends, however it ends. So the next writer of the same target distinguishes the remains of a killed process, which it
+removes, from files still being written. Where a file system has no locks, or has them for each host only, no file of a
+possible other writer is removed: the host is part of the name.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ LOCK_NAME = ".lock"
 """File in a folder that is being written; readers of other programs pass over hidden ones."""
 
 ATTEMPTS = 100
-"""One that another process takes for a dead one's in the moment that it is made is made anew so often."""
+"""Attempts to create a temporary file that another process may mistake for a dead one and remove."""
 
 
 def temporary_name(name: str) -> str:
-    """A hidden name for what is not complete yet; :func:`is_temporary` knows it again."""
+    """A hidden name for incomplete output; :func:`is_temporary` recognises it."""
     return f"{_prefix(name)}{secrets.token_hex(8)}{SUFFIX}"
 
 
