@@ -1,8 +1,8 @@
-"""What joins and marginalisations of synthetic tables must give, in closed form, and the check of a result against it.
+"""Expected results of joins and marginalisations of synthetic tables, in closed form, and the check of a result.
 
-Each row of a result is checked by itself: its own values must occur in its group and agree in parity, and its value is
-computed anew from the generator. That all rows are there, each once, is seen from their number, known in closed form,
-and from the sums of their consecutive numbers and of the squares of these, modulo 2^64.
+Each row of a result is checked separately: its own values must occur in its group and agree in parity, and its value is
+recomputed from the generator. The number of rows, known in closed form, and the sums of their consecutive numbers and
+of the squares of these, modulo 2^64, show that each row occurs exactly once.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ WORD = 1 << 64
 
 @dataclass(frozen=True)
 class ResultCheck:
-    """Whether a result is right.
+    """Outcome of the check of a result.
 
     Attributes
     ----------
-    rows, expected_rows : that it has, and must have.
-    fault : what is wrong; empty for nothing.
-    digest : of all rows, whatever their order and however they were cut; None where they were not all looked at.
+    rows, expected_rows : actual and expected number of rows.
+    fault : text of the first error; empty if there is none.
+    digest : of all rows, independent of their order and cutting; None where not all were checked.
     """
 
     rows: int
@@ -70,7 +70,7 @@ def _check_rows(result: StoredTable | Table, checker: RowChecker) -> ResultCheck
 
 
 def summed_up(sums: Sequence[int], expected: int) -> ResultCheck:
-    """What the sums over all rows of a result (:data:`oocbe.stress.row_checks.SUMS`), each of which is right, tell."""
+    """The check of the sums over all rows (:data:`oocbe.stress.row_checks.SUMS`) of a result with correct rows."""
     rows, numbers, squares, digest = sums
     wanted = expected, expected * (expected - 1) // 2, expected * (expected - 1) * (2 * expected - 1) // 6
     fault = ""

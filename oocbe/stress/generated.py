@@ -1,4 +1,4 @@
-"""Rows of a sorted synthetic table that are made where they are read: a table that nobody has to write."""
+"""Rows of a sorted synthetic table, generated at each read instead of stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oocbe.stress.kernels.cpu.synthetic import fill_in_order
 from oocbe.stress.tables import SyntheticTable
 
 STRETCHES, LEAST_STRETCH = 1 << 10, 1 << 12
-"""Stretches that rows are told the edges of, at most, and rows of one at least: so many places they can be cut at."""
+"""Limit of the number of stretches, at whose edges the rows can be cut, and least number of rows of one."""
 
 
 class GeneratedRows:
@@ -46,7 +46,7 @@ class GeneratedRows:
 
     @property
     def stretch_count(self) -> int:
-        """Stretches."""
+        """Number of stretches."""
         return -(-self.rows // self.stretch_rows)
 
     def stretch_start(self, stretch: int) -> int:

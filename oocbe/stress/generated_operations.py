@@ -1,9 +1,9 @@
-"""Operators on synthetic tables that nobody writes: rows are made where they are read, and results digested.
+"""Operators on synthetic tables without storage: input rows are generated at each read, and results are digested.
 
-A range of ranks has a range of rows of each sorted table, and the operator's results for all ranges, laid end to end,
-are its result. So every worker makes the rows of its ranges, does with them what it would do with stored ones, checks
-each row of the result, and hands back sums: numbers that do not depend on how the ranks were cut, nor on who was killed
-on the way. Nothing is on disk, so tables may have as many rows as time allows.
+A range of ranks has a range of rows of each sorted table, and the concatenated results of all ranges are the operator's
+result. So every worker generates the rows of its ranges, processes them as it would stored ones, checks each row of the
+result, and returns sums, which depend neither on the cuts of the ranks nor on killed workers. No table is on disk, so
+only time limits the number of rows.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ JOIN_MAXIMISE, JOIN_SUM, MAXIMISE = OPERATORS = "join-maximise", "join-sum", "ma
 """Operators: a join with e marginalised out, a join, and the first table without its own variable."""
 
 Hears: TypeAlias = Callable[[int], None]
-"""Is told how many rows there are so far."""
+"""Receives the number of rows so far."""
 
 STRETCH_ROWS = 1 << 20
-"""Rows of the first table, about, in the smallest range of ranks that is given away."""
+"""Approximate rows of the first table in the smallest range of ranks of a segment."""
 
 FIRST_STRETCHES, STRETCHES_HERE = 4, 16
-"""Stretches of a segment, at most, before it is known how long any takes; and of one where one process does them all:
-some seconds."""
+"""Limit of the stretches of a segment before the first measured time; and stretches of a segment where one process does
+all of them: some seconds."""
 
 SAMPLES, SAMPLE_STRETCHES = 4, 8
 """Segments whose seconds are measured for a forecast, evenly spread, and stretches of each."""
@@ -65,7 +65,7 @@ SAMPLES, SAMPLE_STRETCHES = 4, 8
 
 @dataclass(frozen=True)
 class GeneratedOperation:
-    """An operator and its tables; sent to workers as it is.
+    """An operator and its tables; sent to workers unchanged.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class GeneratedOperation:
 
     @cached_property
     def checker(self) -> RowChecker:
-        """Of the result's rows."""
+        """The checker of the result's rows."""
         if self.operator == MAXIMISE:
             return MarginalisedRows(*self.tables)
         first, second = self.tables
@@ -90,7 +90,7 @@ class GeneratedOperation:
 
     @property
     def stretches(self) -> int:
-        """Smallest ranges of ranks that the work is cut into."""
+        """Number of the smallest ranges of ranks."""
         return max(1, -(-self.tables[0].rows_made // STRETCH_ROWS))
 
     def ranks(self, run: range) -> tuple[int, int]:
@@ -137,7 +137,7 @@ class RankSegment:
 
 @dataclass(frozen=True)
 class Digested:
-    """What came of a segment: whether all rows are right, their sums (:data:`SUMS`), and who did it, and when."""
+    """Result of a segment: whether all rows are correct, their sums (:data:`SUMS`), the worker, and the times."""
 
     is_right: bool
     sums: list[int]
@@ -179,7 +179,7 @@ class Digest:
 
     Parameters
     ----------
-    rows : row of each worker in a trace. hears : is told the rows of the result that are there, after each segment.
+    rows : row of each worker in a trace. hears : receives the number of rows of the result so far, after each segment.
     """
 
     def __init__(self, operation: GeneratedOperation, rows: dict[str, int], hears: Hears | None = None) -> None:
@@ -189,7 +189,7 @@ class Digest:
         self.is_right = True
 
     def add(self, digested: Digested) -> None:
-        """What came of a segment."""
+        """Add the result of a segment."""
         trace_segment(digested.made, self.name, self._rows)
         self.is_right &= digested.is_right
         self._totals += np.array(digested.sums, dtype=np.uint64)
@@ -197,7 +197,7 @@ class Digest:
             self._hears(int(self._totals[0]))
 
     def verdict(self) -> ResultCheck:
-        """Whether all rows are there and right."""
+        """The check of the completeness and correctness of all rows."""
         expected, sums = self._operation.checker.expected, [int(total) for total in self._totals]
         if not self.is_right:
             return ResultCheck(sums[0], expected, "a row is none of the result's, or has another value")
@@ -205,7 +205,7 @@ class Digest:
 
 
 def digest_here(operation: GeneratedOperation, context: ExecutionContext, hears: Hears | None = None) -> ResultCheck:
-    """Do all of an operation in this process; ``hears`` as for :class:`Digest`.
+    """Run a whole operation in this process; ``hears`` as for :class:`Digest`.
 
     Raises
     ------
@@ -228,11 +228,11 @@ def digest_by(
     streams: int | None,
     hears: Hears | None = None,
 ) -> ResultCheck:
-    """Have workers do all of an operation.
+    """Run a whole operation on workers.
 
     Parameters
     ----------
-    folder : that all of them see, for scratch files; who asks and ends removes it. backend, streams : as for operators.
+    folder : shared by all of them, for scratch files; the caller removes it. backend, streams : as for operators.
     hears : as for :class:`Digest`.
 
     Raises
@@ -270,12 +270,12 @@ def digest_by(
 
 @dataclass(frozen=True)
 class Forecast:
-    """How long an operation would take.
+    """Forecast of the time of an operation.
 
     Attributes
     ----------
-    sampled_rows, sampled_seconds : rows of the tables that were tried, and what this process took for them.
-    simulated : what follows for so many workers, each of which is as this process.
+    sampled_rows, sampled_seconds : rows of the sampled segments, and the time of this process for them.
+    simulated : forecast for the given number of workers, each as fast as this process.
     """
 
     sampled_rows: int
@@ -284,7 +284,7 @@ class Forecast:
 
 
 def forecast_digest(operation: GeneratedOperation, workers: int, context: ExecutionContext) -> Forecast:
-    """Do some stretches here, evenly spread, and say what the scheduling model makes of all of them."""
+    """Run some evenly spread stretches in this process, and forecast all of them by the scheduling model."""
     count = operation.stretches
     starts = sorted({place * count // SAMPLES for place in range(SAMPLES)})
     rows, seconds = 0, 0.0
@@ -294,7 +294,7 @@ def forecast_digest(operation: GeneratedOperation, workers: int, context: Execut
         rows += sum(table.first_row(high) - table.first_row(low) for table in operation.tables)
         seconds += _digested(operation, low, high, context, Deadline()).made.seconds
     total = float(operation.rows_in)
-    # What was measured is a mean, whatever straggled in it; the model takes medians.
+    # The measured time is a mean, including stragglers; the model takes medians.
     median = seconds / max(1, rows) / usual_conditions().mean
     stage = predicted_stage(operation.operator, total, median, piece_rows(total), ())
     return Forecast(rows, seconds, forecast([stage], workers))

@@ -1,4 +1,4 @@
-"""Rows of results over synthetic tables checked one by one, each against what the generator says of it."""
+"""Checks of single result rows over synthetic tables against the generator."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def reduced_pieces(table: SyntheticTable) -> tuple[NDArray[np.int64], int]:
 
 
 SUMS = 4
-"""What is added up over rows, modulo 2^64: one each, their consecutive numbers, the squares of these, and a digest of
+"""Number of sums over rows, modulo 2^64: of ones, their consecutive numbers, the squares of these, and a digest of
 keys and values (:func:`oocbe.stress.kernels.cpu.synthetic.digest_rows`)."""
 
 
 class RowChecker(Protocol):
-    """Checks rows of a result one by one; sent to workers as it is."""
+    """Checks rows of a result one by one; sent to workers unchanged."""
 
     @property
     def expected(self) -> int:
-        """Rows that the whole result has."""
+        """Number of rows of the whole result."""
 
     def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
-        """Number of the first wrong row, or -1; adds what :data:`SUMS` says of the rows to ``sums``, uint64 (SUMS,)."""
+        """Number of the first wrong row, or -1; adds the rows' sums (:data:`SUMS`) to ``sums``, uint64 (SUMS,)."""
 
 
 @dataclass(frozen=True)

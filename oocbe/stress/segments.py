@@ -1,4 +1,4 @@
-"""Synthetic tables made, and results checked, by workers: each has some chunks."""
+"""Generation of synthetic tables, and checks of results, by chunks on workers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class CheckSegment:
 
 
 class Checked(NamedTuple):
-    """What came of checking some chunks: number of the first wrong row of these or -1, sums of rows, and seconds."""
+    """Result of the check of some chunks: number of the first wrong row of these or -1, sums of rows, and seconds."""
 
     wrong: int
     sums: list[int]

@@ -185,7 +185,7 @@ class SyntheticTable:
 
     @property
     def greatest(self) -> int:
-        """No value is greater."""
+        """Upper bound of the values."""
         return 2000 + int(self.classes[:, 1].max())
 
     def write(self, path: str | Path, dtype: np.dtype[Any] | None = None, chunk_rows: int = CHUNK_ROWS) -> StoredTable:
