@@ -108,7 +108,7 @@ class ValueRangeError(OocbeError):
 
 
 class FloatRangeError(ValueRangeError):
-    """A product of floats left the range of float64 on the way, though what comes of it in the end may be within it."""
+    """An intermediate product of floats left the range of float64; the final result may be within it."""
 
 
 class LimitError(OocbeError):
@@ -122,7 +122,7 @@ class TimeLimitError(LimitError):
 
 
 class RequestedEndError(TimeLimitError):
-    """A signal asked to end before the proof: time is up, whatever the limit was."""
+    """A signal requested the end before the proof, whatever the time limit."""
 
     exit_code = EXIT_INTERRUPTED
 
@@ -138,7 +138,7 @@ class DiskError(ResourceError):
 
     Attributes
     ----------
-    is_full : whether less on disk would help.
+    is_full : whether using less disk space would help.
     """
 
     def __init__(self, message: str, is_full: bool = False) -> None:
@@ -147,7 +147,7 @@ class DiskError(ResourceError):
 
 
 class ClusterError(OocbeError):
-    """Work cannot go on with the workers there are: none is left, or they cannot do what they are asked for."""
+    """Work cannot continue: no worker is left, or the workers cannot process the requests."""
 
     exit_code = EXIT_RESOURCES
 
