@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class OfVariables(Protocol):
-    """What has a name and variables: a problem."""
+    """A problem with a name and variables."""
 
     @property
     def name(self) -> str:
@@ -27,7 +27,7 @@ class OfVariables(Protocol):
 
 
 class Numbered(OfVariables, Protocol):
-    """What knows its variables by name as well."""
+    """A problem with an index of its variables by name."""
 
     @property
     def number_by_name(self) -> Mapping[str, int]:
@@ -35,13 +35,13 @@ class Numbered(OfVariables, Protocol):
 
 
 SHOWN_NAMES = 8
-"""Names or labels that a message lists."""
+"""Number of names or labels listed in a message."""
 
 MOST_CHARACTERS = 80
-"""Of a wrong name that a message shows, and for which the nearest one is looked for."""
+"""Limit of the characters of a wrong name in a message, and in the search for the nearest name."""
 
 MOST_COMPARED = 10_000
-"""Names among which the nearest one is looked for: some milliseconds' work."""
+"""Limit of the names in the search for the nearest one, which takes some milliseconds."""
 
 
 def variable_index(problem: Numbered, name: object) -> int:

@@ -34,7 +34,7 @@ class Variable:
     ----------
     name : unique within a problem.
     size : number of values, at least 1.
-    labels : what each value is called in the file it came from, or None for 0 .. size-1.
+    labels : name of each value in the file, or None for 0 .. size-1.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Variable:
         return by_text, by_number
 
     def label(self, value: int) -> str:
-        """What value number ``value`` is called."""
+        """Label of value number ``value``."""
         return str(value) if self.labels is None else self.labels[value]
 
 
@@ -183,8 +183,8 @@ class LinearConstraint:
     scope : variable indices, without repetition.
     coefficients : one int64 array (domain size,) a scope variable.
     capacity : the right-hand side.
-    name : what the constraint is called in messages, such as "recorder capacity".
-    taken : what variables that are gone took of the capacity before, for messages.
+    name : of the constraint in messages, such as "recorder capacity".
+    taken : capacity used by eliminated variables, for messages.
     """
 
     scope: tuple[int, ...]
@@ -206,7 +206,7 @@ class LinearConstraint:
         return sum(int(c[assignment[v]]) for v, c in zip(self.scope, self.coefficients, strict=True))
 
     def usage(self, assignment: Sequence[int]) -> str:
-        """How much an assignment uses, for messages, with what variables that are gone took."""
+        """Usage of an assignment, for messages, including that of eliminated variables."""
         return f"{self.consumption(assignment) + self.taken} of {self.capacity + self.taken}"
 
     def permits(self, assignment: Sequence[int]) -> bool:

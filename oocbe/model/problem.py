@@ -44,7 +44,7 @@ class Problem(Shown, FileNotes):
     Attributes
     ----------
     variables : the variables; their index is how everything else refers to them.
-    functions : soft functions, complete or incomplete.
+    functions : soft functions, dense or sparse.
     constraints : hard constraints in extension.
     linear_constraints : hard constraints as linear inequalities.
     constant : combined with the result; None becomes the semiring's neutral element, which changes nothing.
@@ -54,7 +54,7 @@ class Problem(Shown, FileNotes):
     name : for messages and reports.
     lower_bound : for max-sum, only assignments with a value strictly above count (None: all).
     day : what the variables are, where the problem is a day of a photographing satellite; else None.
-    notes, question : what the file says beside that, see :class:`~oocbe.model.file_notes.FileNotes`.
+    notes, question : see :class:`~oocbe.model.file_notes.FileNotes`.
     """
 
     variables: tuple[Variable, ...]
@@ -108,7 +108,7 @@ class Problem(Shown, FileNotes):
 
     @property
     def sense(self) -> str:
-        """What an optimum means here: ``min``, ``max``, or ``sum`` where nothing is optimised."""
+        """The sense of optimisation: ``min``, ``max``, or ``sum`` where nothing is optimised."""
         return self.semiring.marginalisation.name.lower() if self.semiring.selects else "sum"
 
     @property
@@ -139,7 +139,7 @@ class Problem(Shown, FileNotes):
 
     @cached_property
     def value_step(self) -> int:
-        """Of integers: what all differences of two values of one function are multiples of, at most; 0 without any."""
+        """Of integers: greatest common divisor of the differences between values of one function; 0 without any."""
         return step_of(self.functions, self.extremes)
 
     @property
@@ -152,7 +152,7 @@ class Problem(Shown, FileNotes):
     def evaluate(self, assignment: Sequence[int] | Mapping[str, str | int]) -> int | float | None:
         """Combined value of a full assignment; None where it violates something.
 
-        Written without any of the engine's parts, so that it can judge what the engine returns.
+        Independent of the engine, so that it can verify the engine's results.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Problem(Shown, FileNotes):
         """The problem in which only assignments with a value strictly below a bound count; None: all, whatever its
         lower bound is.
 
-        Its parts were checked when this one was made; searches ask for this again and again.
+        Parts are not checked again, because searches call this often.
         """
         number = None if upper_bound is None else as_number(f"{self.name}: the upper bound", upper_bound)
         made = copy.copy(self)

@@ -1,7 +1,7 @@
 """Which row of each part of a problem an assignment selects, found for all parts at once.
 
 A SPOT5 problem has thousands of constraints of one to three rows. A few NumPy calls for each take longer than reading
-the file, and searches judge assignments again and again: rows of small parts of one arity are laid end to end here.
+the file, and searches evaluate assignments often: rows of small parts of one arity are concatenated here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an assignment violates: by the problem's own constraints and functions, with no part of the engine."""
+"""Violations of an assignment, found in the problem's constraints and functions without the engine."""
 
 from __future__ import annotations
 
