@@ -184,7 +184,7 @@ class LinearConstraint:
     coefficients : one int64 array (domain size,) a scope variable.
     capacity : the right-hand side.
     name : of the constraint in messages, such as "recorder capacity".
-    taken : capacity used by eliminated variables, for messages.
+    taken : capacity used by removed variables, for messages.
     """
 
     scope: tuple[int, ...]
@@ -206,7 +206,7 @@ class LinearConstraint:
         return sum(int(c[assignment[v]]) for v, c in zip(self.scope, self.coefficients, strict=True))
 
     def usage(self, assignment: Sequence[int]) -> str:
-        """Usage of an assignment, for messages, including that of eliminated variables."""
+        """Usage of an assignment, for messages, including that of removed variables."""
         return f"{self.consumption(assignment) + self.taken} of {self.capacity + self.taken}"
 
     def permits(self, assignment: Sequence[int]) -> bool:
