@@ -203,7 +203,7 @@ class StoredResult:
         self._send(conveyor, parts)
 
     def finish(self, conveyor: Conveyor) -> None:
-        """Send what is left; errors as for :meth:`take`."""
+        """Send the remaining rows; errors as for :meth:`take`."""
         from oocbe.kernels.cuda.device import cupy
 
         if self._waiting:

@@ -1,4 +1,4 @@
-"""Which way an operator goes, by what its tables are and where: the one decision that all public operators share.
+"""Choice of an operator's implementation by its tables' form and place; all public operators share it.
 
 1. With an output table: to disk, piece by piece; complete tables stay complete where that is cheaper.
 2. All tables packed: through a device as they are, or unpacked, computed and packed again on the CPU.
@@ -78,7 +78,7 @@ def apply(
         from oocbe.algebra.complete import combine_tables
 
         def by_rows(rows: Sequence[Table], rest: Sequence[str]) -> Table:
-            """The whole operation on all tables, or what is left of it on the one that they have become."""
+            """The whole operation on all tables, or its remaining step on the one joined table."""
             step = operation if len(rows) == len(tables) else Marginalise(tuple(rest))
             return _by_rows(step, rows, piece_rows, backend)
 

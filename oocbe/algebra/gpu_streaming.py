@@ -264,7 +264,7 @@ def _dtype(table: Table | PackedTable) -> np.dtype[Any]:
 
 
 def _known_extent(table: Table | PackedTable) -> NDArray[Any]:
-    """Least and greatest value where a table tells; empty otherwise."""
+    """Least and greatest value where a table reports them; empty otherwise."""
     extent = table.extent if isinstance(table, PackedTable) else None
     return np.array(() if extent is None else extent, dtype=_dtype(table))
 

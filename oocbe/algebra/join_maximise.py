@@ -142,4 +142,4 @@ def join_maximise(
 
 
 join_marginalise = join_maximise
-"""The general name of :func:`join_maximise`, which also minimises and sums: the semiring says which."""
+"""The general name of :func:`join_maximise`, which also minimises and sums, depending on the semiring."""

@@ -85,7 +85,7 @@ def maximise(
     client: Client | None = None,
     overwrite: bool = False,
 ) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
-    """Marginalise variables out of a table: by maximum, minimum or sum, as its semiring says.
+    """Marginalise variables out of a table: by maximum, minimum or sum, depending on its semiring.
 
     All other variables go to the low places and rows are sorted by them, so that rows to reduce are neighbours
     (Bistaffa, Bombieri and Farinelli 2016, section IV-C and algorithm 5). A sorted table whose lowest variables are the
@@ -129,4 +129,4 @@ def maximise(
 
 
 marginalise = maximise
-"""The general name of :func:`maximise`, which also minimises and sums: the semiring says which."""
+"""The general name of :func:`maximise`, which also minimises and sums, depending on the semiring."""

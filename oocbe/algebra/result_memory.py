@@ -1,8 +1,7 @@
-"""Pinned memory that is kept for results: what streams back from the device has its place there at once.
+"""Pinned memory kept for results: the device writes the results directly into it.
 
 A result's memory is usually fresh: the system hands it out page by page, and threads copy rows into it from pinned
-memory. That is slower than the bus (benchmarks/RESULTS.md). Where one operation follows another, memory that is kept
-pays: the device writes to it by itself.
+memory. That is slower than the bus (benchmarks/RESULTS.md). Kept memory pays off for a sequence of operations.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from oocbe.runtime.stretches import ALIGNMENT, Bytes, Region, shorten
 from oocbe.tables.table import format_bytes
 
 _regions: list[Region] = []
-"""Of the blocks that are open, the latest last."""
+"""Memory of the open ``with`` blocks, the latest last."""
 
 
 @contextmanager
@@ -70,7 +69,7 @@ def result_memory(size: int | str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ColumnPool:
-    """Columns of a result in memory that is kept.
+    """Columns of a result in kept memory.
 
     Attributes
     ----------
@@ -81,7 +80,7 @@ class ColumnPool:
     stretches: list[Bytes]
 
     def shorten(self, counts: Sequence[int]) -> None:
-        """Give back what lies behind so many items of each column."""
+        """Release the memory of each column beyond its count of items."""
         for column, stretch, count in zip(self.columns, self.stretches, counts, strict=True):
             shorten(stretch, count * column.itemsize)
 

@@ -99,7 +99,7 @@ class SortedCuts:
 
     def _fitting(self, cut: RowRanges, rows: int) -> list[RowRanges]:
         """:meth:`fitting` by halves."""
-        # A little more than asked for is better than two pieces of half the size.
+        # A little more than requested is better than two pieces of half the size.
         most = rows + rows // 50
         return [piece for piece in cut_to_fit(cut, self.halves, lambda part: part.rows <= most) if not piece.is_empty]
 

@@ -150,7 +150,7 @@ def streamed_to_disk(
     Parameters
     ----------
     stream : the operator: :func:`stream_elimination` or :func:`stream_marginalise` with its other arguments.
-    create : makes the result's writer; None: that of a stored table, as the context says.
+    create : makes the result's writer; None: that of a stored table, from the context.
     rows : of the tables, the one with more of them first; None: all.
 
     Raises

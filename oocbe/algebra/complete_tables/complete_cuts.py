@@ -77,7 +77,7 @@ class CompleteCuts:
 
     @property
     def least_bytes(self) -> int:
-        """What the smallest piece takes."""
+        """Memory of the smallest piece."""
         return self._bytes(self._widths(*self.depth))
 
     @cached_property

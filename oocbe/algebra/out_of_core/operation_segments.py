@@ -1,4 +1,4 @@
-"""What a worker is told of a segment of an operator on stored tables, and does.
+"""Segments of an operator on stored tables: a worker's input and its work.
 
 There are two kinds. A table that is not in the order of the variables that it is cut by is sorted in *runs* first: each
 has some of its rows, sorted by those variables, those that agree in them in the order that they had. Then a *range* of

@@ -6,7 +6,7 @@ operation, and results laid end to end are the operation's, in its order.
 
 1. A table that is not in that order is sorted first, in runs that each fit one worker's memory; where one is, it is
    taken as it is.
-2. Runs and tables tell the first key of each chunk. From these follow ranges of about as many rows as the next segment
+2. Runs and tables give the first key of each chunk. From these follow ranges of about as many rows as the next segment
    is to have; a worker finds where they begin in each run, reading a chunk of it.
 
 A value that very many rows have is in one segment, as are all rows where nothing shared stays (which is done by the
@@ -161,7 +161,7 @@ class SegmentedOperation:
                 parts.add(share, made, key.first)
 
             dispatch = Dispatch(name, submit, done, ranges.halves, self._deadline)
-            # What loops depend on, so that they are compiled once.
+            # The properties that loops depend on, so that they are compiled once.
             words = tuple((o.source.layout.words, o.source.dtype) for o in inputs)
             kind = (type(operation), layout.words, dtype, semiring, words)
             begin_here(self._workers, kind, dispatch, ranges, lambda key: operate(told(key, 1)))
