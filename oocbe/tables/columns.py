@@ -30,10 +30,10 @@ Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[Any]]
 """Keys uint64 (words, rows) and values (rows,) of some rows."""
 
 _NAMELESS_INDEX = re.compile(r"__index_level_\d+__")
-"""What pyarrow calls the index of a frame of pandas that has no name: what is left of row numbers, and no variable."""
+"""pyarrow's name for the nameless index of a pandas frame: remaining row numbers, not a variable."""
 
 LARGEST_LABELS = 1 << 28
-"""Labels are held in memory, some hundred bytes each; nobody means to have more of them."""
+"""Labels are held in memory, some hundred bytes each; a larger number is taken for a mistake."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Column:
     labels: tuple[Label, ...] | None = None
 
     def domain(self) -> Domain:
-        """The domain that this column alone asks for."""
+        """The domain that this column alone requires."""
         if self.labels:
             return self.labels
         if not len(self.indices):

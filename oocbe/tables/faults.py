@@ -14,7 +14,7 @@ import signal
 from oocbe.errors import UsageError
 
 VARIABLE = "OOCBE_FAULT"
-"""The environment variable that says where the process dies."""
+"""The environment variable with the point at which the process dies."""
 
 STEPS = ("begin", "written", "synchronised", "renamed", "done")
 """Steps in which a small file is published: before anything, then after each step."""
@@ -68,7 +68,7 @@ def arm(text: str | None) -> None:
 
 
 def fault_point(name: str) -> None:
-    """Pass a named point; the process dies here where that was asked for."""
+    """Pass a named point; the process dies here if it is the point that is set."""
     if _armed is None:
         return
     assert name in POINTS or name in TREE_POINTS, name

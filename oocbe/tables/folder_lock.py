@@ -101,6 +101,6 @@ def host_of_owner(folder: Path, name: str) -> str:
 
 
 def _owner(handle: int) -> str:
-    """What a lock file says, without anything that could confuse a terminal."""
+    """Text of a lock file, without characters that could confuse a terminal."""
     text = os.pread(handle, 300, 0).decode(errors="replace").strip()
     return "".join(character for character in text if character.isprintable())

@@ -32,7 +32,7 @@ class FolderWriter:
 
     Parameters
     ----------
-    version : of the format, which the manifest tells.
+    version : of the format, stored in the manifest.
     budget : counts what is written and may refuse it; a table that was not finished is given back to it. One that is
         scratch by it is not synchronised.
     overwrite : whether the table takes the place of one that has its name already, in the moment that it is complete.
@@ -88,7 +88,7 @@ class FolderWriter:
         return self._manifest.files_bytes
 
     def _finish(self) -> None:
-        """Write what is left and publish; called when the block ends."""
+        """Write the remaining rows and publish; called when the block ends."""
         raise NotImplementedError
 
     def _seal(self, files: Iterable[Path], folders: Iterable[Path]) -> None:

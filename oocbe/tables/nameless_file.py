@@ -1,4 +1,4 @@
-"""A file without a name: gone when nobody holds it any more, however the process ends, and counted until then."""
+"""A file without a name: removed when its last handle closes, however the process ends, and counted until then."""
 
 from __future__ import annotations
 

@@ -45,12 +45,12 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """What comes behind the last slash."""
+        """The part after the last slash."""
         return self.key.rpartition("/")[2]
 
     @property
     def parent(self) -> ObjectPath:
-        """What comes before."""
+        """The part before the last slash."""
         return ObjectPath(self.root, self.key.rpartition("/")[0])
 
     def absolute(self) -> ObjectPath:

@@ -1,12 +1,12 @@
 """Tables in object stores: on S3, Google's or Azure's storage, or behind a web server, through obstore.
 
 A table's files are objects below a prefix that no other writer has: ``URL/data-<16 digits>/``, a table's folder as on
-disk. Which of these is the table is said by one small object, ``URL/table.json``, which is written last and only where
-there is none: that is the commit. So readers see all of a table or nothing, of two writers one is told that the
-table is there already, and what a killed one has left is never read (a rule of the store may remove it).
+disk. One small object, ``URL/table.json``, names the prefix of the table. It is written last and only where there is
+none: that is the commit. So readers see all of a table or nothing, one of two writers gets the error that the table
+exists, and the files of a killed writer are never read (a rule of the store may remove them).
 
 Files are read when they are needed, no more bytes of each than the manifest says, and each is checked. That all are
-there is not looked at when a table is opened, as that would be a request for each.
+exist is not checked when a table is opened, as that would take a request for each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oocbe.tables.object_path import ObjectPath, Place, place_named
 from oocbe.tables.records import read_record, render_record
 
 POINTER_NAME, POINTER_FORMAT, LARGEST_POINTER = "table.json", "oocbe-object-table", 1 << 16
-"""The object that says where the table's files are: its name, what it calls itself, and bytes that it has at most."""
+"""The object that points to the table's files: its name, its format, and its maximum size in bytes."""
 
 DATA_NAME = re.compile(r"data-[0-9a-f]{16}")
 """Names of the prefixes with a table's files: none leads out of the table."""
@@ -66,7 +66,7 @@ def place_of(path: str | Path | ObjectPath) -> Place:
 
 
 class InStores:
-    """What tables on disk and in object stores have in common: where they are, and how they get there."""
+    """Common base of tables on disk and in object stores: their place, and upload."""
 
     if TYPE_CHECKING:
         path: Place

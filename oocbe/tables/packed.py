@@ -230,7 +230,7 @@ class PackedTable:
 
 
 class _Looked(local):
-    """What a thread looked at last."""
+    """The chunk and block that a thread read last."""
 
     def __init__(self, words: int) -> None:
         self.chunk = self.block_of = self.block_start = -1
@@ -239,9 +239,9 @@ class _Looked(local):
 
 
 class PackedKeys:
-    """Keys of a sorted packed table one at a time, for bisection: the block looked at last is kept unpacked.
+    """Keys of a sorted packed table one at a time, for bisection: the last block read is kept unpacked.
 
-    Several threads may look, each keeps its own.
+    Several threads may search; each keeps its own block.
     """
 
     def __init__(self, table: PackedTable) -> None:
@@ -251,12 +251,12 @@ class PackedKeys:
 
     @cached_property
     def look_bytes(self) -> int:
-        """What a thread that looks reads from disk and keeps, of the largest chunk; 0 where all is in memory."""
+        """Bytes that a searching thread reads from disk and keeps, for the largest chunk; 0 where all is in memory."""
         keys = self._table.columns[: self._table.layout.words]
         return sum(column.largest_bytes for column in keys if isinstance(column, StoredColumn))
 
     def forget(self) -> None:
-        """Let go of what each thread has kept: a chunk's key words, and a block."""
+        """Release the data kept by each thread: a chunk's key words, and a block."""
         self._looked = _Looked(self._table.layout.words)
 
     def key(self, row: int) -> int:
@@ -282,7 +282,7 @@ class PackedKeys:
 
     def _place_in(self, chunk: int, number: int) -> int:
         """First row of a chunk of keys of one word, not rotated, not below a number, or the row behind the chunk: by
-        the blocks' headers, which tell each block's first key."""
+        the blocks' headers, which hold each block's first key."""
         begin, end = self._table.row_starts[chunk : chunk + 2].tolist()
         blocks = -(-(end - begin) >> BLOCK_BITS)
         headers = self._words_of(chunk)[0]
@@ -299,7 +299,7 @@ class PackedKeys:
         looked = self._looked
         if looked.chunk != chunk:
             keys = self._table.columns[: self._table.layout.words]
-            looked.chunk, looked.words = -1, []  # gone before the next one comes
+            looked.chunk, looked.words = -1, []  # release the old chunk before reading the next one
             looked.words = [_words(column.chunks(chunk, chunk + 1)) for column in keys]
             looked.chunk = chunk
         return looked.words

@@ -103,7 +103,7 @@ class PartsWriter(FolderWriter):
         return self._folder
 
     def part_path(self) -> Path:
-        """A path for one more part, that no other process has been told."""
+        """A path for one more part, which no other process has received."""
         self._numbers += 1
         return self._folder / f"part-{self._numbers:06d}-{secrets.token_hex(4)}"
 
@@ -235,7 +235,7 @@ def _attributes_of_part(path: Place, manifest: Manifest, whole: Mapping[str, Any
 
 
 def _record_of(name: str, manifest: Manifest, attributes: Mapping[str, Any]) -> PartRecord:
-    """What the table's manifest says of a part with rows."""
+    """The table manifest's entry for a part with rows."""
     if not manifest.first_keys:
         raise CorruptDataError(f"{name}: a part without keys")
     checksum = FileRecord.of(manifest.render()).checksum

@@ -1,4 +1,4 @@
-"""Scratch folders: for files that nobody needs once their owner has ended, however that was.
+"""Scratch folders: for files that are not needed after their owner has ended, for whatever reason.
 
 A scratch folder is locked by its owner. Whoever makes the next one beside it removes those of this user whose owner has
 died. The lock has a name of its own, :data:`MARKER`, which says that it is such a folder: a run directory, or a folder
@@ -131,7 +131,7 @@ def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
                 path.rmdir()
                 raise
             continue
-        except BaseException:  # a signal: nobody has the folder yet
+        except BaseException:  # a signal: the folder has no owner yet
             shutil.rmtree(path, ignore_errors=True)
             raise
         if isinstance(lock, FolderLock):
