@@ -28,22 +28,22 @@ from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, READER, span, waiting
 
 LOOK_UP_SECONDS = 0.2
-"""A waiting thread looks up this often, so that signals get through."""
+"""Seconds between the wake-ups of a waiting thread, which let signals through."""
 
 FILLERS_A_PIECE = 8
-"""Threads of a pool that fill one piece: the first piece is there the sooner, and next ones are filled meanwhile."""
+"""Threads of a pool that fill one piece, so that the first is ready sooner; the next are filled meanwhile."""
 
 LEAST_PART_BYTES = 4 << 20
-"""A column in memory is filled in parts of at least so many bytes."""
+"""Minimum size of the parts in which a column in memory is filled, in bytes."""
 
 MOST_COPYING = 4
-"""Pieces of a pool on the bus, or waiting for it, at most: threads that fill faster would take ever more memory."""
+"""Maximum number of a pool's pieces on the bus or waiting for it: it bounds the memory of faster fillers."""
 
 RING_PIECES = 6
-"""Pieces that a ring has room for: filled, on the bus, or yet to be filled again."""
+"""Capacity of a ring, in pieces: filled, on the bus, or to be filled again."""
 
 RING_SLEEP = 2e-5
-"""Seconds between two looks at what a ring's threads have filled: a small part of a piece's time on the bus."""
+"""Polling interval of a ring's progress, in seconds: a small part of a piece's time on the bus."""
 
 
 class Filling(Protocol):
