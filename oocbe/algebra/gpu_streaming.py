@@ -224,7 +224,7 @@ class PiecesThroughDevice:
         return rows
 
     def _with_room(self, conveyor: Conveyor, call: Callable[[], Any]) -> Any:
-        """What a call gives; where the device's memory runs out, once more when no result is on its way any longer.
+        """Result of a call; if device memory runs out, it is repeated once when no result is in transit any more.
 
         Raises
         ------

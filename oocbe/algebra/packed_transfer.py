@@ -1,6 +1,6 @@
 """Packed rows on their way to the device and back: unpacked there as they arrive, results packed there as they leave.
 
-What travels are packed chunks (:mod:`oocbe.tables.codec`), whole ones: where a piece begins or ends inside a chunk, the
+Whole packed chunks (:mod:`oocbe.tables.codec`) are transferred: where a piece begins or ends inside a chunk, the
 neighbouring piece has that chunk too, and each unpacks the rows that are its own. Results become chunks many at once,
 so that the host waits once for all.
 """
@@ -26,7 +26,7 @@ SAMPLED_ROWS = 1 << 14
 
 
 def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.uint64] | ChunkFiles]:
-    """What has to travel for rows ``start`` to ``stop``: each column's words."""
+    """Words of each column that rows ``start`` to ``stop`` need on the device."""
     first, last = table.covering(start, stop)
     return [column.chunks(first, last) for column in table.columns]
 

@@ -123,7 +123,7 @@ class SortedCuts:
         return self._starts(cut, place), self._stops(cut, place)
 
     def _each(self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], room: int | None) -> list[T]:
-        """What a function gives for each tuple of arguments; several at a time where the disk is waited for."""
+        """Results of a function for each tuple of arguments; several calls at a time where they read from disk."""
         look_bytes = sum(keys.look_bytes for keys in self._packed)
         if not look_bytes:
             return [function(*arguments) for arguments in calls]
@@ -178,7 +178,7 @@ class SortedCuts:
 
 
 def _one_by_one(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], stopped: Event) -> list[T]:
-    """What a function gives for each tuple of arguments, as far as nothing has failed elsewhere; an error stops all."""
+    """Results of a function for each tuple of arguments, until a call fails in any thread; an error stops all."""
     found = []
     try:
         for arguments in calls:

@@ -46,7 +46,7 @@ HOST_SHARE = 0.6
 """Share of the memory limit for pinned memory; the rest is for the tables' indices, and for finding where to cut."""
 
 LOOKING_SHARE = 0.2
-"""Of that rest, what is read to find where to cut takes so much of the limit."""
+"""Share of the memory limit, out of that rest, for data read to find where to cut."""
 
 PIECES_AT_A_TIME = 8
 """Pieces that the pinned memory has room for."""

@@ -1,7 +1,7 @@
 """From one form of a table to another: rows, packed rows, complete, and each of them on disk.
 
 In memory a table changes its form as a whole: :func:`in_memory` reads what is on disk or packed, :func:`rows_in_memory`
-and :func:`complete_in_memory` give the form that is asked for. Of any size it comes piece by piece, for whoever writes
+and :func:`complete_in_memory` give the requested form. Of any size it comes piece by piece, for whoever writes
 or streams it: :func:`row_pieces` lists a complete table's feasible assignments, :func:`cell_pieces` writes rows out as
 a complete table, and :mod:`oocbe.algebra.complete_tables.complete_transpose` reorders one. The two changes themselves,
 of what is at hand, are :meth:`oocbe.tables.complete.CompleteTable.to_table` and
