@@ -74,7 +74,7 @@ class CompleteTable:
         Raises
         ------
         ModelError : shapes that do not fit, or numbers that tables cannot hold (:mod:`oocbe.tables.numbers`).
-        ValueRangeError : an integer too large to be told from infeasible ones.
+        ValueRangeError : an integer too large to distinguish from infeasible ones.
         """
         dense = np.asarray(array)
         layout = Layout(tuple(scope), dense.shape)
@@ -98,7 +98,7 @@ class CompleteTable:
         ----------
         table : rows in any order, in main memory or a device's, where the result is, too.
         scope : order of the variables, the fastest first; None: the table's.
-        dtype : of the values; None: the table's, or int64 where int32 cannot tell its values from infeasible ones.
+        dtype : of the values; None: the table's, or int64 where int32 cannot separate its values from infeasible ones.
 
         Raises
         ------

@@ -19,9 +19,8 @@ class DiskBudget:
     ----------
     folder : where the files are; its disk is the one whose free space is reported.
     limit : bytes, or None where only the disk's size limits.
-    is_scratch : whether nobody needs what is written once this run has ended, however that was. It is not forced to
-        disk then: the system keeps it in memory while it has some to spare, and what a host that fails has of it goes
-        with the host.
+    is_scratch : whether the files are not needed after this run, however it ends. They are then not forced to disk:
+        the system keeps them in memory while it has some to spare, and they are lost if the host fails.
     """
 
     def __init__(self, folder: Path, limit: int | None = None, is_scratch: bool = False) -> None:

@@ -48,7 +48,7 @@ def check_feasible(what: str, values: NDArray[Any], semiring: Semiring, dtype: n
 
     Raises
     ------
-    ValueRangeError : an integer beyond the dtype, or not to be told from infeasible ones; or a number that would be
+    ValueRangeError : an integer beyond the dtype, or indistinguishable from infeasible ones; or a number that would be
         another one there, such as a fraction among integers.
     ModelError : a negative value in max-product, where 0 is infeasible and would be preferred to it; a number that
         tables cannot hold (:mod:`oocbe.tables.numbers`).

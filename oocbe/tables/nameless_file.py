@@ -79,7 +79,7 @@ class NamelessFile:
 
 
 class _Taken:
-    """What a file has of a budget; apart from the file, so that it can be given back when that is gone."""
+    """A file's bytes of a budget; apart from the file, so that they can be released after its collection."""
 
     def __init__(self, budget: DiskBudget) -> None:
         self._budget = budget

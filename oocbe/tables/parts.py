@@ -47,12 +47,11 @@ _SHARED = ("scope", "sizes", "words", "semiring", "dtype", "limbs")
 
 
 class PartWriter(StoredTableWriter):
-    """Writes one part. Where the folder of the parts is gone, nobody wants it, and it is not made again (OSError).
+    """Writes one part. A removed folder is not made again (OSError): its parts are not needed.
 
     Attributes
     ----------
-    writer : the worker that does, which the part's attributes tell (:mod:`oocbe.execution.cluster.ownership`); None:
-        nobody is.
+    writer : the worker, recorded in the part's attributes (:mod:`oocbe.execution.cluster.ownership`); None: no worker.
     """
 
     writer: str | None = None
