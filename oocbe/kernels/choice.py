@@ -1,7 +1,7 @@
 """Which kernels work on what: a backend by its name, and ``auto``'s choice by the number of rows.
 
 ``auto`` takes the GPU where there is one and the rows are many enough to be worth the way there, the CPU otherwise. It
-is asked again for every operation, so that small and large tables of one problem go where each is fastest.
+chooses anew for every operation, so that small and large tables of one problem each run where they are fastest.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool
     Parameters
     ----------
     rows : rows of its inputs.
-    backend : the kernels themselves, a name, or None for what ``OOCBE_BACKEND`` says (``auto`` by default).
+    backend : the kernels themselves, a name, or None for the value of ``OOCBE_BACKEND`` (``auto`` by default).
     on_device : whether some input is in device memory already: then ``auto`` stays there, however few rows.
     """
     if backend is not None and not isinstance(backend, str):
@@ -69,11 +69,11 @@ def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool
 
 
 def complete_kernels(cells: int, backend: Backend | str | None) -> CompleteBackend:
-    """Kernels for complete tables: those of the backend that is asked for; ``auto`` takes one that has them.
+    """Kernels for complete tables: those of the requested backend; ``auto`` takes one that has them.
 
     Raises
     ------
-    UnsupportedError : the backend that is asked for has none.
+    UnsupportedError : the requested backend has none.
     """
     kernels: Any = backend_for(cells, backend)
     if hasattr(kernels, "eliminate_complete"):
@@ -94,7 +94,7 @@ def _cuda() -> Backend:
 
 @cache
 def cuda_works(wanted: bool) -> bool:
-    """Whether CUDA can be used; says why not, once: loudly to those who asked for ``auto``."""
+    """Whether CUDA can be used; logs the reason once if not, as a warning if it is wanted."""
     from oocbe.kernels.cuda.device import why_unavailable
 
     reason = why_unavailable()

@@ -1,4 +1,4 @@
-"""Copies of memory that nobody reads soon: past the caches.
+"""Copies that bypass the caches, for memory that is not read soon.
 
 An ordinary store first brings the line that it changes into a cache. Where another device reads the copy, that is a
 third of all traffic for nothing: eight threads beside a busy bus copied 46 GB/s so, instead of 32.
@@ -44,7 +44,7 @@ def copy_past_caches(target: NDArray[Any], source: NDArray[Any]) -> None:
 def fill_ring(copies: Any, ring: Any, state: Any, thread: Any) -> Any:
     """Copy a thread's share of every piece into a ring of equal stretches of memory, until all are copied.
 
-    What other threads say is looked at while this one waits: the interpreter is needed by none of them.
+    A waiting thread polls the counters of the others; none of them needs the interpreter.
 
     Parameters
     ----------

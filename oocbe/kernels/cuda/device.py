@@ -13,7 +13,7 @@ from oocbe.runtime.waiting import interruptibly
 from oocbe.runtime.writable import can_be_written, private_scratch
 
 CACHE_VARIABLE = "CUPY_CACHE_DIR"
-"""The environment variable that says where CuPy keeps compiled kernels."""
+"""The environment variable with CuPy's folder of compiled kernels."""
 
 OLDEST_CAPABILITY = 70
 """Volta: older devices lack independent thread scheduling, which waiting for another block's prefix relies on."""

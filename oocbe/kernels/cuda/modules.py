@@ -32,7 +32,7 @@ OPTIONS = ("-std=c++17", "--fmad=false")
 C_TYPES = {np.dtype(np.int32): "int", np.dtype(np.int64): "long long", np.dtype(np.float32): "float",
            np.dtype(np.float64): "double", np.dtype(np.uint32): "unsigned int",
            np.dtype(np.uint64): "unsigned long long"}  # fmt: skip
-"""What a definition says for a dtype."""
+"""C type of a dtype in a definition."""
 
 Definition = str | int
 
@@ -90,7 +90,7 @@ def cooperative_kernel(
 ) -> tuple[Any, int]:
     """A kernel whose blocks wait for one another, and how many of its blocks of so many threads run at once.
 
-    shared_bytes : shared memory that a block is launched with, besides what the source says.
+    shared_bytes : shared memory that a block is launched with, besides that declared in the source.
     """
     found = _function(source, function, tuple(sorted(definitions.items())), cooperative=True)
     return found, _resident_blocks(found, threads, shared_bytes, cupy().cuda.runtime.getDevice())

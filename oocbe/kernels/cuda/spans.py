@@ -1,6 +1,6 @@
 """Spans of a trace on a device's own clock: events of its streams, resolved once the device has passed them.
 
-Recording queues two events and waits for nothing. An event's time is told relative to a *base*, an event whose time on
+Recording queues two events and waits for nothing. An event's time is given relative to a *base*, an event whose time on
 this process' clock is known: it is queued on a stream with nothing else on it and waited for, again every few seconds,
 because differences between events come as 32-bit floats of milliseconds. Without a trace no event is made.
 """
@@ -121,7 +121,7 @@ class _Queued:
 
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
-"""What is entered where nothing is recorded."""
+"""The context where nothing is recorded."""
 
 _clocks: dict[int, tuple[Recorder, _DeviceClock]] = {}
 _lock = Lock()

@@ -51,7 +51,7 @@ def words(source: str, struct: str) -> int:
 
 
 class Struct:
-    """A struct of ``source.cu`` of which some members are known: what is left to say for each launch is the others.
+    """A struct of ``source.cu`` with some members set in advance: each launch sets the others.
 
     Hundreds of launches of a bucket differ in a few members, so the names are looked up and checked once.
 

@@ -1,6 +1,6 @@
 """Linear elimination orders: the graph is swept from one end to the other.
 
-The vertex eliminated next is one of the frontier (the neighbours of what is gone), the one that brings in the fewest
+The vertex eliminated next is one of the frontier (the neighbours of eliminated ones), the one that brings in the fewest
 new vertices. It makes one large message that travels, not a tree of them; on sparse tables either may have fewer rows.
 """
 

@@ -21,7 +21,7 @@ THREADS, UNITS = 256, 4
 """Threads of a block, and cells that each takes, as in the source."""
 
 UNLIKE, AT_MOST, AT_LEAST = range(3)
-"""What tells feasible values, as in the source."""
+"""Codes of the tests for feasible values, as in the source."""
 
 
 def cells_of_rows(keys: Any, values: Any, fields: NDArray[np.int64], cells: int, semiring: Semiring) -> Any:
@@ -84,7 +84,7 @@ def count_feasible(values: Any, semiring: Semiring) -> int:
 
 
 def _test(dtype: np.dtype[Any], semiring: Semiring) -> tuple[int, Any]:
-    """What tells feasible values of a dtype, and the value to hold them against; see :mod:`oocbe.model.infeasible`."""
+    """Test for feasible values of a dtype, and its reference value; see :mod:`oocbe.model.infeasible`."""
     if semiring.combination is Combination.MULTIPLY or dtype.kind == "f":
         return UNLIKE, infeasible_value(dtype, semiring.combination, semiring.marginalisation)
     limit = largest_feasible(dtype)

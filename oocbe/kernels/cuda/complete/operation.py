@@ -1,4 +1,4 @@
-"""What kernels of complete tables do with values: a semiring's operations on a dtype."""
+"""Operations on values in kernels of complete tables: a semiring's, on a dtype."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oocbe.model.semiring import Combination
 
 @dataclass(frozen=True)
 class CellOperation:
-    """What is done with values.
+    """A semiring's operations on values of a dtype.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class CellOperation:
 
     @property
     def definitions(self) -> dict[str, Definition]:
-        """What the kernels of complete tables are compiled with."""
+        """Compile-time definitions of the kernels of complete tables."""
         return {
             "VALUE": "short" if self.dtype.itemsize == 2 else C_TYPES[self.dtype],
             "COMBINATION": self.combination,

@@ -28,7 +28,7 @@ MOST_PARTS = 64
 """Columns of one launch, as in the source: they travel as an argument of the kernel, by value."""
 
 SUMMARY_WORDS = 4
-"""Words of what the host is told of a column."""
+"""Words of a column's summary for the host."""
 
 SIGN = 1 << 63
 """The sign bit of a word."""
@@ -98,7 +98,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class ChunkSummary:
-    """What the host has to know of a column that becomes a chunk.
+    """Summary, for the host, of a column that becomes a chunk.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class Measured:
         self._words: list[int] = []
 
     def summaries(self) -> list[ChunkSummary]:
-        """What was found, column by column; waits for it."""
+        """The summary of each column; waits for the device."""
         numbers = self._read.numbers().tolist()
         count = len(self._columns)
         ends = [0, *numbers[SUMMARY_WORDS * count :]]

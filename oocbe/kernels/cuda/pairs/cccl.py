@@ -49,7 +49,7 @@ class Buffers:
 
 @cache
 def is_available() -> bool:
-    """Whether the package can be used here; where not, people are told, once."""
+    """Whether the package can be used here; if not, a message is printed once."""
     try:
         import_module("cuda.compute")
     except Exception as error:  # a broken installation raises whatever it likes

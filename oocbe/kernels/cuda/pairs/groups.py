@@ -13,7 +13,7 @@ from oocbe.kernels.cuda.pairs.selection import THREADS, WORDS_A_BLOCK, Marked, c
 from oocbe.kernels.interface import MatchedGroups
 
 ROWS_A_BLOCK = 8 * THREADS
-"""Rows that a block of threads goes through."""
+"""Rows that a block of threads processes."""
 
 
 def group_starts(keys: Any, masks: NDArray[np.uint64], piece_rows: int | None = None) -> Any:

@@ -27,7 +27,7 @@ MOST_WORDS = 64
 """Key words whose masks travel as an argument of a kernel, by value."""
 
 COUNTS, PRODUCTS, ONES, SHORT_COUNTS, UNITS, SEGMENTS = range(6)
-"""What a prefix sum adds up, as in the source."""
+"""Codes of the summands of a prefix sum, as in the source."""
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,7 @@ def _copies(columns: Columns) -> list[tuple[int, int, int]]:
 
 
 def filling(pieces: Sequence[Sequence[Column]], threads: int, host_bytes: int | None, brings_back: bool) -> Filling:
-    """What fills pinned memory with some pieces.
+    """The ring or pool that fills pinned memory with some pieces.
 
     brings_back : whether results come back, which other threads empty: these need the interpreter, and cores.
     """

@@ -1,6 +1,6 @@
 """Arrays from the device to main memory at the bus's speed.
 
-Into ordinary memory the driver copies at 2 GB/s where the pages are fresh, on the thread that asks. So large arrays
+Into ordinary memory the driver copies at 2 GB/s where the pages are fresh, on the calling thread. So large arrays
 come by way of pinned memory, which threads empty (:mod:`oocbe.kernels.cuda.transfer.conveyor`).
 """
 
@@ -18,7 +18,7 @@ from oocbe.kernels.cuda.transfer.conveyor import Conveyor
 from oocbe.runtime.tracing.recorder import DEVICE_TO_HOST
 
 LARGE_BYTES = 1 << 25
-"""Arrays of so many bytes together are worth the threads."""
+"""Minimum total size of arrays, in bytes, that is worth the threads."""
 
 PINNED_BYTES = 1 << 29
 """Pinned memory that may be taken, half of it for arrays on their way: seven chunks at a time."""
@@ -36,7 +36,7 @@ def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
         try:
             _through_pinned_memory(pairs)
         except MemoryError:
-            pass  # no pinned memory is to be had: the driver knows a way without
+            pass  # no pinned memory is available: the driver copies without it
         else:
             return found
     with device_span(DEVICE_TO_HOST, "download", bytes=nbytes):

@@ -2,8 +2,8 @@
 
 The pool is CuPy's default one, so that CuPy's own temporary arrays count as well. Where an allocation fails although
 the pool holds free blocks (fragmentation), the device is waited for, all free blocks are given back, and the call runs
-once more; if that fails too, whoever holds what may be elsewhere (:class:`Holder`) moves it, and the call runs a last
-time; then :class:`~oocbe.errors.ResourceError` says what was requested, used and allowed.
+once more; if that fails too, the holders of movable arrays (:class:`Holder`) move them, and the call runs a last time;
+then :class:`~oocbe.errors.ResourceError` reports the bytes requested, used and allowed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Holders(local):
-    """What a thread may ask to let go of memory."""
+    """A thread's holders, which can free device memory."""
 
     def __init__(self) -> None:
         self.found: WeakSet[Holder] = WeakSet()
@@ -73,24 +73,24 @@ def free_blocks() -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that device memory ran out."""
+    """Whether an error reports that device memory ran out."""
     return isinstance(error, cupy().cuda.memory.OutOfMemoryError)
 
 
 class Holder(Protocol):
-    """Holds arrays on the device that may be elsewhere."""
+    """Owner of device arrays that can be moved off the device."""
 
     def free_device_memory(self) -> bool:
-        """Let go of them, called where memory has run out; whether there were any."""
+        """Free them; called where memory has run out. Whether there were any."""
 
 
 def held_by(holder: Holder) -> None:
-    """Have a holder asked where a thread runs out of memory, for as long as it lives: the thread that says so here."""
+    """Register a holder, for as long as it lives: it is called where the calling thread runs out of memory."""
     _holders.found.add(holder)
 
 
 def _ask_holders() -> bool:
-    """Whether any holder of this thread let go of anything."""
+    """Free the arrays of this thread's holders; whether there were any."""
     return sum(holder.free_device_memory() for holder in list(_holders.found)) > 0
 
 

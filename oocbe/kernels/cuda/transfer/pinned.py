@@ -19,13 +19,13 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.runtime.stretches import Bytes, Region, fresh_memory, rounded
 
 TOUCHED_AT_ONCE = 32 << 20
-"""A thread touches so many bytes of fresh memory in one call."""
+"""Fresh memory that a thread touches in one call, in bytes."""
 
 MOST_THREADS = 16
-"""Threads that touch fresh memory."""
+"""Maximum number of threads that touch fresh memory."""
 
 SPARE = 8
-"""A region has this part of what is asked for more."""
+"""A region exceeds the requested size by one part in so many: the next piece may be a little larger."""
 
 NOT_PINNED = (2, 304, 712, 801)
 """The runtime's codes for no memory, a call of the system that failed, memory pinned already, and not supported."""
@@ -98,14 +98,14 @@ def pinned_region(nbytes: int) -> Region:
     try:
         runtime.hostRegister(address, nbytes, 0)
     except runtime.CUDARuntimeError as error:
-        if error.status not in NOT_PINNED:  # what a kernel did before is told at the next call, whichever it is
+        if error.status not in NOT_PINNED:  # the next call, whichever it is, reports the error of an earlier kernel
             raise
         raise MemoryError(f"{nbytes:,} bytes of main memory could not be pinned: {error}") from error
     return Region(memory, partial(_unregister, address))
 
 
 def _unregister(address: int) -> None:
-    # At the end of the process the driver, and modules, may be gone already, and all memory goes.
+    # At process exit the driver and modules may be unloaded already; the system frees all memory.
     if not sys.is_finalizing():
         cupy().cuda.runtime.hostUnregister(address)
 
