@@ -40,10 +40,10 @@ AnyTable = Table | StoredTable | PackedTable | AnyComplete
 """Every form that a table has."""
 
 LISTED_BYTES = 48
-"""Of a cell whose rows are listed: its value and place, key and value of its row, and copies of them."""
+"""Bytes of a cell whose rows are listed: its value and place, key and value of its row, and copies of them."""
 
 COPIES, CELL_BYTES = 3, 24
-"""What a row that is written out takes: as read, sorted by its cell, of the dtype wanted; its cell, and the order of
+"""Memory of a row that is written out: as read, sorted by its cell, of the dtype wanted; its cell, and the order of
 cells."""
 
 WINDOW_SHARE = 0.1

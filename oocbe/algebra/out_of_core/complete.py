@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
 
 SPREAD = 2.0
-"""A table is transposed first where boxes would decode this many times their cells."""
+"""Ratio of decoded cells to cells of the boxes above which a table is transposed first."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
 COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
-"""What a row of a part takes: as read, moved and sorted; where runs and groups begin; for the inner table the columns
+"""Memory of a part's row: as read, moved and sorted; where runs and groups begin; for the inner table the columns
 and buckets of its group, once for each of two threads that have it at work."""
 
 

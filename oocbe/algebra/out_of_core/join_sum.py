@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
 COPIES, GROUP_BYTES = 3.5, 48
-"""What a row of a part takes: as read, moved, converted and sorted; starts and matches where each row is a group."""
+"""Memory of a part's row: as read, moved, converted and sorted; starts and matches where each row is a group."""
 
 
 def join_sum_stored(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
 COPIES, GROUP_BYTES = 5, 16
-"""What a row of a part takes: as read, moved, converted, sorted, and as a result twice where each row is a group."""
+"""Memory of a part's row: as read, moved, converted, sorted, and as a result twice where each row is a group."""
 
 
 def marginalise_stored(

@@ -56,19 +56,19 @@ CUTS = 128
 """Places at which each input can be cut, about; a quarter of them does."""
 
 RUNS_A_WORKER = 4
-"""Runs that a table is sorted in for each worker, at least: fewer, and the last ones are waited for; more, and every
-segment has more places to read from."""
+"""Minimum number of sorted runs of a table for each worker. With fewer, workers wait for the last runs; with more, each
+segment reads from more places."""
 
 RUN_SHARE = 0.8
-"""Of a worker's memory that the rows of a run take, with what sorting takes."""
+"""Share of a worker's memory for the rows of a run and their sorting."""
 
 RUN_CHUNKS, LEAST_RUN_CHUNK = 128, 1 << 14
 """Chunks of a run, and rows of one at least: a segment reads two of each run that it needs no more than a part of."""
 
 
 SMALLEST = 4
-"""A segment has no fewer rows than so many times ``segment_rows``, about half a second's: each reads the ends of its
-ranges for nothing."""
+"""Minimum rows of a segment, as a multiple of ``segment_rows``; about half a second of work. Each segment wastes the
+reads at the ends of its ranges."""
 
 
 class Range(NamedTuple):
