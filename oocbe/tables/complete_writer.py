@@ -20,7 +20,7 @@ from oocbe.tables.manifest import COMPLETE_VERSION
 from oocbe.tables.table import format_bytes
 
 LEAST_CHUNK_BYTES = 64
-"""Of a chunk and its record in the manifest, even where all values are alike: no codec makes it smaller on disk."""
+"""Minimum bytes of a chunk and its manifest record, even with equal values: no codec makes it smaller on disk."""
 
 CELLS_AT_ONCE = 1 << 24
 """Cells that are looked through and written before the deadline is looked at again."""

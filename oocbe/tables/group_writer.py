@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oocbe.tables.new_arrays import NewArrays
 
 LARGEST_CHUNK_ROWS = 1 << 26
-"""A chunk's keys stay far below the 2 GiB that its codec can take."""
+"""Maximum rows of a chunk: its keys stay far below the 2 GiB that its codec can take."""
 
 
 class GroupWriter(FolderWriter):

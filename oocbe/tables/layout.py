@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError
 
 Label: TypeAlias = str | int | bool
-"""What a value of a variable may be called."""
+"""Label of a variable's value."""
 
 WORD_BITS = 64
 """Bits of a key word."""
 
 
 INTEGER_LABELS = (-(1 << 63), 1 << 64)
-"""Least integer that is a label, and the first that is too large for one: int64 and uint64 are what others exchange."""
+"""Range of integer labels, the end excluded: the formats of other programs have int64 and uint64."""
 
 
 def check_integers(name: str, labels: Iterable[Label]) -> None:

@@ -31,10 +31,10 @@ MANIFEST_NAME = "manifest.json"
 """Name of the file that describes a stored table."""
 
 OF_PARQUET = "of Parquet, StoredTable.from_parquet or `oocbe convert` makes one"
-"""What to do where a file is in the place of a stored table."""
+"""Advice in the error for a file in the place of a stored table."""
 
 FORMAT_NAME = "oocbe-table"
-"""What a manifest calls itself."""
+"""Format name in a manifest."""
 
 FORMAT_VERSION = 2
 """Version 2: packed chunks and the least and greatest value; version 1, with Blosc chunks, is read as well."""

@@ -27,13 +27,13 @@ Source: TypeAlias = str | Path | Sequence[str | Path]
 URLs in an object store."""
 
 BATCH_ROWS = 1 << 20
-"""Most rows that are read at a time."""
+"""Maximum rows of one read."""
 
 COPIES = 6
-"""Batches' worth of memory that are held at most at a time: read ahead by Arrow, at work, and waiting to be written."""
+"""Maximum number of batches in memory: read ahead by Arrow, in processing, and waiting to be written."""
 
 BUFFER_BYTES = 1 << 20
-"""Of the stream that a column is read by; without, Arrow holds whole row groups, which may be as large as the file."""
+"""Buffer size of a column's stream. Without it, Arrow holds whole row groups, which may be as large as the file."""
 
 
 def batch_rows(memory: int, row_bytes: int) -> int:

@@ -37,7 +37,7 @@ NAMELESS = "oocbe-nameless"
 adds to it what no user would."""
 
 ATTEMPTS = 100
-"""A folder that another process removes while it is being made is made anew so often."""
+"""Attempts to make a folder that another process removes meanwhile."""
 
 SETTLING_CHECKS, SETTLING_SECONDS = 10, 0.02
 """After an interruption: Zarr writes on threads of its own, and a file under way makes its folder anew once removed."""
