@@ -18,7 +18,7 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.runtime.tracing.recorder import Detail, Recorder, active
 
 BASE_SECONDS = 8.0
-"""A base is used for so long: floats of fewer milliseconds than 8192 are exact to half a microsecond."""
+"""Lifetime of a base, in seconds: floats of fewer milliseconds than 8192 are exact to half a microsecond."""
 
 MOST_PENDING = 1 << 12
 """Spans whose events are kept; beyond, the oldest ones that the device has passed are resolved."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SECONDS = 2e-4
-"""A thread that holds the interpreter lets another one go on after so long (5 ms by default)."""
+"""Switch interval of the interpreter's threads, in seconds (5 ms by default)."""
 
 _lock = threading.Lock()
 _users = 0

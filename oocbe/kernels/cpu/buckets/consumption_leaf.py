@@ -36,8 +36,8 @@ from oocbe.kernels.cpu.jit import inline
 U64 = np.uint64
 
 LEAF_FACTOR, LEAST_LEAF_ROWS = 4, 1 << 20
-"""A leaf may have so many times the rows that a message may have before it gives up, or so many if that is more: much
-of it may still go, by limits, by the staircase, and by bounds."""
+"""Maximum rows of a leaf: the first times those of a message, or the second if that is more. Limits, the Pareto front
+and bounds may still remove many of them."""
 
 
 @inline

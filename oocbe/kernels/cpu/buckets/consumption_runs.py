@@ -34,7 +34,7 @@ LOOK_UP_STEP = (1 << 16) - 1
 """Steps, less one, after which a merge looks whether to give up; ones in the low bits."""
 
 GIVEN_UP, NO_ROOM = -1, -2
-"""In place of a number of rows or runs: too many rows, or told to stop; the lists are too short."""
+"""Codes in place of a number of rows or runs: too many rows, or stopped; the lists are too short."""
 
 
 @inline

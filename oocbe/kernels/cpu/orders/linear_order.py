@@ -13,7 +13,7 @@ import numpy as np
 from oocbe.kernels.cpu.jit import helper, jit
 
 OUTSIDE, FRONTIER, GONE = 0, 1, 2
-"""Where a vertex is."""
+"""State of a vertex."""
 
 
 @jit

@@ -20,7 +20,7 @@ EAGER_DEGREE = 64
 """Neighbours of a vertex up to which its score is renewed at once."""
 
 HUB_DEGREE, HUB_ROOTS = 256.0, 4.0
-"""A hub has more neighbours than the first, and the second times the square root of all vertices, together."""
+"""Degree above which a vertex is a hub: the first, plus the second times the square root of the number of vertices."""
 
 SPARE = 4
 """Places for neighbours to come behind each list."""

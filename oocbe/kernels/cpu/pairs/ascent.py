@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.jit import jit
 
 UNSORTED, ASCENDING, REPEATED = 0, 1, 2
-"""What keys may be: in no order, each above the one before, or some equal to it."""
+"""Order of keys: none, strictly ascending, or ascending with equal neighbours."""
 
 
 @jit

@@ -32,7 +32,7 @@ BUCKET_ROWS = 1 << 16
 """Rows from which the most significant digit is sorted by first, into buckets that are sorted on in the caches."""
 
 LARGEST_BUCKET_SHARE = 1 / 8
-"""A larger bucket would keep one thread busy while the others have nothing left to do."""
+"""Maximum share of a bucket: a larger one would keep one thread busy while the others have nothing left to do."""
 
 BitRange = tuple[int, int, int]
 

@@ -38,7 +38,7 @@ MOST_TABLES = 32
 """Tables of one bucket that a thread can follow, as in the source."""
 
 FRONTIER_SHARE = 3
-"""A new frontier may take this part (one third) of the free device memory: the old one and the leaves need room too."""
+"""Divisor of free device memory: a new frontier takes up to one third. The old one and the leaves need room too."""
 
 SMALL_FRONTIER = 1 << 20
 """Bytes of a frontier that are tried for without asking how much is free, which takes as long as a launch."""

@@ -28,26 +28,26 @@ MOST_FUNCTIONS = 8
 """Functions of one launch."""
 
 MANY_USES = 64
-"""Functions are joined beforehand where each value of the join is used so often."""
+"""Minimum uses of each value of a join for which functions are joined beforehand."""
 
 MOST_CELLS = 1 << 32
-"""Of functions of a product. Others may be larger: only the cells of a tile, and the values of the inner eliminated
-axis, have offsets of 32 bits."""
+"""Maximum cells of a product's functions. Other functions may be larger: only the cells of a tile, and the values of
+the inner eliminated axis, have offsets of 32 bits."""
 
 THREADS = 256
 """Threads of a block, as in the source."""
 
 TILE_CELLS = 1024
-"""Result cells that a block works on at a time, at most."""
+"""Maximum result cells of a block at a time."""
 
 LEAST_TILE_CELLS = 128
-"""Result cells that a block works on at a time, at least."""
+"""Minimum result cells of a block at a time."""
 
 STAGED_BYTES = 20 << 10
 """Shared memory for values of the functions at one place; there is as much for the next one."""
 
 LONG_INNER = 64
-"""Of eliminated axes along which neighbours are read, more values than that are eliminated in parts."""
+"""Maximum values of an eliminated axis with neighbouring reads; more are eliminated in parts."""
 
 FEW_CELLS, MANY_ELIMINATED = 1 << 16, 1 << 10
 """Results that keep the device busy only if parts of so many eliminated cells are worked on beside one another."""
