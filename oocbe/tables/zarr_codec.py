@@ -93,6 +93,6 @@ class PackedNumcodec(Codec):  # type: ignore[misc]
 
 
 LARGEST_ROWS = 1 << 28
-"""Maximum rows of a buffer, which does not hold its count; 2 GiB are the most that numcodecs' own compressors take."""
+"""Maximum rows of a buffer, whose claim cannot be checked; 2 GiB are the most that numcodecs' own compressors take."""
 
 register_codec(CODEC_NAME, PackedCodec)
