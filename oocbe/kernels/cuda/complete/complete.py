@@ -31,8 +31,8 @@ MANY_USES = 64
 """Minimum uses of each value of a join for which functions are joined beforehand."""
 
 MOST_CELLS = 1 << 32
-"""Maximum cells of a product's functions. Other functions may be larger: only the cells of a tile, and the values of
-the inner eliminated axis, have offsets of 32 bits."""
+"""Maximum cells of a product's functions. Outside products they may be larger: only the cells of a tile, and the values
+of the inner eliminated axis, have offsets of 32 bits."""
 
 THREADS = 256
 """Threads of a block, as in the source."""
