@@ -86,9 +86,14 @@ class OfCommand:
 
 
 def draw(random: Random, way: str | None = None) -> Description:
-    """A command, its limit, and the numbers that its input is made from."""
+    """A command, its limit, and the numbers that its input is made from.
+
+    Without a way, the limits are those that the documentation promises. Modes of one way draw narrow ones as well, in
+    which libraries end the process where nothing promises that they do not.
+    """
+    is_narrow = way is not None and way not in OF_SEVERAL_PROCESSES and random.random() < NARROW
     way = way or random.choice(tuple(WAYS))
-    room = random.choice(ROOMS) if random.random() < NARROW and way not in OF_SEVERAL_PROCESSES else None
+    room = random.choice(ROOMS) if is_narrow else None
     limit = random.choice(LIMITS if room is None else NARROW_LIMITS)
     case = {"way": way, "memory": limit, "room": room, "number": random.randrange(2**31)}
     return case | draw_details(random, way, limit if room is None else limit + room, room is not None)
