@@ -160,11 +160,6 @@ def _log(number: int) -> float:
     return math.log(number >> shift) + shift * math.log(2)
 
 
-def assignments_of(description: dict[str, Any]) -> int:
-    """Number of assignments that brute force looks at."""
-    return math.prod(description["sizes"])
-
-
 def truth_of(description: dict[str, Any], semiring: str | None = None) -> Truth:
     """Value every assignment; ``semiring`` as the option of that name, None: the problem's own."""
     own = description["semiring"]
