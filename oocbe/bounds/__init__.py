@@ -1,1 +1,1 @@
-"""Pruning: rows that cannot be part of an answer are not stored, not moved and not computed."""
+"""Lower bounds: relaxations, mini-buckets, reductions, and local search for incumbents."""

@@ -1,8 +1,8 @@
-"""Which sources of bounds a problem gets: a few relaxations, each in a share of the time, the best at the root first.
+"""Selection of bound sources for a problem: several relaxations share the time; the best root bound comes first.
 
-``constant`` is always there. ``local-polytope`` suits problems with costs over two or more variables, ``lp`` those with
-conflicts between values. Both are run where both apply; the linear program then starts from what the dual ascent
-left of the costs.
+``constant`` is always present. ``local-polytope`` suits problems with costs over two or more variables, ``lp`` those
+with conflicts between values. If both apply, both run, and the linear program starts from the costs that dual ascent
+reparametrised.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from oocbe.runtime.interruption import is_requested
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 
 ASCENT_SHARE = 0.3
-"""Share of the time for dual ascent where a linear program follows."""
+"""Share of the time for dual ascent if a linear program follows."""
 
 
 @spanning(ELIMINATION, "bounds")
@@ -47,16 +47,16 @@ def bound_sources(
     Parameters
     ----------
     problem : in the min-sum semiring.
-    seconds : for all sources together, not counting what it takes to write the problem out as relaxations.
-    seed : of the choices between equals.
+    seconds : time limit of all sources together; building the relaxations is not counted.
+    seed : of tie-breaking.
     upper_bound : only assignments strictly below it count (an incumbent's value); None: the problem's own.
-    improve : let sources look for assignments, too. Where one has an ``assignment``, all that it says holds for
+    improve : let sources look for assignments, too. The bounds of a source with an ``assignment`` are valid only for
         assignments strictly better than that one: the caller must take it as incumbent.
     order : variables in an order along which costs are shifted, such as the reverse elimination order; None: as given.
 
     Returns
     -------
-    list : at least the source ``constant``. Where a root bound reaches the upper bound, nothing counts: the list then
+    list : at least the source ``constant``. If a root bound reaches the upper bound, no assignment counts, and the list
         ends there.
 
     Raises
@@ -75,7 +75,7 @@ def bound_sources(
     if constant.root == math.inf:
         return [constant]
     found = [constant]
-    # What is known by then is a bound, too.
+    # The sources found so far are valid when time runs out.
     with suppress(TimeLimitError):
         _improve(problem, constant, found, seconds, seed, improve, order)
     found.sort(key=lambda source: source.root, reverse=True)
@@ -91,11 +91,11 @@ def _improve(
     improve: bool,
     order: Sequence[int] | None,
 ) -> None:
-    """Append better bounds than the constant to those found, or replace it where nothing is left.
+    """Append bounds better than the constant, or replace it if the problem is infeasible.
 
     Raises
     ------
-    TimeLimitError : the deadline came before all were tried.
+    TimeLimitError : the deadline came before all sources were tried.
     """
     deadline = working_time() + seconds
     removed = constant.removed
@@ -132,12 +132,12 @@ def _improve(
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Forbidden sets with costly tuples among them, and the problem in which these are capped.
+    """Forbidden sets that include costly tuples, and the problem with these tuples capped.
 
     Attributes
     ----------
-    capped : the problem, costly tuples costing no more than the costliest of the others. costly : these tuples.
-    forbidden : what assignments cannot contain, and the costly tuples.
+    capped : the problem; costly tuples cost no more than the costliest other tuple. costly : these tuples.
+    forbidden : sets of literals that assignments cannot contain, and the costly tuples.
     """
 
     capped: Problem
@@ -146,14 +146,14 @@ class Conflicts:
 
 
 def conflicts_of(problem: Problem, fixed_point: FixedPoint) -> list[Conflicts]:
-    """What linear programs are made of: with costly tuples as conflicts, where there are any, and without."""
+    """Inputs of the linear programs: with costly tuples as conflicts, if there are any, and without."""
     plain = Conflicts(problem, CostlyTuples(), forbidden_sets(problem))
     capped, costly = drop_tuples_above_bound(problem, fixed_point)
     return [Conflicts(capped, costly, forbidden_sets(problem, costly.sets)), plain] if costly.sets else [plain]
 
 
 def _has_rows(problem: Problem, forbidden: Forbidden) -> bool:
-    """Whether values of different variables exclude one another, so that a linear program says more than minima."""
+    """Whether values of different variables conflict: otherwise a linear program adds nothing to the minima."""
     own = int(sum(n * (n - 1) for n in problem.sizes))
     is_linear = any(c.can_bind and c.scope for c in problem.linear_constraints)
     return int(forbidden.pairs.sum()) > own or bool(forbidden.larger) or is_linear
@@ -167,7 +167,7 @@ def _ascended(
     order: Sequence[int] | None,
     with_constraints: bool,
 ) -> AdditiveSource | None:
-    """The source named ``local-polytope``; None where its sums leave 64-bit integers."""
+    """The source named ``local-polytope``; None if its sums overflow 64-bit integers."""
     ascent = DualAscent(problem, fixed_point, removed, with_constraints, order)
     ascent.run(seconds)
     try:
@@ -185,7 +185,7 @@ def ascended_source(
 ) -> AdditiveSource | None:
     """The source ``local-polytope`` alone, which has residuals; parameters as for :func:`bound_sources`.
 
-    None where nothing counts, no function has two variables, or sums leave 64-bit integers.
+    None if no assignment counts, no function has two variables, or sums overflow 64-bit integers.
     """
     problem = problem.below(upper_bound)
     constant = constant_source(problem)
@@ -204,10 +204,10 @@ def _linear(
     improve: bool,
     order: Sequence[int] | None,
 ) -> AdditiveSource | None:
-    """The source named ``lp``; None where its sums leave 64-bit integers, or, said with ``constant``, without HiGHS."""
+    """The source named ``lp``; None if its sums overflow 64-bit integers, or without HiGHS (see ``constant.why``)."""
     try:
-        # Only here: loading it takes half a second, and fails beside another copy of the solver's library (as in
-        # OR-Tools) in the same process.
+        # Imported late: loading takes half a second, and fails in a process that holds another copy of the solver's
+        # library (as in OR-Tools).
         from oocbe.bounds.relaxation import Relaxation
     except ImportError as error:
         constant.why += f"; there is no linear program, as highspy cannot be loaded: {error}"
@@ -222,7 +222,7 @@ def _linear(
     forbidden = replace(conflicts.forbidden, removed=conflicts.forbidden.removed | removed)
     try:
         relaxation = Relaxation(problem, forbidden, fixed_point, base, seed, conflicts.costly)
-        with suppress(TimeLimitError):  # what the last round that ended has given is a bound, too
+        with suppress(TimeLimitError):  # the bound of the last complete round is valid
             relaxation.tighten(seconds - (working_time() - begin), problem.upper_bound, improve)
         source = relaxation.source("lp", "")
     except ValueRangeError:

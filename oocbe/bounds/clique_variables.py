@@ -1,21 +1,21 @@
-"""Variables that say which of several values of others is taken, where exactly one of these is.
+"""Clique variables: each names the member that an assignment takes from a clique of which it takes exactly one.
 
-Hard constraints between pairs of variables often come from something larger: some variables are a permutation, each
-symbol of a Latin square is in each row once. A bound that looks at one function at a time sees none of that: three
-variables with two values left, all different, look possible to it. Values that exclude one another are a *clique* of
-the graph of such pairs: an assignment has one of them at most. Where the values of some variables lie in as many
-cliques as there are variables, it has exactly one of each (a *Hall set* without slack). Such a clique gets a variable
-of its own here, whose value is the variable that takes one of the clique's. A function ties it to each of these, and
-takes the place of the functions between them. What dual ascent moves over these functions is the linear program of the
-assignment problem, and which variable has a value is there to branch on, beside which value a variable has (Cheng,
-Choi, Lee and Wu 1999, *Increasing constraint propagation by redundant modeling*).
+Hard constraints between pairs of variables often come from a larger structure: a permutation, or a Latin square with
+each symbol once in each row. A bound over single functions misses it: three variables with two remaining values, all
+different, look feasible. Values that exclude one another are a *clique* of the conflict graph: an assignment contains
+at most one of them. If the values of some variables lie in as many cliques as there are variables, it contains exactly
+one of each (a *Hall set* without slack). Such a clique gets a variable of its own, whose value is the variable that
+takes one of the clique's members. A function ties it to each of these variables and replaces the functions between
+them. Dual ascent over these functions solves the linear program of the assignment problem. The search can branch on
+the variable that takes a value, besides the value that a variable takes (Cheng, Choi, Lee and Wu 1999, *Increasing
+constraint propagation by redundant modeling*).
 
-That nothing is lost: each assignment that is possible has exactly one value of each clique's variable, and costs as
-much with it.
+The reduction is exact: each feasible assignment determines one value of each clique variable, and its cost is
+unchanged.
 
-Cliques with slack, whose variables need a value for none of them, made the bound of dual ascent no better on queens'
-diagonals, jobs of one machine and radio links, and its passes take longer. Neither do cliques pay that leave most of
-the pairs to the functions there were, as the queens' columns do.
+Cliques with slack, whose variables need an extra value for "no member", did not improve the bound of dual ascent on
+queens' diagonals, jobs of one machine and radio links, and its passes take longer. Cliques that leave most pairs to
+the original functions, such as the queens' columns, do not pay off either.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline
 
 MOST_VALUES = 1 << 12
-"""Of all variables, at most: a matrix has a place for each pair."""
+"""Maximum number of values of all variables together: the conflict matrix has a cell for each pair."""
 
 LEAST_VARIABLES = 3
-"""Of which cliques have all values: what two say is what their function does."""
+"""Minimum number of variables of a Hall set: a clique over two variables adds nothing to their function."""
 
 LEAST_COVERED = 0.5
-"""Part of the pairs that hard constraints forbid which lies in cliques."""
+"""Minimum share of the forbidden pairs that cliques must cover."""
 
 MOST_GROWTH = 8.0
-"""Cells of all functions over two variables, in times what there were."""
+"""Maximum growth of the total cells of all functions over two variables, as a factor."""
 
 
 @dataclass(frozen=True)
 class CliqueReduction(Reduction):
-    """What is left of a problem, with variables of cliques behind those that are left."""
+    """Reduced problem with clique variables appended after the remaining variables."""
 
     @property
     def summary(self) -> str:
-        """What is left, for a result."""
+        """Summary for a result."""
         sizes, count = self.tables.problem.sizes, len(self.variables)
         return (
             f"{count:,} of {len(self.sizes):,} variables and {sum(sizes[:count]):,} of {sum(self.sizes):,} values, "
@@ -62,21 +62,21 @@ class CliqueReduction(Reduction):
         )
 
     def complete(self, assignment: Sequence[int]) -> tuple[int, ...]:
-        """The assignment of all variables that costs what one of those left does."""
+        """The assignment of all variables with the cost of an assignment of the reduced problem."""
         return super().complete(assignment[: len(self.variables)])
 
     def restricted(self, assignment: Sequence[int]) -> tuple[int, ...]:
-        """What an assignment of all variables gives to those left; -1 where its value is gone, and for cliques."""
+        """An assignment of all variables restricted to the remaining ones; -1 for removed values and for cliques."""
         found = super().restricted(assignment)
         return (*found, *[-1] * (len(self.tables.problem.sizes) - len(found)))
 
 
 def with_clique_variables(reduction: Reduction) -> Reduction:
-    """What is left of a problem with variables of cliques, where these say much; else as it is.
+    """The reduced problem with clique variables if they cover enough conflicts; otherwise unchanged.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
     tables = reduction.tables
     excluding = [part for part in tables.parts if len(part.scope) == 2 and not part.permitted.all()]
@@ -111,7 +111,7 @@ def with_clique_variables(reduction: Reduction) -> Reduction:
 
 
 def _names(problem: Problem, count: int) -> list[str]:
-    """Names that no variable of the problem has."""
+    """Names that are not in use in the problem."""
     candidates = (f"clique {number}" for number in itertools.count())
     return list(itertools.islice((name for name in candidates if name not in problem.number_by_name), count))
 
@@ -127,7 +127,7 @@ def _excluded(parts: Sequence[Table], start: NDArray[np.int64]) -> NDArray[np.bo
 
 
 def _kept(tables: Tables, covered: NDArray[np.bool_], start: NDArray[np.int64]) -> tuple[list[Table], int | float]:
-    """The functions that say more than cliques do, and what the others cost in any case, with the constant."""
+    """Functions that cliques do not cover, and the constant plus the minimum cost of the covered ones."""
     kept, constant = [], tables.constant
     for part in tables.parts:
         if len(part.scope) == 2 and not part.permitted.all():
@@ -143,7 +143,7 @@ def _kept(tables: Tables, covered: NDArray[np.bool_], start: NDArray[np.int64]) 
 def _ties(
     cliques: Sequence[NDArray[np.int64]], start: NDArray[np.int64], owner: NDArray[np.int64]
 ) -> tuple[list[Table], list[int]]:
-    """Functions between cliques' variables and those that have their values, and the domains of the former."""
+    """Functions between clique variables and the variables of their members, and the domain sizes of the former."""
     count, sizes, ties = len(start) - 1, [], []
     for number, members in enumerate(cliques):
         scope = np.unique(owner[members]).tolist()
@@ -162,8 +162,8 @@ def _without_slack(
     start: NDArray[np.int64],
     owner: NDArray[np.int64],
 ) -> list[NDArray[np.int64]]:
-    """Those cliques of which any assignment has a value, as far as they are found: as many as variables, with all
-    values of these."""
+    """Cliques without slack, found greedily: as many cliques as variables, which together contain all values of these
+    variables."""
     linked = np.logical_or.reduceat(np.logical_or.reduceat(excluded, start[:-1], axis=0), start[:-1], axis=1)
     holds = np.zeros((len(cliques), len(owner)), dtype=bool)
     for number, members in enumerate(cliques):
@@ -181,7 +181,7 @@ def _without_slack(
             best = int(within[np.argmax(gains)])
             found.append(best)
             is_open &= ~holds[best]
-        # A value that is in none of them is a clique by itself.
+        # A value in none of them is a clique by itself.
         if len(found) + int(is_open.sum()) == len(scope) >= LEAST_VARIABLES:
             tight.update(found)
     return [cliques[number] for number in sorted(tight)]

@@ -13,13 +13,13 @@ from oocbe.bounds.kernels.cpu import cliques as kernels
 from oocbe.runtime.deadline import check_deadline
 
 ROOM = 256
-"""Cliques of a cover that one compiled call finds."""
+"""Maximum number of cliques of a cover that one compiled call finds."""
 
 HEAVY_AT_ONCE = 64
-"""Literals that one call of the compiled search begins with: the time is looked at between calls."""
+"""Number of start literals of one compiled search call: the deadline is checked between calls."""
 
 LEAST_WEIGHT = 1e-6
-"""Vertices with less are left out of the sums."""
+"""Vertices of smaller weight are left out of the sums."""
 
 
 def bit_matrix(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:
@@ -31,12 +31,12 @@ def bit_matrix(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def covering_cliques(adjacent: NDArray[np.uint64], wanted: NDArray[np.uint64] | None = None) -> list[list[int]]:
-    """Maximal cliques that contain every edge of a graph; each takes, greedily, edges that none before it has.
+    """Maximal cliques that contain every edge of a graph; each greedily takes edges that no earlier clique covers.
 
     Parameters
     ----------
     adjacent : uint64 (vertices, words), a symmetric bit matrix with an empty diagonal.
-    wanted : the same of those edges that are to be contained; None: all.
+    wanted : bit matrix of the edges to cover, of the same form; None: all edges.
     """
     open_edges = (adjacent if wanted is None else wanted).copy()
     cliques = np.empty((ROOM, adjacent.shape[1]), dtype=np.uint64)
@@ -52,7 +52,7 @@ def covering_cliques(adjacent: NDArray[np.uint64], wanted: NDArray[np.uint64] | 
 def violated_cliques(
     adjacent: NDArray[np.uint64], point: NDArray[np.float64], least_violation: float
 ) -> list[list[int]]:
-    """Maximal cliques whose literals sum to more than 1 at a point, one greedy attempt or two a fractional literal.
+    """Maximal cliques whose literals sum to more than 1 at a point: one or two greedy attempts per fractional literal.
 
     Parameters
     ----------

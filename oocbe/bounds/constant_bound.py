@@ -1,7 +1,7 @@
 """The bound available for every problem: each function outside a message costs at least its minimum.
 
-Functions over one variable are kept value by value, as they are additive already. This is also what the other sources
-start from.
+Functions over one variable are kept value by value, as they are additive already. All other sources start from these
+terms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oocbe.model.problem import Problem
 def minimum_terms(problem: Problem, fixed_point: FixedPoint, with_minima: bool = True) -> Terms:
     """Soft terms: functions over one variable as they are, others by their minimum, or not at all.
 
-    Terms that say nothing are left out, and those of functions that permit nothing: then every bound holds.
+    Zero terms are left out, as are terms of functions that permit no tuple: every bound holds for these.
     """
     single = SingleValues.of_functions(problem)
     entries = _entries(single, fixed_point)
@@ -32,7 +32,7 @@ def minimum_terms(problem: Problem, fixed_point: FixedPoint, with_minima: bool =
     arity = np.fromiter((len(f.scope) for f in problem.functions), dtype=np.int64, count=len(problem.functions))
     minima = scaled_minima(problem, fixed_point)
     others = np.flatnonzero((minima != 0) & (arity != 1) & (with_minima | (arity == 0)))
-    # All variables of the scope are named, without entries: the term goes where its function goes.
+    # The scope is listed, with entries of 0: the term is outside a message exactly when its function is.
     scopes = [problem.functions[number].scope for number in others.tolist()]
     members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity[others].sum()))
     lengths = np.concatenate([np.ones(int(says_something.sum()), dtype=np.int64), arity[others]])
@@ -48,13 +48,13 @@ def minimum_terms(problem: Problem, fixed_point: FixedPoint, with_minima: bool =
 
 
 def scaled_minima(problem: Problem, fixed_point: FixedPoint) -> NDArray[np.int64]:
-    """The least value of each function in fixed point; 0 of those that permit nothing."""
+    """Minimum of each function in fixed point; 0 for functions that permit no tuple."""
     least = problem.least_values
     return fixed_point.down(np.where(least == np.inf, 0, least))
 
 
 def _entries(single: SingleValues, fixed_point: FixedPoint) -> NDArray[np.int64]:
-    """Values of functions over one variable in fixed point; the largest where one permits nothing, 0 of all then."""
+    """Costs of unary functions in fixed point; forbidden values get the function's maximum; 0 if all are forbidden."""
     costs, permitted, begins = single.costs, single.permitted, single.starts[:-1]
     if not len(costs):
         return np.zeros(0, dtype=np.int64)

@@ -1,12 +1,12 @@
-"""Soft tuples so costly that relaxations do best to treat them as forbidden, within their cost.
+"""Costly tuples: finite costs so large that relaxations treat the tuples as forbidden, up to their excess cost.
 
 Many files write hard constraints as large costs, and a linear program over cliques of forbidden pairs is far tighter
-than any relaxation of one function at a time. So such a function is split: ``f >= capped f + Σ excess of its costly
+than any relaxation of single functions. So such a function is split: ``f >= capped f + Σ excess of its costly
 tuples``. The capped function is relaxed as any other. Inequalities are derived as if costly tuples were forbidden.
-Where an assignment contains some, the left-hand side exceeds the right by at most the largest coefficient for each of
-them: without one literal of each, nothing forbidden is left. So an inequality with multiplier y holds as a bound if
-each costly tuple among its literals can pay ``y * largest coefficient``, and all inequalities together never ask more
-of a tuple than its excess. (Certificates, whose format is older than this name, call such tuples *dear*.)
+If an assignment contains some of them, the left-hand side exceeds the right by at most the largest coefficient per
+tuple: without one literal of each, nothing forbidden remains. So an inequality with multiplier y is a valid bound if
+each costly tuple among its literals can pay ``y * largest coefficient``; the payments of one tuple for all
+inequalities together must not exceed its excess. (The older certificate format calls such tuples *dear*.)
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline
 
 COSTLY = 2
-"""A tuple that costs so many times more than any variable alone can save, beyond its function's least, is costly."""
+"""A tuple is costly if its cost exceeds its function's minimum by this multiple of the largest saving of one
+variable."""
 
 BLOCK = 1 << 22
-"""Row and tuple pairs that are looked at together."""
+"""Maximum number of (row, tuple) pairs in one batch."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class CostlyTuples:
 
     Attributes
     ----------
-    sets : int64 (tuples, size). excess : int64 (tuples,), in fixed point: what each can pay.
+    sets : int64 (tuples, size). excess : int64 (tuples,), in fixed point: the maximum payment of each tuple.
     """
 
     sets: tuple[NDArray[np.int64], ...] = ()
@@ -48,7 +49,7 @@ class CostlyTuples:
     def payable(
         self, rows: Sequence[Row], multipliers: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Multipliers in fixed point, lowered until all costly tuples can pay, and which rows depend on such tuples."""
+        """Multipliers in fixed point, lowered until all costly tuples can pay, and a mask of the rows that use them."""
         depends = np.zeros(len(rows), dtype=bool)
         is_derived = np.array(
             [row.kind != "linear" and int(row.coefficients.min(initial=1)) > 0 for row in rows], dtype=bool
@@ -71,7 +72,7 @@ class CostlyTuples:
                 holds = contains[part].all(axis=1)
                 depends |= holds.any(axis=0)
                 load = holds @ asked
-                # A hair less than the exact share: loads are floating-point sums of positive numbers.
+                # The factor 1 - 1e-9 covers rounding: loads are floating-point sums of positive numbers.
                 share = np.minimum(1.0, can_pay * (1 - 1e-9) / np.maximum(load, 1.0))
                 lowest = np.where(holds, share[:, None], 1.0).min(axis=0, initial=1.0)
                 factor = np.minimum(factor, lowest)
@@ -80,7 +81,7 @@ class CostlyTuples:
 
 
 def drop_tuples_above_bound(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, CostlyTuples]:
-    """The problem with its costly tuples capped, and the tuples with what they cost beyond that."""
+    """The problem with its costly tuples capped, and these tuples with their excess cost."""
     if not problem.is_integral:
         return problem, CostlyTuples()
     threshold = COSTLY * largest_saving(problem)
@@ -116,7 +117,7 @@ def drop_tuples_above_bound(problem: Problem, fixed_point: FixedPoint) -> tuple[
 
 
 def largest_saving(problem: Problem) -> int:
-    """The most that changing one variable can save in the functions over it alone."""
+    """Maximum saving from a change of one variable in the functions over it alone."""
     totals = [np.zeros(size, dtype=np.int64) for size in problem.sizes]
     for f in problem.functions:
         if len(f.scope) == 1:

@@ -1,11 +1,11 @@
-"""Functions as sums of functions over fewer variables, where that is what they are.
+"""Decomposition of functions into sums of functions over fewer variables.
 
-A variable on which nothing in a function depends is none of its scope. And where what two variables cost together is
-what each of them costs by itself, whatever the others do, a function is the sum of one without the first and one
-without the second (*pairwise decomposition*: Favier, de Givry, Legarra and Schiex 2011, *Pairwise decomposition for
-combinatorial optimization in graphical models*). Fewer ties are left, so separators are smaller and more variables
-have few neighbours. Only what is exact is done: integers are split, floats are not, as their sums would round
-elsewhere.
+A variable without influence on a function leaves its scope. If the joint cost of two variables is the sum of their
+separate costs, whatever the values of the others, the function is the sum of one without the first and one without
+the second (*pairwise decomposition*: Favier, de Givry, Legarra and Schiex 2011, *Pairwise decomposition for
+combinatorial optimization in graphical models*). The primal graph loses edges, so separators are smaller and more
+variables have few neighbours. Only exact decompositions are made: integers are split, floats are not, as their sums
+would round differently.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST_SPLIT = 1 << 32
-"""Functions with larger magnitudes are not split: their parts' magnitudes grow, and sums must not leave 64 bits."""
+"""Maximum magnitude of a function that is split: magnitudes of the pieces grow, and sums must stay within 64 bits."""
 
 Costs = tuple[NDArray[Any], NDArray[np.bool_]]
-"""Costs, 0 where they are forbidden, and where they are permitted, an axis a variable."""
+"""Costs (0 if forbidden) and a mask of permitted cells; one axis a variable."""
 
 Piece = tuple[tuple[int, ...], Costs]
-"""A scope, and a function over it."""
+"""A scope and a function over it."""
 
 
 def pieces_of(scope: tuple[int, ...], costs: Costs) -> list[Piece]:
-    """Functions that add up to a given one, each over as few variables as can be."""
+    """Functions that add up to a given one, over as few variables as possible."""
     scope, costs = _without_idle(scope, costs)
     values, permitted = costs
     can_split = values.dtype.kind == "i" and len(scope) >= 2 and permitted.all()
@@ -42,7 +42,7 @@ def pieces_of(scope: tuple[int, ...], costs: Costs) -> list[Piece]:
 
 
 def _without_idle(scope: tuple[int, ...], costs: Costs) -> Piece:
-    """A function without the variables on which nothing depends."""
+    """The function without the variables that it does not depend on."""
     values, permitted = costs
     for axis in reversed(range(len(scope))):
         is_idle = values.shape[axis] == 1 or (
@@ -54,7 +54,7 @@ def _without_idle(scope: tuple[int, ...], costs: Costs) -> Piece:
 
 
 def _first(array: NDArray[Any], axis: int) -> NDArray[Any]:
-    """What lies at 0 along an axis, without it."""
+    """The slice at index 0 along an axis, without the axis."""
     return array.take([0], axis=axis).squeeze(axis)
 
 

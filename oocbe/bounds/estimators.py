@@ -1,19 +1,18 @@
-"""Additive under-estimators: the common form of every reparametrisation, and the bound on rows that follows from it.
+"""Additive under-estimators: the common form of all reparametrisations, and the bounds on rows derived from them.
 
-A *term* says ``constant + Σ_v entries_v(x_v) <= part(x)`` about a part of the problem, in fixed point. A *soft* term
+A *term* states ``constant + Σ_v entries_v(x_v) <= part(x)`` for a part of the problem, in fixed point. A *soft* term
 bounds one function. A *hard* term is at most 0 for every assignment that counts: a multiplier times a valid
-inequality (``-y * rhs + Σ y * coef * x <= 0``), or what a hard constraint was charged with. A *literal* term is an
-inequality of literals with coefficients of at least 0 that the costly tuples of functions
-(:mod:`oocbe.bounds.costly_tuples`) pay for where it is violated. A *consumed* term is a multiplier times one of the
-problem's linear constraints. The
-sum of all terms is a lower bound on the problem, and each variable then takes its cheapest value by itself.
+inequality (``-y * rhs + Σ y * coef * x <= 0``), or the costs charged to a hard constraint. A *literal* term is an
+inequality of literals with coefficients of at least 0; where it is violated, the costly tuples of functions
+(:mod:`oocbe.bounds.costly_tuples`) pay for it. A *consumed* term is a multiplier times one of the problem's linear
+constraints. The sum of all terms is a lower bound on the problem; each variable then takes its cheapest value
+independently.
 
-Outside a message lie the functions whose scope meets no eliminated variable. Their terms are added up; so are hard
-terms, wherever they come from, since an assignment that counts satisfies them, with the least entry in place of
-variables that are already eliminated. Literal terms count without the literals of eliminated variables: what pays for
-the rest lies outside. Consumed terms always count, and what a row's eliminated variables consume of the constraint has
-the multiplier as its price. What remains depends on the separator's variables, one by one, and on others, which take
-their cheapest value.
+Functions whose scope meets no eliminated variable lie outside a message. Their terms are added up. So are all hard
+terms, as assignments that count satisfy them; eliminated variables contribute their least entry. Literal terms count
+without the literals of eliminated variables: the tuples that pay for the rest lie outside. Consumed terms always
+count; the consumption by a row's eliminated variables has the multiplier as its price. The remaining sum depends on
+the separator's variables separately, and on other variables, which take their cheapest value.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
 
 LARGEST_SUM = 2**62
-"""Removed values are made as costly as that only where the sum over a row cannot leave 64-bit integers."""
+"""Limit of a row's sum in units of fixed point: below it, removed values are priced prohibitively without overflow."""
 
 SWEEPS = 3
-"""How often the hard terms that meet eliminated variables are judged; a third sweep hardly ever changes anything."""
+"""Number of passes that select hard terms over eliminated variables; a third pass hardly ever changes anything."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms in one place, as :func:`oocbe.bounds.kernels.cpu.estimators.sum_outside` takes them.
+    """Terms in flat arrays, as :func:`oocbe.bounds.kernels.cpu.estimators.sum_outside` takes them.
 
     Attributes
     ----------
@@ -64,7 +63,7 @@ class Terms:
 
 
 def joined(one: Terms, other: Terms) -> Terms:
-    """The terms of both."""
+    """The concatenated terms."""
     return Terms(
         np.concatenate([one.start, other.start[1:] + len(one.variable)]),
         np.concatenate([one.variable, other.variable]),
@@ -77,12 +76,12 @@ def joined(one: Terms, other: Terms) -> Terms:
 
 
 def first_values(sizes: Sequence[int]) -> NDArray[np.int64]:
-    """Where the values of each variable begin when all (variable, value) pairs are numbered in order."""
+    """First literal number of each variable if all (variable, value) pairs are numbered in order."""
     return np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))]).astype(np.int64)
 
 
 Residual = tuple[tuple[int, ...], NDArray[np.int64], bool]
-"""A scope, what a function costs beyond its term, in fixed point: an axis a variable, -1 where it can't be; and whether
+"""A scope; the cost of a function beyond its term in fixed point (one axis a variable, -1 where infeasible); whether
 it is a hard constraint."""
 
 
@@ -92,19 +91,19 @@ class AdditiveSource:
     Parameters
     ----------
     name, why : for the plan.
-    problem : what is bounded, in the min-sum semiring.
-    fixed_point : in which the terms are written.
+    problem : the bounded problem, in the min-sum semiring.
+    fixed_point : of the terms.
     terms : under-estimators; for every function at most one soft term.
     removed : uint8, for all (variable, value) pairs in order: 1 where no assignment that counts has the value.
 
     Attributes
     ----------
-    residuals : what functions and hard constraints cost beyond their terms, at least 0, or None if unknown.
+    residuals : costs of functions and hard constraints beyond their terms, at least 0, or None if unknown.
     margin : error bound of sums of floats.
 
     Raises
     ------
-    ValueRangeError : sums of the terms may leave 64-bit integers.
+    ValueRangeError : sums of the terms may overflow 64-bit integers.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class AdditiveSource:
         magnitude = terms.magnitude()
         if magnitude + abs(float(self._constant)) > LARGEST:
             raise ValueRangeError(f"{problem.name}: the terms of the {name} bound leave 64-bit integers")
-        # More than any bound or value is from another: a row with a removed value goes.
+        # More than the difference of any two bounds or values: a row with a removed value is pruned.
         self._excess = 2 * (int(magnitude) + abs(self._constant) + int(fixed_point.magnitude * fixed_point.scale)) + 2
         sums_to = float(fixed_point.magnitude) + magnitude / float(fixed_point.scale)
         self.margin = sums_to * fixed_point.rounding
@@ -169,21 +168,21 @@ class AdditiveSource:
         return found
 
     def reduced_costs(self) -> tuple[int, NDArray[np.int64]]:
-        """Scaled root bound, not rounded up, and what each (variable, value) pair that is left adds to it."""
+        """Scaled root bound, not rounded up, and the increase by each remaining (variable, value) pair."""
         return self._least, self._sums - np.repeat(self._least_of_each(self._sums), self._sizes)
 
     def _slice(self, v: int) -> slice:
         return slice(int(self._first[v]), int(self._first[v + 1]))
 
     def _rounded(self, bound: int) -> int | float:
-        """A scaled bound as a value, rounded up to one that the problem can have."""
+        """A scaled bound as a value, rounded up to the next value that the problem can take."""
         if not self.fixed_point.is_integral:
             return bound / float(self.fixed_point.scale) - self.margin
         scale = int(self.fixed_point.scale)
         return self._grid.round_up(-(-bound // scale))
 
     def _least_of_each(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Least sum of each variable's values that are left (of all, where none is)."""
+        """Least sum over each variable's remaining values (over all values if none remains)."""
         if not self._sizes:
             return np.zeros(0, dtype=np.int64)
         begin = self._first[:-1]
@@ -192,7 +191,7 @@ class AdditiveSource:
         return np.where(is_empty, np.minimum.reduceat(sums, begin), left)
 
     def _sum(self, role: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64], dict[int, int]]:
-        """Constant and sums over values of what lies outside a message, and prices of what linear constraints limit."""
+        """Constant and value sums of the terms outside a message, and prices of consumption by linear constraint."""
         sums = np.zeros(int(self._first[-1]), dtype=np.int64)
         terms = self.terms
         if len(terms.constant) == 0:

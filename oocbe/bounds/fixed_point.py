@@ -1,7 +1,7 @@
-"""Costs as integers in fixed point, rounded down, so that bounds are computed exactly.
+"""Fixed-point costs, rounded down: bounds are computed exactly in integers.
 
-Multipliers of a relaxation are found in floating point. They are rounded first, to multiples of ``1 / scale``; all that
-follows from them is computed again in integers, so that no rounding error can make a bound too high.
+Multipliers of a relaxation are found in floating point. They are rounded first, to multiples of ``1 / scale``. All
+further computations are in integers, so that no rounding error can make a bound too high.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from oocbe.model.rounding import relative_rounding
 from oocbe.runtime.deadline import check_deadline
 
 MOST_SCALE_BITS = 20
-"""Integers are counted in up to 2**-20: multipliers are small fractions, such as thirds of costs."""
+"""Maximum number of fraction bits for integer costs: multipliers are small fractions, such as thirds of costs."""
 
 FLOAT_BITS = 44
-"""Floating-point costs are rounded down to multiples of 2**-44 of the sum of their magnitudes."""
+"""Bits for floating-point costs: they are rounded down to multiples of 2**-44 of the sum of their magnitudes."""
 
 LARGEST_EXPONENT = sys.float_info.max_exp - 1
-"""Of a power of two in float64: costs below 1e-295 in all are counted less finely."""
+"""Largest exponent of the scale in float64: if all costs together are below 1e-295, the resolution is coarser."""
 
 COST_BITS = 52
-"""Scaled sums of costs stay below 2**52, which leaves room for multipliers."""
+"""Limit of scaled sums of costs, in bits: leaves room for multipliers in 64 bits."""
 
 LARGEST = 2**61
-"""No sum of scaled constants and entries exceeds this, whatever is chosen."""
+"""Limit of any sum of scaled constants and entries."""
 
 LARGEST_FLOAT_TOTAL = 2.0**1000
-"""Sums of floating-point costs stay below this, so that those of terms, up to 2**17 times as large, are finite."""
+"""Limit of sums of floating-point costs: sums of terms, up to 2**17 times as large, stay finite."""
 
 LARGEST_TOTAL = 2**62
-"""Sums of integer costs stay below this: a problem of larger ones has no dtype of values, either."""
+"""Limit of sums of integer costs: no dtype of values holds larger sums, either."""
 
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """How the costs of one problem become integers.
+    """Conversion of the costs of one problem to integers.
 
     Attributes
     ----------
-    scale : a power of two; a cost c is counted as c * scale, rounded down. An integer for problems of integers.
-    is_integral : whether all costs are integers: nothing is then lost by rounding.
+    scale : a power of two; a cost c is stored as c * scale, rounded down. An int for problems of integers.
+    is_integral : whether all costs are integers; rounding then loses nothing.
     magnitude : sum of the largest absolute values of all functions, and of the constant.
     rounding : relative error of sums of floats.
     """
@@ -60,12 +60,12 @@ class FixedPoint:
 
     @classmethod
     def of(cls, problem: Problem) -> FixedPoint:
-        """The finest fixed point in which sums of the problem's costs keep within :data:`COST_BITS`.
+        """The finest fixed point with sums of the problem's costs below 2 ** :data:`COST_BITS`.
 
         Raises
         ------
-        ValueRangeError : the sum of floating-point costs may come to :data:`LARGEST_FLOAT_TOTAL`, or that of integers
-            to :data:`LARGEST_TOTAL`.
+        ValueRangeError : the sum of floating-point costs may reach :data:`LARGEST_FLOAT_TOTAL`, or that of integers
+            :data:`LARGEST_TOTAL`.
         """
         check_deadline()
         if problem.is_integral:
@@ -93,5 +93,5 @@ class FixedPoint:
         return np.floor(np.asarray(values, dtype=np.float64) * self.scale).astype(np.int64)
 
     def nearest(self, values: Any) -> NDArray[np.int64]:
-        """Multipliers (an array or a number), rounded to nearest: for what is valid whatever its value."""
+        """Multipliers (an array or a number), rounded to nearest: valid for quantities of any value."""
         return np.rint(np.asarray(values, dtype=np.float64) * float(self.scale)).astype(np.int64)

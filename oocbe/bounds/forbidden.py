@@ -1,9 +1,9 @@
-"""What assignments that count cannot contain: single values, pairs of values, and larger partial assignments.
+"""Forbidden sets of literals: single values, pairs of values, and larger partial assignments.
 
-A *literal* is a (variable, value) pair; all of them are numbered in order. The forbidden sets of literals come from
-hard constraints, from the rows that incomplete functions lack, and, under an upper bound, from rows so costly that the
-cheapest rest cannot make up for them. Of each part only the *minimal* forbidden partial tuples are kept: a ternary
-constraint that forbids (a, b, c) for every c forbids the pair (a, b).
+A *literal* is a (variable, value) pair; literals are numbered in order. Forbidden sets come from hard constraints,
+from tuples missing in incomplete functions, and, under an upper bound, from tuples too costly for the minima of all
+other functions to compensate. Of each part only the *minimal* forbidden partial tuples are kept: a ternary constraint
+that forbids (a, b, c) for every c forbids the pair (a, b).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.deadline import check_deadline, looked
 
 LARGEST_PART = 1 << 16
-"""Cells of the largest function or constraint that is looked at; larger ones forbid nothing as far as bounds know."""
+"""Maximum number of cells of a function or constraint in the search for forbidden tuples; larger ones are skipped."""
 
 LARGEST_SEARCH = 1 << 20
-"""Most cells times subsets of a scope for which minimal forbidden partial tuples are sought."""
+"""Maximum number of cells times subsets of a scope in the search for minimal forbidden partial tuples."""
 
 LARGEST_COEFFICIENT = 2**40
-"""Linear constraints with larger numbers are not looked at."""
+"""Maximum coefficient of a linear constraint that is searched for forbidden literals."""
 
 MOST_LITERALS = 8192
-"""Conflicts are kept in a square matrix up to this many literals (64 MiB)."""
+"""Maximum number of literals: conflicts are kept in a square matrix (64 MiB)."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Forbidden:
     removed : uint8 (literals,), 1 for literals forbidden by themselves.
     pairs : bool (literals, literals), symmetric; two values of one variable are a forbidden pair.
     larger : int64 (sets, size), one array for each size from 3; none contains a removed literal or a forbidden pair.
-    is_empty : nothing at all counts.
+    is_empty : whether no assignment counts.
     """
 
     first: NDArray[np.int64]
@@ -61,7 +61,7 @@ class Forbidden:
 
     @cached_property
     def between(self) -> NDArray[np.bool_]:
-        """The pairs of values of different variables, in a matrix as ``pairs``."""
+        """The forbidden pairs of different variables, in a matrix as ``pairs``."""
         between = self.pairs.copy()
         for low, high in itertools.pairwise(self.first.tolist()):
             between[low:high, low:high] = False
@@ -69,7 +69,7 @@ class Forbidden:
 
 
 def removed_values(problem: Problem) -> tuple[NDArray[np.uint8], bool]:
-    """Literals that some part over one variable forbids, as uint8 (literals,), and whether nothing counts at all."""
+    """Literals that parts over one variable forbid, as uint8 (literals,), and whether no assignment counts."""
     first, limits = first_values(problem.sizes), cost_limits(problem)
     removed = np.zeros(int(first[-1]), dtype=np.uint8)
     functions, constraints = SingleValues.of_functions(problem), SingleValues.of_constraints(problem)
@@ -143,7 +143,7 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
 
 
 def propagated(forbidden: Forbidden, removed: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Removed literals, and those that exclude all that is left of some variable (arc consistency)."""
+    """Removed literals, and those in conflict with all remaining values of some variable (arc consistency)."""
     removed = removed.copy()
     changed = dict.fromkeys(range(len(forbidden.first) - 1))
     while changed:
@@ -151,7 +151,7 @@ def propagated(forbidden: Forbidden, removed: NDArray[np.uint8]) -> NDArray[np.u
         del changed[v]
         low, high = forbidden.first[v : v + 2].tolist()
         left = low + np.flatnonzero(removed[low:high] == 0)
-        # What excludes every literal that is left of the variable.
+        # Literals in conflict with every remaining value of the variable.
         excludes = forbidden.pairs[left].all(axis=0)
         fresh = np.flatnonzero(excludes & (removed == 0))
         removed[fresh] = 1
@@ -162,7 +162,7 @@ def propagated(forbidden: Forbidden, removed: NDArray[np.uint8]) -> NDArray[np.u
 def _add_linear(
     c: LinearConstraint, first: NDArray[np.int64], pairs: NDArray[np.bool_], removed: NDArray[np.uint8]
 ) -> None:
-    """Mark the literals, and pairs of them, that a linear constraint has no room for, the others at their least."""
+    """Mark literals, and pairs of them, that exceed a linear constraint's capacity with the others at their least."""
     least = [int(own.min()) for own in c.coefficients]
     largest = max((max(abs(int(own.max())), -low) for own, low in zip(c.coefficients, least, strict=True)), default=0)
     room = c.capacity - sum(least)
@@ -171,7 +171,7 @@ def _add_linear(
     literals = np.concatenate([np.arange(first[v], first[v + 1]) for v in c.scope])
     use = np.concatenate([own - low for own, low in zip(c.coefficients, least, strict=True)])
     removed[literals[use > room]] = 1
-    heavy = 2 * use > room  # of two literals with no room together, one has no room twice
+    heavy = 2 * use > room  # if two literals exceed the room together, twice the larger one does
     for literal, own in zip(literals[heavy].tolist(), use[heavy].tolist(), strict=True):
         check_deadline()
         others = literals[own + use > room]
@@ -185,7 +185,7 @@ def _variable(first: NDArray[np.int64], literal: int) -> int:
 
 
 def _irredundant(sets: NDArray[np.int64], removed: NDArray[np.uint8], pairs: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Each set once, without those that contain a smaller forbidden set."""
+    """The distinct sets without supersets of a smaller forbidden set."""
     check_deadline()
     keep = ~removed[sets].any(axis=1)
     for one, other in itertools.combinations(range(sets.shape[1]), 2):
@@ -194,7 +194,7 @@ def _irredundant(sets: NDArray[np.int64], removed: NDArray[np.uint8], pairs: NDA
 
 
 def _split(problem: Problem) -> tuple[list[Constraint], list[Constraint]]:
-    """Constraints whose listed tuples are the minimal forbidden ones already, to first judgement, and the others."""
+    """Constraints whose listed tuples are probably minimal already (by a cheap test), and the others."""
     listed: list[Constraint] = []
     others: list[Constraint] = []
     for c in problem.constraints:
@@ -208,14 +208,14 @@ def _split(problem: Problem) -> tuple[list[Constraint], list[Constraint]]:
 def _forbidding_parts(
     problem: Problem, constraints: Sequence[Constraint]
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
-    """Scopes and dense arrays, True where forbidden, of the parts that forbid anything."""
+    """Scopes and dense arrays, True where forbidden, of the parts that forbid a tuple."""
     return ((scope, cells) for scope, cells in _dense_parts(problem, constraints) if cells.any())
 
 
 def _dense_parts(
     problem: Problem, constraints: Sequence[Constraint]
 ) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
-    """What parts forbid, as dense arrays, of parts that are not too large."""
+    """Scopes and dense arrays, True where forbidden, of all parts that are not too large."""
     sizes = problem.sizes
     limit = cost_limits(problem)
     for c in looked(constraints):
@@ -237,7 +237,7 @@ def _is_too_large(scope: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
 
 
 def cost_limits(problem: Problem) -> list[Any]:
-    """For each function the least value that no assignment below the upper bound can contain; [] without a bound."""
+    """The least value of each function that no assignment below the upper bound contains; [] without a bound."""
     if problem.upper_bound is None:
         return []
     check_deadline()

@@ -1,11 +1,11 @@
-"""Incumbents: good feasible assignments, found by tabu search with ejection over the problem itself.
+"""Incumbents: feasible assignments found by tabu search with ejection.
 
-An incumbent bounds the optimum from the side that a bound cannot, so rows that cannot beat it need not be stored. The
-search moves one variable at a time to the value that costs least (Glover 1989), in variables whose *safe* value is in
-no conflict it lets the members of violated constraints give way (ejection, as in the tabu search for these problems by
-Vasquez and Hao 2001), and elsewhere it weights what stays violated. See :mod:`oocbe.bounds.kernels.cpu.local_search`.
+An incumbent is an upper bound on the optimum, so rows that cannot beat it need not be stored. The search moves one
+variable at a time to its cheapest value (Glover 1989). A variable with a conflict-free *safe* value gives way when a
+constraint over it is violated (ejection, as in the tabu search by Vasquez and Hao 2001); other violated constraints
+gain weight. See :mod:`oocbe.bounds.kernels.cpu.local_search`.
 
-Nothing here is trusted: what is returned has been evaluated by the problem.
+Results do not depend on the search's arithmetic: the problem evaluates each returned assignment.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import current, current_flag, unlimited
 
 TENURE, LEAST_TENURE, TENURE_SHARE = 40, 10, 8
-"""Iterations for which a value given up is tabu, at least (at most twice as many). Where most variables cannot give
-way, only as many as a variable has values, within these limits: a variable of two would be stuck for long. And an
-eighth of the slots in small problems."""
+"""Tabu tenure of a value that a move leaves, in iterations: a minimum (at most doubled). If most variables cannot give
+way, the tenure is the average domain size, within these limits: a variable with two values would be stuck for long.
+In small problems it is at most an eighth of the number of slots."""
 
 REST_SHARE, LONGEST_REST = 4, 10
-"""A variable that has moved rests for up to a quarter as many iterations as there are variables, and a limit."""
+"""A moved variable is fixed for up to a quarter as many iterations as there are variables, with a limit."""
 
 PATIENCE, PATIENCE_A_SLOT = 900, 1.5
-"""Iterations without improvement after which the search is shaken: some for each slot, and a limit."""
+"""Iterations without improvement before a perturbation: a number per permitted slot, and a limit."""
 
 KICK_SHARE = 8
-"""A shake moves at most one in this many variables."""
+"""A perturbation moves at most one in this many variables."""
 
 RISE = 1.002
 """Factor by which the multiplier of a linear constraint changes in an iteration."""
 
 CHUNK_WORK = 10_000_000
-"""Slots visited in one compiled call, which takes some hundredths of a second. Then signals and limits are checked."""
+"""Slots visited in one compiled call (some hundredths of a second). Signals and limits are checked between calls."""
 
 LONGEST_CHUNK = 2000
 """Maximum number of iterations of one compiled call."""
 
 MOST_RELIEVED = 8
-"""Linear constraints up to this number enter the price of every move with what its ejections free."""
+"""Maximum number of linear constraints for which every move's price includes the capacity that its ejections free."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Incumbent:
     ----------
     value : the problem's own evaluation of the assignment.
     assignment : one value index a variable.
-    seconds : elapsed time when it was found. iterations : total of the search.
+    seconds : elapsed time to the assignment. iterations : total of the search.
     method : its name, for reports.
     """
 
@@ -86,22 +86,22 @@ def find_incumbent(
     Parameters
     ----------
     problem : in min-sum or max-sum.
-    seconds : time limit, wall time, the set-up included. One call of the compiled search is never cut off, and one is
-        made however long the set-up took, unless there are no seconds at all.
-    seed : of every random choice. With ``iterations`` and time enough, the result follows from the seed.
-    start : an assignment to begin with; where it is feasible, nothing worse is returned.
+    seconds : time limit, wall time, including set-up. A compiled call is never interrupted, and one call is made
+        however long set-up took, unless the limit is 0.
+    seed : of every random choice. With ``iterations`` and enough time, the result is a function of the seed.
+    start : initial assignment; if it is feasible, the result is not worse.
     should_stop : polled regularly; True ends the search.
-    target : end as soon as a value at least as good is found.
-    iterations : limit on the iterations of the search; None: only time limits it.
+    target : stop at a value at least as good.
+    iterations : limit on the iterations of the search; None: no limit.
 
     Returns
     -------
-    Incumbent or None : None where nothing feasible was found, which proves nothing.
+    Incumbent or None : None if no feasible assignment was found, which proves nothing.
 
     Raises
     ------
-    UnsupportedError : a semiring that does not add values and select one sum.
-    ModelError : a start that is no assignment of the problem.
+    UnsupportedError : the semiring does not add values and select one sum.
+    ModelError : ``start`` is not an assignment of the problem.
     """
     begin = working_time()
     semiring = problem.semiring
@@ -145,7 +145,7 @@ def find_incumbent(
 
 
 def load_loops() -> None:
-    """Load the compiled search outside the time limit; loading takes longer than some limits."""
+    """Load the compiled search outside the time limit, as loading takes longer than some limits."""
     smallest = Problem((Variable("a", 2),), (Function.from_array((0,), [0, 1]),))
     with unlimited():
         find_incumbent(smallest, math.inf, iterations=1)
@@ -162,7 +162,7 @@ def _evaluated(
 
 
 def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[State, Settings]:
-    """The state before the first call, and how to search."""
+    """The initial state and the settings of the search."""
     model = found.model
     variables = len(model.start) - 1
     slots = int(model.start[-1])

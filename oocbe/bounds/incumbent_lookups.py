@@ -1,4 +1,4 @@
-"""Lookups for local search: each factor an array indexed by strides, or sorted keys where it is too large for that."""
+"""Lookups for local search: each factor is an array indexed by strides, or sorted keys if the array is too large."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ DENSE_ENTRIES = 1 << 26
 """Maximum total entries of the dense tables of one kind; further factors are searched by key."""
 
 TUPLES_AT_ONCE = 1 << 19
-"""Tuples written into dense tables between two deadline checks, about a tenth of a second."""
+"""Tuples written into dense tables between two deadline checks (about 0.1 s)."""
 
 LARGEST_INDEX = 1 << 62
-"""Factors with more entries than that get random strides: an index is then a hash of the tuple."""
+"""Largest index of a tuple; larger factors get random strides, and an index is a hash of the tuple."""
 
 
 def lay_out(sizes: tuple[int, ...], parts: Sequence[ListedFactor]) -> Factors:
-    """Lookups of factors, those of one scope merged where they are dense.
+    """Lookups of factors; dense factors of one scope are merged.
 
-    Soft parts of one scope are added up, hard ones forbid what any of them forbids: their entries are 0 or 1, and a sum
-    that is not 0 forbids, too.
+    Soft parts of one scope are added. Hard parts have entries of 0 or 1, and a nonzero sum forbids a tuple if any part
+    forbids it.
     """
     number_of: dict[tuple[int, ...], int] = {}
     factors: list[tuple[int, ...]] = []
@@ -116,7 +116,7 @@ def _fill_tables(
     dense_size: list[int],
     table: NDArray[np.float64],
 ) -> None:
-    """Write dense factors; parts of one arity at once, as a problem may have tens of thousands of small ones."""
+    """Write dense factors, all parts of one arity together: a problem may have tens of thousands of small ones."""
     by_arity: dict[int, list[tuple[int, ListedFactor]]] = {}
     for number, own in enumerate(members):
         if dense_size[number]:
@@ -139,7 +139,7 @@ def _fill_tables(
 
 
 def _pieces(parts: list[tuple[int, ListedFactor]]) -> Iterator[list[tuple[int, ListedFactor]]]:
-    """Parts in their order, as many at a time as have :data:`TUPLES_AT_ONCE` tuples together, or one."""
+    """Batches of consecutive parts with at most :data:`TUPLES_AT_ONCE` tuples, or one part."""
     first = tuples = 0
     for place, (_, part) in enumerate(parts):
         if tuples + len(part.tuples) > TUPLES_AT_ONCE and place > first:

@@ -1,4 +1,4 @@
-"""From a problem to the arrays that local search works on: lookups by strides, values that are safe, slots."""
+"""Conversion of a problem to the arrays of local search: strided lookups, safe values, slots."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from oocbe.runtime.deadline import check_deadline
 
 @dataclass(frozen=True)
 class SearchModel:
-    """A problem as local search sees it.
+    """A problem in the form of the local search.
 
     Attributes
     ----------
-    model, soft, hard : for the kernels of :mod:`oocbe.bounds.kernels.cpu.search_state`; all costs are to be minimised.
+    model, soft, hard : for the kernels of :mod:`oocbe.bounds.kernels.cpu.search_state`; all costs are minimised.
     constant : added to every value.
-    is_infeasible : a factor without variables, or the unary constraints of one variable, forbid everything.
+    is_infeasible : whether a factor without variables, or the unary constraints of a variable, forbid everything.
     """
 
     model: Model
@@ -79,7 +79,7 @@ class _Collector:
             self.hard.append(ListedFactor(f.scope, f.tuples, np.zeros(len(values)), 1.0))
 
     def forbid_from(self, bound: float) -> None:
-        """Turn values into hard constraints that would take the sum to the bound whatever the other parts say."""
+        """Turn values into hard constraints if they lift the sum to the bound with all other parts at their minima."""
         least = [
             min(float(p.values.min(initial=math.inf)), p.default if p.has_default else math.inf) for p in self.soft
         ]
@@ -98,15 +98,15 @@ class _Collector:
                 part.default = low if default_excluded else part.default
 
     def promote(self, frugal: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Turn soft parts into hard ones where giving way always pays; returns each variable's safe value, or -1.
+        """Turn soft parts into hard ones if giving way is always cheaper; returns each variable's safe value, or -1.
 
-        A value is safe where no hard part says anything about it, and no other value of its variable consumes less of
-        any linear constraint: the slots ``frugal``. A variable gives way only where that costs what its
-        unary values say, so it must be in no soft part. Where every penalty of a soft part exceeds what giving way
-        costs some member at most, no optimal assignment pays a penalty.
+        A value is safe if no hard part forbids a tuple with it, and no other value of its variable consumes less of any
+        linear constraint: the slots ``frugal``. A variable gives way only at the cost of its unary values, so it must
+        be in no soft part. If every penalty of a soft part exceeds the maximum cost of giving way for some member, no
+        optimal assignment pays a penalty.
         """
         candidates = [p for p in self.soft if p.default == 0 and len(p.values) and (p.values >= 0).all()]
-        are_candidates = set(map(id, candidates))  # of thousands of parts, each is looked up once
+        are_candidates = set(map(id, candidates))  # constant-time lookup: there may be thousands of parts
         rest = [p for p in self.soft if id(p) not in are_candidates]
         while True:
             check_deadline()
@@ -127,7 +127,7 @@ class _Collector:
     def _safe_values(
         self, hard: Sequence[ListedFactor], soft: Sequence[ListedFactor], frugal: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The safe value of each variable, or -1, and the most that moving there costs."""
+        """The safe value of each variable, or -1, and the maximum cost of a move to it."""
         harmful = harmful_slots(hard, self.start, self.sizes)
         in_soft = {v for part in soft for v in part.scope}
         safe = np.full(len(self.sizes), -1, dtype=np.int64)
@@ -185,7 +185,7 @@ def search_model(problem: Problem) -> SearchModel:
 def _lay_out_linear(
     problem: Problem,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """CSR over variables: linear constraints, and where a variable's coefficients begin."""
+    """CSR over variables: linear constraints, and the start of a variable's coefficients."""
     uses: list[list[tuple[int, int]]] = [[] for _ in problem.sizes]
     coefficients: list[NDArray[np.float64]] = []
     end = 0

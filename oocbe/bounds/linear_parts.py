@@ -1,4 +1,4 @@
-"""Linear constraints of a problem while it is reduced: what is left of them when variables and values have gone."""
+"""Linear constraints under reduction: values and variables are removed from them."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class LinearParts:
                 self._over.setdefault(v, []).append(place)
 
     def has(self, v: int) -> bool:
-        """Whether any of them is over a variable."""
+        """Whether a constraint contains the variable."""
         return v in self._over
 
     def keep(self, v: int, kept: NDArray[np.int64]) -> None:
-        """Remove all values of a variable but some."""
+        """Keep only some values of a variable."""
         for place in self._over.get(v, ()):
             self._coefficients[place][v] = self._coefficients[place][v][kept]
 
     def fix(self, v: int) -> None:
-        """Take a variable of one value out."""
+        """Remove a variable with one value from the constraints."""
         for place in self._over.pop(v, ()):
             self._capacities[place] -= int(self._coefficients[place].pop(v)[0])
 
     def orders(self, v: int, dtype: Any) -> list[tuple[NDArray[Any], NDArray[np.bool_]]]:
-        """What keeps a value of a variable from taking the place of one that takes less of a capacity.
+        """Linear constraints as functions over a variable's values, for dominance tests between values.
 
-        As functions of which a value permits the more, the less it takes: costs and where they are permitted, of shape
-        (values, thresholds). dtype : of costs.
+        Each has shape (values, thresholds): costs of 0, and permitted cells. A value with smaller consumption permits a
+        superset of thresholds, so it blocks its replacement by a value of larger consumption. dtype : of costs.
         """
         found = []
         for place in self._over.get(v, ()):
@@ -59,7 +59,7 @@ class LinearParts:
         return found
 
     def left(self, number: Mapping[int, int]) -> tuple[LinearConstraint, ...]:
-        """Those that can bind, over the variables left. number : of each of these."""
+        """The constraints that can bind, over the remaining variables. number : new number of each variable."""
         found = []
         for c, coefficients, capacity in zip(self._constraints, self._coefficients, self._capacities, strict=True):
             lows = {v: int(own.min()) for v, own in coefficients.items()}

@@ -1,7 +1,7 @@
-"""A linear relaxation over literals, kept in HiGHS: rows are added and dropped, and multipliers come out.
+"""A linear relaxation over literals, in HiGHS: rows are added and dropped, and multipliers are read.
 
-Each variable has one default value that is no column: its literal is one minus the others. What HiGHS computes is
-never trusted: only the multipliers are used, rounded, and the bound is computed from them again in integers.
+Each variable has one default value without a column: its literal is one minus the others. HiGHS's values are not
+used as bounds: its multipliers are rounded, and the bound is recomputed from them in integers.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ with data_limit.lifted():
     import highspy
 
 LEAST_OBJECTIVE, LARGEST_OBJECTIVE = 0.1, 1e4
-"""Costs are scaled so that the largest lies between these: the solver's tolerances are absolute, about 1e-7, and it
-treats smaller costs as 0."""
+"""Range of the largest cost after scaling: the solver's tolerances are absolute, about 1e-7, and smaller costs are 0 to
+it."""
 
 LEAST_MULTIPLIER = 1e-9
 """Minimum multiplier, in scaled costs. Smaller multipliers count as 0."""
 
 LARGEST_NUMBER = 10**14
-"""Largest number of a row that is added: the solver refuses coefficients from 10^15 on, and two may be added up."""
+"""Largest number of a row: the solver rejects coefficients from 10^15 on, and two may be added."""
 
 
 class LinearProgram:
@@ -36,13 +36,13 @@ class LinearProgram:
 
     Parameters
     ----------
-    costs : float64 (literals,). owner : int64 (literals,), variable of each. first : the first literal of each.
-    default : int64 (variables,), the literal of each variable that is no column.
+    costs : float64 (literals,). owner : int64 (literals,), variable of each. default : int64 (variables,), the literal
+        of each variable without a column.
     removed : uint8 (literals,), 1 for literals that are false (never a default).
 
     Attributes
     ----------
-    unit : by which costs are divided for the solver. bound, point : of the last optimum. rows : that are there.
+    unit : divisor of costs for the solver. bound, point : of the last optimum. rows : current rows.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class LinearProgram:
         self.point = np.zeros(len(costs))
 
     def add(self, rows: Sequence[Row]) -> int:
-        """Add the rows that are not there yet; returns how many were.
+        """Add the rows that are not present yet; returns their number.
 
-        Rows with numbers that the solver does not take (see :data:`LARGEST_NUMBER`) are left out.
+        Rows with numbers beyond the solver's range (see :data:`LARGEST_NUMBER`) are left out.
         """
         fresh = []
         for row in rows:
@@ -117,7 +117,7 @@ class LinearProgram:
         return len(fresh)
 
     def _in_columns(self, row: Row) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Columns, coefficients and right-hand side with the defaults written as one minus the others."""
+        """Columns, coefficients and right-hand side after substitution of the defaults by one minus the others."""
         is_default = ~self._is_column[row.literals]
         if not is_default.any():
             return self._column[row.literals], row.coefficients, row.right_hand_side
@@ -129,7 +129,7 @@ class LinearProgram:
         return self._column[chosen], full[chosen], limit
 
     def remove_value(self, literal: int) -> bool:
-        """Make a literal false for good; False where it is its variable's default, which only a row can exclude."""
+        """Fix a literal to false; False if it is its variable's default, which only a row can exclude."""
         if not self._is_column[literal]:
             return False
         self._upper[self._column[literal]] = 0.0
@@ -137,16 +137,16 @@ class LinearProgram:
         return True
 
     def lift(self, least: NDArray[np.float64] | None) -> None:
-        """Ask for at least a little of each literal that is a column (float64 (literals,)); None: of none again.
+        """Set lower bounds on the literals with columns (float64 (literals,)); None: reset them to 0.
 
-        Among the optimal multipliers this picks those with large reduced costs where much is asked for.
+        Among the optimal multipliers, this selects those with large reduced costs where lower bounds are large.
         """
         count = len(self._literals)
         lower = np.zeros(count) if least is None else np.minimum(least[self._literals], self._upper)
         self._highs.changeColsBounds(count, np.arange(count, dtype=np.int32), lower, self._upper)
 
     def solve(self, seconds: float) -> bool:
-        """Solve; sets ``bound`` and ``point``. False where no optimum was found (infeasible, or out of time)."""
+        """Solve; sets ``bound`` and ``point``. False if no optimum was found (infeasible, or out of time)."""
         self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(0.01, seconds))
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -161,13 +161,13 @@ class LinearProgram:
 
     @property
     def is_infeasible(self) -> bool:
-        """Whether the solver believes that the relaxation has no point."""
+        """Whether the solver reports the relaxation as infeasible."""
         return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible)
 
     def contradiction(self, seconds: float) -> NDArray[np.float64]:
-        """Multipliers of the rows, at most 1 each, that show best that there is no point; 0 where none were found.
+        """Multipliers of the rows, at most 1 each, that prove infeasibility best; 0 if none were found.
 
-        They are the dual solution of a program without costs whose rows may all be relaxed by one common amount.
+        They are the dual solution of a program without costs in which one common slack relaxes all rows.
         """
         count, columns = len(self.rows), len(self._literals)
         highs = _quiet()
@@ -183,12 +183,12 @@ class LinearProgram:
         return np.maximum(0.0, -duals)
 
     def multipliers(self) -> NDArray[np.float64]:
-        """Of the rows, at the last optimum, in units of cost; never negative."""
+        """Multipliers of the rows at the last optimum, in units of cost; never negative."""
         duals = np.array(self._highs.getSolution().row_dual)
         return np.maximum(0.0, -duals * self.unit)
 
     def recall(self, least_violation: float) -> int:
-        """Bring back the rows set aside that the point violates; returns how many."""
+        """Restore the set-aside rows that the point violates; returns their number."""
         if not self._aside:
             return 0
         number = np.repeat(np.arange(len(self._aside)), [len(row.literals) for row in self._aside])
@@ -202,7 +202,7 @@ class LinearProgram:
         return len(back)
 
     def drop_idle(self, rounds: int) -> int:
-        """Set the rows aside that have had no multiplier for some rounds; returns how many."""
+        """Set aside the rows without a multiplier for some rounds; returns their number."""
         used = self.multipliers() > LEAST_MULTIPLIER * self.unit
         self._idle = [0 if u else idle + 1 for u, idle in zip(used.tolist(), self._idle, strict=True)]
         drop = [i for i, idle in enumerate(self._idle) if idle >= rounds]
@@ -218,7 +218,7 @@ class LinearProgram:
 
 
 def _quiet() -> highspy.Highs:
-    """A solver that prints nothing, uses one thread, and ends where a signal asks the thread that called it to."""
+    """A silent solver with one thread; a signal to the calling thread interrupts it."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
@@ -229,7 +229,7 @@ def _quiet() -> highspy.Highs:
     def look_up(kind: Any, message: str, state: Any, answer: Any, data: Any) -> None:
         answer.user_interrupt = interruption.is_requested
 
-    # Asked in every iteration, which takes some 10 microseconds; an iteration of a program of any size takes longer.
+    # Called in every iteration (about 10 microseconds); an iteration of any sizeable program takes longer.
     highs.setCallback(look_up, None)
     highs.startCallback(highspy.cb.HighsCallbackType.kCallbackSimplexInterrupt)
     return highs

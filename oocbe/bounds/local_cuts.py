@@ -1,10 +1,9 @@
 """Valid inequalities over small sets of literals, found by exact optimisation: rank cuts and their weighted relatives.
 
-Around a fractional literal a *ball* of literals that conflict with one another is taken. The inequality over the ball
-that the point violates most is found in floating point (:func:`oocbe.bounds.kernels.cpu.local_cuts.separate`), its
-weights are made integers, and its right-hand side is their exact maximum over the ball's feasible sets: whatever the
-weights, the inequality holds. Other literals are then lifted into it, one by one, each with the largest weight that
-keeps it valid (Padberg 1973).
+A *ball* of conflicting literals is grown around a fractional literal. The inequality over the ball that the point
+violates most is found in floating point (:func:`oocbe.bounds.kernels.cpu.local_cuts.separate`). Its weights are rounded
+to integers, and its right-hand side is their exact maximum over the ball's feasible sets, so it is valid for any
+weights. Other literals are lifted into it, one by one, each with its largest valid weight (Padberg 1973).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.interruption import is_requested
 
 WORD = 64
-"""Most literals of an inequality: a set of them is one machine word."""
+"""Maximum number of literals of an inequality: a set of them is one machine word."""
 
 ITERATIONS = 400
 """Iteration limit of the simplex method for one ball."""
@@ -35,31 +34,31 @@ NODE_LIMIT = 20_000
 """Node limit of one exact maximisation. A ball that needs more is given up."""
 
 LARGEST_DENOMINATOR = 60
-"""Weights that are not multiples of a fraction down to this are rounded to :data:`FALLBACK_DENOMINATOR`."""
+"""Largest denominator tried for exact weights; other weights are rounded to :data:`FALLBACK_DENOMINATOR`."""
 
 FALLBACK_DENOMINATOR = 720
-"""Denominator of weights that are no multiples of a simpler fraction: 720 has many divisors."""
+"""Denominator of weights without a simpler exact fraction: 720 has many divisors."""
 
 LIFTED = 40
-"""Most literals outside the ball tried for an inequality, those in conflict with most of it first."""
+"""Maximum number of literals lifted into an inequality; those with most conflicts come first."""
 
 LARGEST_ROOM = 2**40
-"""Linear constraints with larger numbers are left to their rows."""
+"""Largest number of a linear constraint in local cuts; larger constraints enter the program as rows only."""
 
 LEAST_VIOLATION = 1e-3
 """Minimum violation relative to the right-hand side."""
 
 NEAR = 1e-6
-"""A literal closer than this to 0 or 1 counts as integral."""
+"""Distance from 0 or 1 up to which a literal counts as integral."""
 
 
 _Sets = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-"""Sets of literals, and the sets that each literal is in, both as CSR."""
+"""Sets of literals, and the sets with each literal, both as CSR."""
 
 
 @dataclass(frozen=True)
 class _Ball:
-    """Literals with what restricts sets of them, as :func:`oocbe.bounds.kernels.cpu.local_cuts.heaviest` takes it."""
+    """Literals and the forbidden sets over them, as :func:`oocbe.bounds.kernels.cpu.local_cuts.heaviest` takes them."""
 
     literals: NDArray[np.int64]
     adjacent: NDArray[np.uint64]
@@ -69,17 +68,17 @@ class _Ball:
 
     @property
     def sets(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """What restricts sets of the literals, in the order in which compiled code takes it."""
+        """Restrictions on sets of the literals, in the order of the compiled code's arguments."""
         return self.adjacent, self.start, self.hyper, self.use
 
 
 class LocalCuts:
-    """Finds violated inequalities over balls of literals.
+    """Separation of violated inequalities over balls of literals.
 
     Parameters
     ----------
-    problem, forbidden : linear constraints, and what feasible sets do not contain.
-    seed : of the choices between equal literals.
+    problem, forbidden : linear constraints, and forbidden sets.
+    seed : of tie-breaking between literals.
     """
 
     def __init__(self, problem: Problem, forbidden: Forbidden, seed: int) -> None:
@@ -99,7 +98,8 @@ class LocalCuts:
 
         Parameters
         ----------
-        point : float64 (literals,). size : literals of a ball, at most 64. deadline : of the performance counter.
+        point : float64 (literals,). size : maximum literals of a ball, at most 64. deadline : on the performance
+            counter.
         """
         support = np.flatnonzero((point > NEAR) & self._is_bound)
         weight = point[support]
@@ -123,14 +123,14 @@ class LocalCuts:
         return list(found.values())
 
     def _sets_within(self, members: NDArray[np.int64], literals: int) -> list[NDArray[np.int64]]:
-        """The larger forbidden sets among members, numbered by their place there."""
+        """The larger forbidden sets within ``members``, renumbered by position there."""
         place = np.full(literals, -1, dtype=np.int64)
         place[members] = np.arange(len(members))
         placed = (place[sets] for sets in self._sets)
         return [p[(p >= 0).all(axis=1)] for p in placed]
 
     def _links(self, support: NDArray[np.int64], sets: list[NDArray[np.int64]]) -> NDArray[np.float64]:
-        """How strongly literals of the support are tied: float64 (support, support)."""
+        """Strength of links between literals of the support: float64 (support, support)."""
         links = self._pairs[np.ix_(support, support)].astype(np.float64)
         for group in sets:
             for one in range(group.shape[1]):
@@ -142,13 +142,13 @@ class LocalCuts:
     def _ball(
         self, start: int, links: NDArray[np.float64], weight: NDArray[np.float64], size: int
     ) -> NDArray[np.int64]:
-        """Grow a ball from a literal: always the one most tied to those inside, near ties at random."""
+        """Grow a ball from a literal by strongest links to its members; noise breaks near ties."""
         noise = 1 + 0.3 * self._random.random(len(weight))
         ball = np.empty(size, dtype=np.int64)
         return ball[: grow_neighbourhood(start, links, np.sqrt(weight), noise, ball)]
 
     def _cut(self, ball: NDArray[np.int64], point: NDArray[np.float64]) -> Row | None:
-        """The most violated inequality over a ball, lifted; None where there is none."""
+        """The most violated inequality over a ball, lifted; None if there is none."""
         if len(ball) < 3:
             return None
         packed = self._packed(ball)
@@ -171,7 +171,7 @@ class LocalCuts:
         return Row(ball[keep][order], full[keep][order] // divisor, limit // divisor, "local")
 
     def _with_candidates(self, ball: NDArray[np.int64], integers: NDArray[np.int64]) -> _Ball:
-        """The ball, followed by literals to be lifted into it."""
+        """The ball, followed by candidates for lifting."""
         conflict = self._pairs[ball].T.astype(np.int64) @ integers
         conflict[ball] = 0
         room = min(WORD - len(ball), LIFTED)
@@ -179,14 +179,14 @@ class LocalCuts:
         return self._packed(np.concatenate([ball, others[conflict[others] > 0]]))
 
     def _packed(self, members: NDArray[np.int64]) -> _Ball:
-        """Literals with what restricts sets of them."""
+        """Literals and the forbidden sets over them."""
         start = np.empty(len(members) + 1, dtype=np.int64)
         adjacent, hyper = pack_subproblem(members, self._pairs, *self._flat, self._place, start)
         return _Ball(members, adjacent, start, hyper, np.ascontiguousarray(self._use[:, members]))
 
 
 def _flat(sets: Sequence[NDArray[np.int64]], literals: int) -> _Sets:
-    """Sets of several sizes as CSR, and the numbers of the sets that each literal is in as CSR."""
+    """Sets of several sizes as CSR, and the sets with each literal as CSR."""
     none = np.zeros(0, dtype=np.int64)
     lengths = np.concatenate([none, *(np.full(len(group), group.shape[1]) for group in sets)])
     members = np.concatenate([none, *(group.ravel() for group in sets)])
@@ -199,8 +199,8 @@ def _flat(sets: Sequence[NDArray[np.int64]], literals: int) -> _Sets:
 def _resources(problem: Problem, forbidden: Forbidden) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Linear constraints as resources: int64 (constraints, literals) and (constraints,), all at least 0.
 
-    Each variable takes the least of its coefficients in any case; what is left of the capacity goes to the rest. A
-    constraint that not even that satisfies is ignored by local cuts and stays a row.
+    The least coefficients of all variables are subtracted from the capacity. A constraint that these already violate is
+    left out of local cuts and stays a row.
     """
     count = int(forbidden.first[-1])
     use: list[NDArray[np.int64]] = []
@@ -221,7 +221,7 @@ def _resources(problem: Problem, forbidden: Forbidden) -> tuple[NDArray[np.int64
 
 
 def integral(weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Weights as integers: multiplied by the least denominator that makes them so, or rounded to a fine one."""
+    """Weights as integers: multiplied by the least exact denominator, or rounded to a fine one."""
     for factor in range(1, LARGEST_DENOMINATOR + 1):
         scaled = weights * factor
         nearest = np.rint(scaled)
@@ -231,7 +231,7 @@ def integral(weights: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def sets_as_rows(sets: Sequence[NDArray[np.int64]], owner: NDArray[np.int64]) -> list[Row]:
-    """A row for the larger forbidden sets: not all of one; sets that differ in one variable's value share a row."""
+    """Rows that exclude the larger forbidden sets; sets that differ in one variable's value share a row."""
     rows = []
     for group in sets:
         merged: list[tuple[tuple[int, ...], ...]]

@@ -1,13 +1,13 @@
 """The local polytope bound for functions of any arity: sequential dual ascent over the variables.
 
-Each function hands parts of its cost to its variables, value by value; the sum over functions of what is left at least,
-plus the cheapest value of each variable, is a lower bound. A pass visits the variables along an order, takes all that
-their functions can spare, and hands equal parts on to the functions that reach further along it, then back again: the
-bound never falls (Kolmogorov 2006, TRW-S, for pairs; Kolmogorov 2015, SRMP, for larger scopes). Forbidden tuples are
-infinitely dear; values without a row in some function are removed on the way (arc consistency).
+Each function passes parts of its cost to its variables, value by value. The minimum reduced costs of all functions plus
+the cheapest value of each variable are a lower bound. A pass visits the variables along an order, takes all spare
+cost of their functions, and passes equal parts on to the functions with later variables, then back again: the bound
+never falls (Kolmogorov 2006, TRW-S, for pairs; Kolmogorov 2015, SRMP, for larger scopes). Forbidden tuples cost
+infinity; values without a tuple in some function are removed on the way (arc consistency).
 
-Passes run in floating point, of costs in units of the fixed point. What each function handed out is then rounded to
-integers, and what is left of it is computed again in them, so that the bound holds whatever the passes did.
+Passes run in floating point, with costs in units of the fixed point. The shares of each function are then rounded to
+integers, and its reduced costs are recomputed in integers, so that the bound is exact.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.deadline import Deadline, current_flag, looked
 
 MOST_CELLS = 1 << 24
-"""Cells of all functions together; the largest functions beyond it count with their minimum."""
+"""Maximum total cells of all functions; functions beyond it contribute their minimum."""
 
 PATIENCE = 20
 """Passes with little progress before the ascent ends."""
 
 LITTLE = 1e-5
-"""Progress in a pass, relative to all progress so far."""
+"""Little progress of a pass, relative to the total progress."""
 
 NEVER = np.iinfo(np.int64).max
 """Integer cost of a forbidden tuple."""
@@ -46,7 +46,7 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class _FunctionPart:
-    """A function or hard constraint written out: scope, dense costs (infinite where forbidden), and which it is."""
+    """A dense function or hard constraint: scope, costs (infinite where forbidden), exact costs, and its kind."""
 
     scope: tuple[int, ...]
     costs: NDArray[np.float64]
@@ -55,9 +55,9 @@ class _FunctionPart:
 
 
 def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) -> tuple[list[_FunctionPart], list[int]]:
-    """Parts over two or more variables, and the numbers of the functions of which only the minimum counts.
+    """Parts over two or more variables, and the numbers of the functions that contribute their minimum only.
 
-    These are the constant ones, and those that are too large.
+    The latter are constant or too large.
     """
     sizes = problem.sizes
     limits = cost_limits(problem)
@@ -83,7 +83,7 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
             permitted = permitted & (values < limits[number])
         is_constant = len(np.unique(values[permitted])) == 1
         if is_constant and (permitted.all() or not with_constraints):
-            skipped.append(number)  # its minimum says it all, but for what it forbids
+            skipped.append(number)  # its minimum is exact, apart from forbidden tuples
             continue
         exact = np.where(permitted, fixed_point.down(values), NEVER)
         parts.append(_part(f.scope, exact, False))
@@ -109,9 +109,9 @@ class DualAscent:
 
     Parameters
     ----------
-    problem : in the min-sum semiring. fixed_point : of the terms. removed : uint8, values that do not count.
-    with_constraints : whether costs move through hard constraints, too; else through functions only.
-    order : variables along which passes go; None: as they are numbered.
+    problem : in the min-sum semiring. fixed_point : of the terms. removed : uint8, 1 for removed values.
+    with_constraints : whether costs move through hard constraints, too; otherwise through functions only.
+    order : variables in the order of a pass; None: as they are numbered.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class DualAscent:
         self.passes = 0
 
     def run(self, seconds: float) -> None:
-        """Pass forth and back until the time is over or little is gained."""
+        """Pass forward and backward until the time limit, or until there is little progress."""
         if not self._parts:
             return
         start = best = self._bound()
@@ -165,11 +165,11 @@ class DualAscent:
                 now = self._bound()
                 patience = patience + 1 if now - best <= LITTLE * (best - start) + 1e-12 * abs(best) else 0
                 best = max(best, now)
-        # Costs end where other relaxations find them: with the variables, as far as functions can spare them.
+        # All spare costs end with the variables, where other relaxations expect them.
         self._sweep(self._order, False, current_flag())
 
     def _sweep(self, order: NDArray[np.int64], hand_on: bool, stop: NDArray[np.int64]) -> None:
-        """One pass along an order; one that is stopped has passed some of the variables, which is a bound as well."""
+        """One pass along an order; an interrupted pass also leaves a valid bound."""
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         functions = (self._cells, self._cell_start, self._use_start, self._use_variable)
@@ -177,19 +177,19 @@ class DualAscent:
         sweep(order, rank, *self._uses, *functions, *rest, hand_on, stop)
 
     def _bound(self) -> float:
-        """The bound in floating point, for judging progress; infinite where nothing counts."""
+        """The bound in floating point, to measure progress; infinite if no assignment counts."""
         least = np.empty(len(self._parts))
         self._least(self._cells, self._shares, np.inf, least)
         costs = np.where(self.removed > 0, np.inf, self._costs)
         return float(least.sum() + np.minimum.reduceat(costs, self._first[:-1]).sum())
 
     def _least(self, cells: NDArray[Any], shares: NDArray[Any], infinity: float, least: NDArray[Any]) -> None:
-        """Least reduced cost of each part among the rows that count."""
+        """Least reduced cost of each part, over tuples without removed values."""
         uses = (self._cell_start, self._use_start, self._use_size, self._offset)
         least_of_functions(cells, *uses, shares, self._literal, self.removed, infinity, least)
 
     def terms(self) -> Terms:
-        """Terms of all functions (and constraints, where they take part)."""
+        """Terms of all functions (and constraints, if they take part)."""
         fixed_point, sizes = self._fixed_point, self._problem.sizes
         minima = scaled_minima(self._problem, fixed_point)[self._skipped]
         scopes = [self._problem.functions[f].scope for f in self._skipped]
@@ -215,10 +215,10 @@ class DualAscent:
         return joined(joined(self._unary, own), skipped)
 
     def residuals(self) -> list[tuple[tuple[int, ...], NDArray[np.int64], bool]]:
-        """What each function and constraint over two or more variables costs beyond its term of :meth:`terms`.
+        """Costs of each function and constraint over two or more variables beyond its term of :meth:`terms`.
 
-        A scope, costs in fixed point with an axis a variable, at least 0, -1 where no assignment that counts is, and
-        whether it is a hard constraint.
+        Entries: scope; costs in fixed point, an axis a variable, at least 0, or -1 where no assignment counts; whether
+        it is a hard constraint.
         """
         terms = self.terms()
         skipped = len(terms.constant) - len(self._parts) - len(self._skipped)
@@ -239,6 +239,6 @@ class DualAscent:
         return found
 
     def _share_counts(self) -> NDArray[np.int64]:
-        """Entries of each part."""
+        """Number of share entries of each part."""
         ends = np.append(self._offset, self._use_size.sum())[self._use_start]
         return np.diff(ends)

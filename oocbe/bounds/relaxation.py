@@ -1,8 +1,8 @@
-"""The linear programming bound: cliques, larger forbidden sets, linear constraints, and cuts found in rounds.
+"""The linear programming bound: cliques, larger forbidden sets, linear constraints, and rounds of cuts.
 
-The relaxation is solved again and again; each time inequalities that its point violates are added. Which multipliers
-it ends with decides how good the bound is, not whether it is valid: they are rounded and everything that follows from
-them is computed in integers (:mod:`oocbe.bounds.estimators`).
+Each round solves the relaxation and adds inequalities that its point violates. The final multipliers determine the
+quality of the bound, not its validity: they are rounded, and the bound is computed from them in integers
+(:mod:`oocbe.bounds.estimators`).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ LIFT = 1e-5
 """Maximum lower bound imposed on each literal to obtain other optimal multipliers."""
 
 CLOSED = 1e-4
-"""How far the solver's bound must be beyond the last value worth having before cutting stops: an amount of integer
-costs, and of floats, which may be of any size, one of costs as the solver has them."""
+"""Margin of the solver's bound beyond the largest useful value at which cutting stops: an absolute amount for integer
+costs; for floats, which have any magnitude, in the solver's units of cost."""
 
 LITTLE = 2e-4
 """Little progress in a round, relative to the bound's distance from its start."""
@@ -65,7 +65,7 @@ LITTLE = 2e-4
 def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden, costly: CostlyTuples) -> Terms:
     """Terms of rows with non-negative multipliers in fixed point.
 
-    Rows without a multiplier are left out, and those whose products with it would leave 64-bit integers.
+    Rows without a multiplier are left out, as are rows whose products with it would overflow 64-bit integers.
     """
     used = np.flatnonzero(multipliers > 0)
     used = used[[rows[i].largest * int(multipliers[i]) <= LARGEST for i in used.tolist()]]
@@ -95,18 +95,18 @@ _Multipliers = tuple[float, list[Row], NDArray[np.float64]]
 """A bound in floating point, rows, and their multipliers."""
 
 Record = Callable[[list[Row], NDArray[np.float64], bool], None]
-"""Called with the rows and multipliers of each conclusion, and whether that is infeasibility."""
+"""Called with the rows and multipliers of each conclusion, and whether it is infeasibility."""
 
 
 class Relaxation:
-    """The linear program of a problem, and the rounds in which it is tightened.
+    """The linear program of a problem, tightened in rounds.
 
     Parameters
     ----------
     problem : in the min-sum semiring. forbidden : its forbidden sets. fixed_point : for multipliers.
     base : soft terms of the problem's functions; their sums over values are the costs of the linear program.
-    seed : of the choices between equals.
-    costly : tuples that ``forbidden`` has besides what is forbidden, and that ``base`` does not count in full.
+    seed : of tie-breaking.
+    costly : tuples that are only costly but treated as forbidden in ``forbidden``, and capped in ``base``.
     record : called with the premises of each conclusion, in order, for a certificate; or None.
     """
 
@@ -145,16 +145,16 @@ class Relaxation:
         self.rounding = Rounding(problem, forbidden, costs)
         self._program = LinearProgram(costs, forbidden.owner, default, self.removed)
         self._closed = CLOSED if self._grid.step else CLOSED * self._program.unit
-        # Values of a variable exclude one another even where none conflicts with anything else; a default that no
-        # conflict names stays out of the cliques, or each variable would be a clique with nothing to say.
+        # Values of a variable exclude one another even without any other conflict. A default without conflicts is left
+        # out of the cliques; otherwise each variable would be a redundant clique.
         is_idle = np.zeros(len(degree), dtype=bool)
         is_idle[default] = ~forbidden.between[default].any(axis=1)
         self._adjacent = bit_matrix(pairs)
         self._adjacent[is_idle] = 0
         self._adjacent &= ~bit_matrix(is_idle[None])
         self._program.add([Row.of(c, 1, "clique") for c in covering_cliques(self._adjacent)])
-        # Written without the default, a clique that holds all values of a variable says nothing: at most one of the
-        # others is true all the same.
+        # A clique of all values of a variable is trivial after the substitution of the default; the row without the
+        # default is not: at most one of the other literals is true.
         others_of = [np.arange(begin, end) for begin, end in itertools.pairwise(forbidden.first.tolist())]
         others_of = [o[o != d] for o, d in zip(others_of, default.tolist(), strict=True) if not is_idle[d]]
         self._program.add([Row.of(o, 1, "clique") for o in others_of if len(o) > 1])
@@ -166,10 +166,10 @@ class Relaxation:
         self._random = np.random.default_rng(seed)
 
     def tighten(self, seconds: float, upper_bound: int | float | None, improve: bool = False) -> None:
-        """Solve and cut until the time is over, nothing better than ``upper_bound`` is left, or no cut is found.
+        """Solve and cut until the time limit, until no value below ``upper_bound`` is left, or no cut is found.
 
-        With an upper bound, values whose reduced cost lifts the bound to it are removed on the way. With ``improve``,
-        assignments found by rounding lower it: the bound then holds for what is better than ``rounding.value``.
+        With an upper bound, values whose reduced cost lifts the bound to it are removed. With ``improve``, assignments
+        found by rounding lower it: the bound is then valid for assignments better than ``rounding.value``.
         """
         deadline = working_time() + seconds
         self._upper_bound = upper_bound
@@ -179,7 +179,7 @@ class Relaxation:
         self._tell()
 
     def _cut(self, deadline: float, improve: bool) -> None:
-        """Rounds of cuts, with larger and larger balls."""
+        """Rounds of cuts, with growing ball sizes."""
         program = self._program
         start, seconds = program.bound, deadline - working_time()
         level, patience = 0, 0
@@ -196,7 +196,7 @@ class Relaxation:
             if not self._solve(deadline):
                 return
             self._round(improve)
-            # A bound that has fallen, by the solver's tolerance or with rows set aside, has not gained anything.
+            # The bound may fall, by the solver's tolerance or after rows were set aside: that is no gain.
             if program.bound - before > LITTLE * max(0.0, program.bound - start) + 1e-9 * abs(start):
                 patience = 0
                 program.drop_idle(IDLE_ROUNDS)
@@ -212,7 +212,7 @@ class Relaxation:
                     return
 
     def _round(self, improve: bool) -> None:
-        """Search for an assignment at the program's point. If found, it becomes the cutoff."""
+        """Search for an assignment at the program's point; it becomes the upper bound."""
         if improve and self.rounding.round(self._program.point, self.removed):
             self._upper_bound = self.rounding.value
 
@@ -228,7 +228,7 @@ class Relaxation:
             self._record(self._best[1], self._best[2], False)
 
     def _remove_costly(self) -> int:
-        """Remove what, by the best multipliers, nothing better than the upper bound has; returns how many values."""
+        """Remove the values that no better assignment has, by the best multipliers; returns their number."""
         if self._upper_bound is None:
             return 0
         self._tell()
@@ -236,7 +236,7 @@ class Relaxation:
         removed = self.removed.copy()
         for v, value in self.source("", "").fixed_values(self._upper_bound):
             removed[int(first[v]) + value] = 1
-        if not self._costly.sets:  # what only costly tuples exclude is possible, after all
+        if not self._costly.sets:  # sets of costly tuples are possible
             removed = propagated(self._forbidden, removed)
         fresh = np.flatnonzero(removed & ~self.removed).tolist()
         self.removed = removed
@@ -249,16 +249,16 @@ class Relaxation:
         return len(fresh)
 
     def _spread(self, deadline: float) -> None:
-        """Replace the best multipliers by the mean of several equally good ones, as far from any extreme as they go.
+        """Replace the best multipliers by the mean of several equally good ones.
 
-        A solver returns one of many optimal multipliers, in which most reduced costs are 0. Their mean bounds more rows
-        and values away from the optimum, and each of them by itself may show values to be too costly.
+        A solver returns an extreme point of the optimal multipliers, with most reduced costs 0. The mean gives positive
+        bounds to more rows and values, and each extreme point may prove different values too costly.
         """
         program = self._program
         fresh = 1
         while fresh and not self._is_closed() and _goes_on(deadline) and self._solve(deadline):
             if self._best is None or program.bound < self._best[0] - self._closed:
-                return  # rows were set aside since the best
+                return  # rows were set aside since the best bound
             best, found, fresh = self._best, [], 0
             for _ in range(VERTICES):
                 if is_requested():
@@ -271,21 +271,21 @@ class Relaxation:
             program.lift(None)
             self._best = best
             if found:
-                # Rows about removed values came in between: they had no multiplier before.
+                # Rows for removed values were added in between: their multiplier was 0 before.
                 padded = [np.pad(f, (0, len(program.rows) - len(f))) for f in found]
                 self._best = self._better((best[0], list(program.rows), np.mean(padded, axis=0)))
 
     def _better(self, other: _Multipliers) -> _Multipliers:
-        """Other multipliers, unless the bound that they give, exactly, is worse than that of the best."""
+        """The other multipliers, unless their exact bound is worse than that of the best."""
         assert self._best is not None
         best, root = self._best, self.source("", "").root
         self._best = other
         return other if self.source("", "").root >= root else best
 
     def _solve(self, deadline: float) -> bool:
-        """Solve the program, and keep the multipliers of the best bound; False where no optimum was found.
+        """Solve the program, and keep the multipliers of the best bound; False if no optimum was found.
 
-        A program without a point can prove that nothing counts.
+        An infeasible program may prove that no assignment counts.
         """
         program = self._program
         if not program.solve(deadline - working_time()):
@@ -298,11 +298,11 @@ class Relaxation:
         return True
 
     def _is_contradiction(self, found: NDArray[np.float64]) -> bool:
-        """Whether rows with these multipliers exclude everything: hard terms are at most 0 for all that counts."""
+        """Whether rows with these multipliers prove infeasibility: hard terms of assignments that count are <= 0."""
         multipliers = np.rint(found * CONTRADICTION_SCALE).astype(np.int64)
         terms = row_terms(self._program.rows, multipliers, self._forbidden, self._costly)
         if (terms.kind == LITERAL).any():
-            return False  # costly tuples are possible, after all
+            return False  # costly tuples are possible
         free = replace(self._problem, constant=0)
         least, _ = AdditiveSource("", "", free, self._fixed_point, terms, self.removed).reduced_costs()
         if least > 0 and self._record is not None:
@@ -311,11 +311,11 @@ class Relaxation:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows that the best multipliers belong to."""
+        """The rows of the best multipliers."""
         return [] if self._best is None else self._best[1]
 
     def source(self, name: str, why: str) -> AdditiveSource:
-        """The bound that the best multipliers give."""
+        """The bound of the best multipliers."""
         terms = self._base
         if self._best is not None:
             _, rows, multipliers = self._best

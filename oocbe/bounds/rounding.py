@@ -1,6 +1,6 @@
-"""Assignments from fractional points: literals are taken greedily, the largest first, as long as nothing forbids them.
+"""Assignments from fractional points: literals are taken greedily, the largest first, unless they are forbidden.
 
-Near the optimum of a tight relaxation nearly all literals are 0 or 1, and what is left is often settled by this.
+Near the optimum of a tight relaxation nearly all literals are 0 or 1, and greedy choices often settle the rest.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from oocbe.model.problem import Problem
 
 
 class Rounding:
-    """Rounds points of one problem's relaxation.
+    """Rounding of points of one problem's relaxation.
 
     Parameters
     ----------
-    problem : judges what comes out. forbidden : what an assignment must not contain.
-    costs : float64 (literals,), decides between equals.
+    problem : evaluates the result. forbidden : sets that an assignment must not contain.
+    costs : float64 (literals,), break ties.
     """
 
     def __init__(self, problem: Problem, forbidden: Forbidden, costs: NDArray[np.float64]) -> None:
@@ -46,11 +46,11 @@ class Rounding:
         self.value: int | float | None = None
 
     def round(self, point: NDArray[np.float64], removed: NDArray[np.uint8]) -> bool:
-        """Round a point; whether that gave an assignment that counts and beats all before it.
+        """Round a point; returns whether the result is feasible and better than all earlier ones.
 
         Parameters
         ----------
-        point : float64 (literals,). removed : uint8 (literals,), literals not to be taken.
+        point : float64 (literals,). removed : uint8 (literals,), 1 for excluded literals.
         """
         order = np.lexsort((self._costs, -np.round(point, 6))).tolist()
         blocked = removed > 0

@@ -1,41 +1,39 @@
-"""A lower bound for each partial assignment on the cost of all its completions. In this module, a *row* is one.
+"""Lower bounds for partial assignments, on the cost of all their completions. In this module, a *row* is one.
 
 **What it is.** The functions are conditioned on the row, and sequential dual ascent moves costs between them and their
 variables (Kolmogorov 2006, *Convergent tree-reweighted message passing*, for pairs; Kolmogorov 2015, *A new look at
-reweighted message passing*, SRMP, for larger scopes), a few passes from where the row's parent had come to, over those
-variables only whose costs have changed. Whatever the cheapest value of a variable costs is a cost of the whole, and
-adds to the row's *bound*. A value that would bring the bound to the threshold is removed, which may empty others: hard
-constraints are costs that no threshold permits, so propagating them is the same thing. No row is created for a value
-removed in its parent.
+reweighted message passing*, SRMP, for larger scopes). A few passes start from the state of the row's parent and visit
+only variables whose costs have changed. The cost of the cheapest value of a variable is a cost of every completion and
+is added to the row's *bound*. A value that lifts the bound to the threshold is removed, which may empty other domains.
+Hard constraints are costs above any threshold, so this also propagates them. No row is created for a value removed in
+its parent.
 
-**Why it is valid.** All that happens is that costs move: what one function gives, a variable gets (*equivalence-
-preserving transformations*; Cooper, de Givry, Sanchez, Schiex, Zytnicki and Werner 2010, *Soft arc consistency
-revisited*). The sum is the same for every assignment and all that is left is never negative, so the bound, which is
-part of the sum, is never above it. A row is its parent's costs with all values of one variable removed but one: for the
-assignments that it stands for nothing has changed, so what the parent has moved stays valid, and its bound is where the
-row begins. Numbers are integers in fixed point, each cost rounded down once and capped at the threshold, so nothing is
-rounded on the way: rounding a cost down makes every assignment cheaper, never dearer, and what costs the threshold by
-itself is out whatever else there is. Of sums of floats the threshold is raised by all that rounding may be off.
+**Why it is valid.** Only costs move: a function loses what a variable gains (*equivalence-preserving transformations*;
+Cooper, de Givry, Sanchez, Schiex, Zytnicki and Werner 2010, *Soft arc consistency revisited*). The sum is unchanged for
+every assignment and all reduced costs are non-negative, so the bound, a part of the sum, never exceeds it. A row is its
+parent with all values of one variable but one removed. Costs of its completions are unchanged, so the parent's moves
+and bound stay valid, and the row starts from them. Numbers are integers in fixed point. Each cost is rounded down once
+and capped at the threshold, and no later step rounds: rounding down only lowers costs, and a cost at the threshold
+excludes an assignment by itself. For sums of floats the threshold is raised by the maximum rounding error.
 
-**What it costs.** A pass looks at each function over a variable that has changed, or is near one that has, once for
-each of its variables. What a row needs of memory is its state, one number for each value of a variable and for each
-value in each function over it. A row depends on its parent only: rows of a level are bounded side by side.
+**What it costs.** A pass visits each function over a changed variable, or one near it, once for each of its variables.
+The memory of a row is its state: one number for each value of a variable, and for each value in each function over it.
+A row depends on its parent only: the rows of a level are bounded in parallel.
 
-**What others call it.** Search does the same at each of its nodes, where it is called *soft arc consistency*: costs are
-moved until no single move raises the bound (EDAC: de Givry, Heras, Zytnicki and Larrosa 2005, *Existential arc
-consistency: getting closer to full arc consistency in weighted CSPs*), or until no sequence of moves along what costs
-nothing does (VAC: Cooper et al. 2010), which is where dual ascent stands still, too (Werner 2007, *A linear programming
-approach to max-sum problem*: both solve the dual of the local polytope up to such fixed points). Search keeps one
-state, and undoes it; here all rows of a level have theirs, which is what lets equal ones merge.
-In AND/OR search *mini-bucket heuristics* have this place (Kask and Dechter 2001, *A general
-scheme for automatic generation of search heuristics from specification dependencies*; Marinescu and Dechter 2009,
-*AND/OR branch-and-bound search for combinatorial optimization in graphical models*): tables made once, which are looked
-up at each node. They are cheap, and see clusters of many variables, but not what the row has ruled out.
-Dynamic programming that drops states whose bound reaches an incumbent is *bounded dynamic programming* (Morin and
-Marsten 1976, *Branch-and-bound strategies for dynamic programming*), which is what the rows here are for
-(:mod:`oocbe.search.row_search`). Koster, van Hoesel and Kolen (2002, *Solving partial constraint
-satisfaction problems with tree decomposition*) solved radio link frequency assignment so: tables along a tree
-decomposition, without the rows that a bound or a dominating row rules out.
+**Related work.** Search does the same at each node, where it is called *soft arc consistency*: costs are moved until no
+single move raises the bound (EDAC: de Givry, Heras, Zytnicki and Larrosa 2005, *Existential arc consistency: getting
+closer to full arc consistency in weighted CSPs*), or no sequence of zero-cost moves does (VAC: Cooper et al. 2010).
+Fixed points of dual ascent are equivalent to the latter (Werner 2007, *A linear programming approach to max-sum
+problem*: both solve the dual of the local polytope up to such fixed points). Search keeps one state and undoes its
+changes; here each row of a level has its own, so that equal rows can be merged.
+AND/OR search uses *mini-bucket heuristics* (Kask and Dechter 2001, *A general scheme for automatic generation of search
+heuristics from specification dependencies*; Marinescu and Dechter 2009, *AND/OR branch-and-bound search for
+combinatorial optimization in graphical models*): tables computed once and read at each node. They are cheap and join
+many variables, but ignore values removed in the row.
+Dynamic programming that prunes states whose bound reaches an incumbent is *bounded dynamic programming* (Morin and
+Marsten 1976, *Branch-and-bound strategies for dynamic programming*); :mod:`oocbe.search.row_search` uses the rows for
+it. Koster, van Hoesel and Kolen (2002, *Solving partial constraint satisfaction problems with tree decomposition*) so
+solved radio link frequency assignment: tables along a tree decomposition, without rows pruned by a bound or dominated.
 """
 
 from __future__ import annotations
@@ -91,12 +89,12 @@ against hundredths for the dispatch."""
 class RowAscent:
     """Bounds for rows of one problem, below one threshold.
 
-    States of rows are NumPy's arrays, or CuPy's in a device's memory; rows are bounded where their parents' states are.
+    States of rows are NumPy or CuPy arrays; rows are bounded on the device of their parents' states.
 
     Parameters
     ----------
     tables : of the problem. threshold : only assignments with a value strictly below it count; finite.
-    backend : ``cpu``, ``cuda``, or ``auto``: on a CUDA device where there is one and rows are many.
+    backend : ``cpu``, ``cuda``, or ``auto``: a CUDA device, if there is one and rows are many.
 
     Attributes
     ----------
@@ -188,7 +186,7 @@ class RowAscent:
 
         Raises
         ------
-        TimeLimitError : the deadline of the block that this runs in came.
+        TimeLimitError : the deadline of the enclosing block came.
         """
         while passes > 0 and self.bound < self.need:
             check_deadline()
@@ -197,16 +195,16 @@ class RowAscent:
             passes -= now
 
     def cutoff_for(self, threshold: int | float) -> int:
-        """What :attr:`need` is below another threshold, no higher than this ascent's own, with its scale."""
+        """:attr:`need` for another threshold, at most that of this ascent, in its scale."""
         return min(self.need, self._need(threshold, self._bits))
 
     def placed(self, states: Any, level: Level, v: int, rows: int, kept: int) -> Any:
-        """States of parents where their rows are best bounded, with the limits of this ascent's backend.
+        """States of parents on the device where their rows are bounded fastest, within memory limits.
 
         Parameters
         ----------
-        states : anywhere. level, v : as of :meth:`rows`. rows : that are to be bounded.
-        kept : states that are kept of them at a time at most.
+        states : on any device. level, v : as of :meth:`rows`. rows : number of rows to be bounded.
+        kept : maximum number of states kept of them at a time.
         """
         is_there = is_device_array(states)
         if self._backend != "cuda":
@@ -261,10 +259,10 @@ class RowAscent:
 
         Parameters
         ----------
-        level : of the variables open then; parents on a device leave one value to each of the others but ``v``.
+        level : of the variables open after the assignment; in a device's parents all others but ``v`` have one value.
         v : the variable. parents : int32 (parents, state). parent_bounds : int64 (parents,).
-        parent, value : int64 (rows,). passes : over what changes.
-        radius : how many functions away from a variable that loses values others still are passed over.
+        parent, value : int64 (rows,). passes : maximum number of passes over changed variables.
+        radius : distance in functions up to which a loss of values causes variables to be visited.
         """
         if is_device_array(parents):
             return self._on_device.rows(level, v, parents, parent_bounds, parent, value, passes, radius)
@@ -293,30 +291,30 @@ class RowAscent:
         return states, bounds
 
     def values_left(self, states: Any, variables: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many values rows leave to each of some variables: all rows together, and the row that leaves the most.
+        """Numbers of remaining values of some variables: totals over all rows, and maxima over rows.
 
-        states : or what :meth:`live` says of them, which also :meth:`assign` takes.
+        states : states, or the result of :meth:`live`, as for :meth:`assign`.
         """
         together, most = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.int64)
         count_left(self.network.value_start, states, _gone(states), variables, together, most)
         return together, most
 
     def assign(self, states: Any, variables: NDArray[np.int64], assignments: NDArray[Any]) -> None:
-        """Write the first value that each row leaves to each of some variables into ``assignments`` (rows, all)."""
+        """Write each row's first remaining value of each listed variable into ``assignments`` (rows, all variables)."""
         first_left(self.network.value_start, states, _gone(states), variables, assignments)
 
     def values_of(self, states: Any, v: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and the values that they leave to a variable, row by row; of states or what is live in them."""
+        """Pairs of row and remaining value of a variable, row by row; of states or the result of :meth:`live`."""
         start = self.network.value_start
         rows, values = np.nonzero(states[:, start[v] : start[v + 1]] != _gone(states))
         return rows, values
 
     def in_main_memory(self, states: Any) -> NDArray[Any]:
-        """What :meth:`values_left` and its like look at: states themselves, or what is live in those on a device."""
+        """Argument of :meth:`values_left` and similar methods: host states, or :meth:`live` of device states."""
         return self.live(states) if is_device_array(states) else states
 
     def live(self, states: Any) -> NDArray[np.bool_]:
-        """Bool (rows, values), which values of all variables are not removed."""
+        """Bool (rows, values), True for remaining values of all variables."""
         count = int(self.network.value_start[-1])
         if is_device_array(states):
             return self._on_device.live(states, count)
@@ -324,7 +322,7 @@ class RowAscent:
         return is_live
 
     def costs(self, states: Any, rows: NDArray[np.int64], v: int, value: NDArray[np.int64]) -> NDArray[np.int32]:
-        """What a value of a variable costs by itself in each of some rows, int32 (rows,)."""
+        """Unary cost of a value of a variable in each of some rows, int32 (rows,)."""
         places = self.network.value_start[v] + value
         if is_device_array(states):
             return self._on_device.numbers_at(states, rows, places)
@@ -342,7 +340,7 @@ class RowAscent:
         return self._on_device.joined(parts) if is_device_array(parts[0]) else np.concatenate(parts)
 
     def unscale(self, bound: int) -> int | float:
-        """The least value that an assignment with such a bound can have; the threshold where it has none below."""
+        """The least value of an assignment with this bound; the threshold if none is below it."""
         if bound >= self.need:
             return self.threshold
         if self.tables.is_integral:
@@ -352,12 +350,12 @@ class RowAscent:
 
 
 def _gone(states: NDArray[Any]) -> np.int32:
-    """What says in states that a value is removed, or in what is live in them."""
+    """Marker of a removed value in states, or in the result of :meth:`live`."""
     return np.int32(0) if states.dtype == np.bool_ else REMOVED
 
 
 def load_loops() -> None:
-    """Load the compiled loops, or compile them: a problem of two variables needs them all."""
+    """Load or compile the loops, with a problem of two variables."""
     variables = (Variable("a", 2), Variable("b", 2))
     tables = Tables.of(Problem(variables, (Function.from_array((0, 1), [[0, 1], [1, 0]]),)))
     assert tables is not None

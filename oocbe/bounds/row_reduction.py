@@ -9,10 +9,9 @@ satisfaction problems*).
 
 Before that, values without support in a hard constraint are removed to a fixed point (*generalised arc
 consistency*; Mackworth 1977, *Consistency in networks of relations*): in pedigrees, what relatives cannot have passed
-on. Then values that no optimal assignment needs are removed (:mod:`oocbe.bounds.value_elimination`), and
-functions fall apart that are sums of smaller ones (:mod:`oocbe.bounds.decomposition`). Either may bring a variable to
-where it can be eliminated, and the other way round, so all of it is repeated until nothing changes. Circuits, games and
-proteins often end here: nothing is left to search.
+on. Then values that no optimal assignment needs are removed (:mod:`oocbe.bounds.value_elimination`), and functions that
+are sums of smaller ones are split (:mod:`oocbe.bounds.decomposition`). Each of these may enable another elimination and
+vice versa, so all are repeated to a fixed point. Circuits, games and proteins are often solved completely.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Elimination:
-    """One variable eliminated. choice : its best value for each assignment of ``scope``, an axis a variable; integers
-    of any width."""
+    """Elimination of one variable. choice : its best value for each assignment of ``scope``, an axis a variable;
+    integers of any width."""
 
     variable: int
     scope: tuple[int, ...]
@@ -73,12 +72,12 @@ class Elimination:
         values[self.variable] = int(self.choice[tuple(values[u] for u in self.scope)])
 
     def do(self, values: list[int]) -> None:
-        """The other variables stay as they are."""
+        """No change: the other variables keep their values."""
 
 
 @dataclass(frozen=True)
 class Removal:
-    """Values of one variable removed. kept : those that are left, ascending."""
+    """Removal of values of one variable. kept : the remaining values, ascending."""
 
     variable: int
     kept: NDArray[np.int64]
@@ -100,8 +99,8 @@ class Reduction:
 
     Attributes
     ----------
-    tables : over the variables left, numbered anew. variables : their numbers before.
-    steps : variables eliminated and values removed, the first one at the front. sizes : of the variables before.
+    tables : over the remaining variables, renumbered. variables : their original numbers.
+    steps : eliminations and removals, in order. sizes : of the original variables.
     """
 
     tables: Tables
@@ -116,7 +115,7 @@ class Reduction:
         return f"{len(left):,} of {len(self.sizes):,} variables and {sum(left):,} of {sum(self.sizes):,} values"
 
     def complete(self, assignment: Sequence[int]) -> tuple[int, ...]:
-        """The assignment of all variables that costs what one of those left does."""
+        """The assignment of all variables with the cost of an assignment of the remaining ones."""
         values = [0] * len(self.sizes)
         for v, value in zip(self.variables, assignment, strict=True):
             values[v] = value
@@ -133,26 +132,26 @@ class Reduction:
 
 
 def reduced(tables: Tables) -> Reduction:
-    """Eliminate variables, the one with the smallest result first, for as long as nothing grows, and values; one
-    variable is left at least.
+    """Eliminate variables while tables do not grow (smallest result first), and remove values. At least one variable
+    remains.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
     return _Reducing(tables).run()
 
 
 def eliminated(reduction: Reduction, order: Sequence[int]) -> Reduction:
-    """Eliminate more variables, whatever that makes of the functions; one variable is left at least.
+    """Eliminate more variables, even if functions grow; at least one variable remains.
 
     Parameters
     ----------
-    order : of those left, by their numbers there, the first one at the front.
+    order : of remaining variables, by their new numbers.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
     further, old = _Reducing(reduction.tables).run_along(order), reduction.variables
     steps = [
@@ -181,7 +180,7 @@ class _Reducing:
         self._cells = [self._result_cells(v) for v in self._left]
         self._heap = [(n, v) for v, n in enumerate(self._cells)]
         heapq.heapify(self._heap)
-        self._changed = set(self._left)  # whose values are to be compared
+        self._changed = set(self._left)  # variables whose values are to be compared
         self._whole = set(self._parts)  # functions that may be sums of others
         self._work_left = MOST_COMPARED
 
@@ -193,7 +192,7 @@ class _Reducing:
                 return self._result(sorted(self._left))
 
     def run_along(self, order: Sequence[int]) -> Reduction:
-        """Eliminate the variables of an order, all but the last."""
+        """Eliminate the variables of an order except the last."""
         for v in order[:-1]:
             check_deadline()
             self._left.remove(v)
@@ -201,7 +200,7 @@ class _Reducing:
         return self._result(sorted(self._left))
 
     def _propagate(self) -> None:
-        """Remove values that some function forbids for all values of its other variables, to a fixed point."""
+        """Remove values without support in some function, to a fixed point."""
         queue = dict.fromkeys(scope for scope in sorted(self._parts) if not self._parts[scope][1].all())
         while queue and not self._is_impossible:
             check_deadline()
@@ -216,7 +215,7 @@ class _Reducing:
                     queue.update(dict.fromkeys(part for part in sorted(self._scopes[v]) if part != scope))
 
     def _touch(self, variables: Sequence[int]) -> None:
-        """Look at variables again: the functions over them have changed."""
+        """Mark variables as changed after a change of their functions."""
         for u in variables:
             if u in self._left:
                 self._cells[u] = self._result_cells(u)
@@ -230,14 +229,14 @@ class _Reducing:
         while self._heap and len(self._left) > 1:
             found, v = heapq.heappop(self._heap)
             if v not in self._left or found != self._cells[v] or not self._pays(v, found):
-                continue  # a variable whose neighbours have changed is in the heap again
+                continue  # a stale entry: the variable is in the heap again, or eliminated
             check_deadline()
             self._left.remove(v)
             self._touch(self._eliminate(v))
 
     def _result_cells(self, v: int) -> int:
-        """Cells of the function that eliminating a variable makes, or a number that is too many; 0 where no functions
-        need be joined, as the variable has one value."""
+        """Cells of the function that an elimination produces, or a number above the limit; 0 for a variable with one
+        value, as no functions are joined."""
         if self._sizes[v] == 1:
             return 0
         cells = 1
@@ -254,7 +253,7 @@ class _Reducing:
         return cells * self._sizes[v] <= MOST_JOINED and cells <= max(before, SMALL_RESULT)
 
     def _strides(self, scope: tuple[int, ...], within: tuple[int, ...]) -> list[int]:
-        """Cells from one value to the next of a function over a scope, for each variable of a larger one."""
+        """Strides of a function's cells for each variable of a larger scope (0 for absent variables)."""
         step, steps = 1, dict.fromkeys(within, 0)
         for u in reversed(scope):
             steps[u] = step
@@ -262,7 +261,7 @@ class _Reducing:
         return [*steps.values()]
 
     def _take(self, scope: tuple[int, ...]) -> Costs:
-        """Take a function out."""
+        """Remove and return a function."""
         for u in scope:
             self._scopes[u].discard(scope)
         self._whole.discard(scope)
@@ -302,7 +301,7 @@ class _Reducing:
         return scope
 
     def _split(self) -> bool:
-        """Take functions apart that are sums of others; whether there were any."""
+        """Split functions that are sums of smaller ones; returns whether there were any."""
         found = False
         for scope in sorted(self._whole):
             self._whole.discard(scope)
@@ -317,7 +316,7 @@ class _Reducing:
         return found
 
     def _remove_values(self) -> bool:
-        """Remove values of variables whose functions have changed; whether there were any."""
+        """Remove unneeded values of variables with changed functions; returns whether there were any."""
         found = False
         for v in sorted(self._changed & self._left):
             self._changed.discard(v)
@@ -337,7 +336,7 @@ class _Reducing:
         return found
 
     def _rows(self, scope: tuple[int, ...], v: int) -> Costs:
-        """A function, with a row for each value of one of its variables."""
+        """A function as a matrix with a row for each value of one of its variables."""
         size, before = self._sizes[v], math.prod([self._sizes[u] for u in scope[: scope.index(v)]])
         values, permitted = (
             array.reshape(before, size, -1).swapaxes(0, 1).reshape(size, -1) for array in self._parts[scope]
@@ -345,7 +344,7 @@ class _Reducing:
         return np.ascontiguousarray(values), np.ascontiguousarray(permitted)
 
     def _keep(self, v: int, kept: NDArray[np.int64]) -> None:
-        """Remove all values of a variable but some."""
+        """Keep only some values of a variable."""
         self._steps.append(Removal(v, kept))
         self._linear.keep(v, kept)
         self._sizes[v] = len(kept)
@@ -395,6 +394,6 @@ class _Reducing:
         return Reduction(small, tuple(left), tuple(self._steps), tables.problem.sizes)
 
     def _variable(self, v: int) -> Variable:
-        """A variable with the values that are left."""
+        """A variable with its remaining number of values."""
         whole = self._tables.problem.variables[v]
         return whole if whole.size == self._sizes[v] else Variable(whole.name, self._sizes[v])

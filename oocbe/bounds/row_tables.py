@@ -1,4 +1,4 @@
-"""A problem written out for bounds of rows: functions and hard constraints as tables, those over one scope merged."""
+"""Dense form of a problem for bounds of rows: functions and hard constraints as tables, merged by scope."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.deadline import check_deadline, looked
 
 LARGEST_PART = 1 << 16
-"""Cells of the largest function that is written out."""
+"""Maximum number of cells of a dense function."""
 
 MOST_CELLS = 1 << 22
-"""Cells of all functions together."""
+"""Maximum total cells of all functions."""
 
 LISTED_SHARE = 0.25
-"""Of the memory for messages that functions may take which list all cells, as elimination needs them."""
+"""Share of the memory for messages that complete listings of functions may use, as elimination needs them."""
 
 PAIR_COST = 1 / 16
-"""What a cell of a function over two variables costs, in cells of others: loops over it use vector instructions."""
+"""Cost of a cell of a function over two variables, relative to other cells: its loops use vector instructions."""
 
 LARGEST_LINEAR = 1 << 9
-"""Cells of the largest linear constraint that is written out where others may stay as they are."""
+"""Maximum number of cells of a linear constraint written as a table if it may stay linear."""
 
 LARGEST_CLAUSE = 1 << 10
-"""The same of constraints that forbid one tuple, which rows that are merged need written out."""
+"""Maximum number of cells of a one-tuple constraint written as a table; merged rows need tables."""
 
 LARGEST_COEFFICIENTS = 1 << 32
-"""What the largest coefficients of a linear constraint that stays as it is add up to, at most."""
+"""Maximum sum of the largest coefficients of a constraint that stays linear."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A function or several over one scope, written out.
+    """The sum of the functions over one scope, dense.
 
     Attributes
     ----------
     scope : variables. values : int64 or float64, an axis a variable; 0 where forbidden.
-    permitted : bool, of the same shape. least : of the permitted values, 0 where there are none.
+    permitted : bool, of the same shape. least : minimum of the permitted values, 0 if there are none.
     """
 
     scope: tuple[int, ...]
@@ -61,14 +61,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Tables:
-    """All of a problem, each scope once.
+    """All parts of a problem, merged by scope.
 
     Attributes
     ----------
-    problem : in min-sum. parts : over one or more variables. constant : what assignments cost beside them.
-    grid : the values that assignments can have. rounding : what sums of floats can be off by.
+    problem : in min-sum. parts : over one or more variables. constant : additional cost of all assignments.
+    grid : the possible values of assignments. rounding : maximum rounding error of sums of floats.
     is_integral : whether all costs are integers. is_impossible : whether some part permits nothing.
-    linear : constraints that are not among the parts, of coefficients from 0 on.
+    linear : constraints outside ``parts``, with coefficients of at least 0.
     """
 
     problem: Problem
@@ -82,10 +82,10 @@ class Tables:
 
     @classmethod
     def of(cls, problem: Problem, keeps_linear: bool = False) -> Self | None:
-        """The tables of a problem; None where some are too large, or sums of costs leave the range of their dtype.
+        """The tables of a problem; None if some are too large, or sums of costs overflow their dtype.
 
-        keeps_linear : whether large linear constraints may stay as they are; large constraints that forbid one tuple
-            become such.
+        keeps_linear : whether large linear constraints may stay linear; large constraints that forbid one tuple then
+            become linear.
         """
         sizes, is_integral = problem.sizes, problem.is_integral
         hard: list[Constraint | LinearConstraint] = []
@@ -116,7 +116,7 @@ class Tables:
         magnitude = problem.magnitude
         if magnitude >= (LARGEST_TOTAL if is_integral else LARGEST_FLOAT_TOTAL):
             return None
-        # Of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
+        # Error of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
         rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
         dtype = np.int64 if is_integral else np.float64
         values: dict[tuple[int, ...], NDArray[Any]]
@@ -151,13 +151,13 @@ class Tables:
 
     @property
     def least(self) -> int | float:
-        """The sum of all minima, which bounds every assignment."""
+        """The sum of all minima, a lower bound for every assignment."""
         if self.is_integral:
             return self.constant + sum(part.least for part in self.parts)
         return math.fsum([self.constant, *(part.least for part in self.parts)])
 
     def evaluate(self, assignment: Sequence[int]) -> int | float | None:
-        """What an assignment costs; None where it is forbidden."""
+        """Cost of an assignment; None if it is forbidden."""
         cells = [tuple(assignment[v] for v in part.scope) for part in self.parts]
         if not all(part.permitted[cell] for part, cell in zip(self.parts, cells, strict=True)):
             return None
@@ -167,7 +167,7 @@ class Tables:
         return self.constant + sum(costs) if self.is_integral else math.fsum([self.constant, *costs])
 
     def weights(self, most: float) -> NDArray[np.float64]:
-        """What each table costs on average beyond its minimum, in parts of ``most``, which no cell is counted above."""
+        """Average cost of each table beyond its minimum, in units of ``most``, at which cells are capped."""
         layout = self.layout
         costs = np.where(layout.permitted, np.minimum(layout.above, most), most) / most
         if not self.parts:
@@ -178,17 +178,17 @@ class Tables:
 
     @cached_property
     def pass_work(self) -> float:
-        """Cells that a pass over all functions looks at, in cells of functions over more than two variables."""
+        """Work of a pass over all functions, in cells of functions over more than two variables."""
         cells = [(part.values.size, len(part.scope)) for part in self.parts if len(part.scope) > 1]
         return sum(size * arity * (PAIR_COST if arity == 2 else 1) for size, arity in cells)
 
     @property
     def listed_bytes(self) -> int:
-        """Bytes that functions take which list all cells: 8 for each variable's value, and for the cost."""
+        """Bytes of complete listings of all functions: 8 for each variable's value, and for the cost."""
         return sum(8 * part.values.size * (len(part.scope) + 1) for part in self.parts)
 
     def as_problem(self) -> Problem:
-        """The tables as a problem's functions, which list what they permit."""
+        """The tables as a problem; its functions list the permitted tuples."""
         functions = tuple(
             Function(part.scope, np.argwhere(part.permitted), part.values[part.permitted]) for part in self.parts
         )
@@ -196,21 +196,21 @@ class Tables:
 
     @cached_property
     def layout(self) -> Layout:
-        """What the ascents below all thresholds have in common."""
+        """Layout shared by ascents below all thresholds."""
         return Layout.of(self)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The tables laid out for the ascent, before costs are brought to fixed point: the same for all thresholds.
+    """The tables laid out for the ascent, before conversion to fixed point: shared by all thresholds.
 
     Attributes
     ----------
-    network : all but its tables. length : of a state, which ends with a place for each linear constraint.
-    value : int64, the places in a state of the costs over single variables, which come first in the two below.
-    above, permitted : what each cell costs beyond its function's minimum, and whether it is permitted: the costs over
+    network : without its tables. length : of a state, which ends with an entry for each linear constraint.
+    value : int64, indices in a state of the costs over single variables, which come first in the next two arrays.
+    above, permitted : cost of each cell beyond its function's minimum, and whether it is permitted: the costs over
         single variables, then the network's tables.
-    piece_start : int64, where their pieces begin, each a table. piece : int64 (tables,), one of each table's.
+    piece_start : int64, starts of pieces in them, one for each stored table. piece : int64 (tables,), a piece of each.
     """
 
     network: Network
@@ -228,7 +228,7 @@ class Layout:
         value_start = starts_of(sizes)
         single = [part for part in tables.parts if len(part.scope) == 1]
         parts = [part for part in tables.parts if len(part.scope) > 1]
-        # Of a function over two variables, each has a table in which its own values lie side by side.
+        # A function over two variables has a table for each, in which that variable's values are contiguous.
         own = [[part.values.T, part.values] if len(part.scope) == 2 else [part.values] for part in parts]
         masks = [[part.permitted.T, part.permitted] if len(part.scope) == 2 else [part.permitted] for part in parts]
         table_start, cells = [], 0
@@ -271,7 +271,7 @@ class Layout:
 
 
 def _clause(constraint: Constraint, sizes: Sequence[int]) -> LinearConstraint | None:
-    """A constraint that forbids one tuple as a linear one: not all of the tuple's values. None of any other."""
+    """A constraint that forbids one tuple as a linear one: not all of its values. None for other constraints."""
     if constraint.allowed or len(constraint.tuples) != 1:
         return None
     own = tuple(
@@ -282,7 +282,7 @@ def _clause(constraint: Constraint, sizes: Sequence[int]) -> LinearConstraint | 
 
 
 def _from_zero(constraint: LinearConstraint) -> LinearConstraint:
-    """The same constraint with coefficients of which the least of each variable is 0."""
+    """The same constraint with coefficients shifted so that each variable's minimum is 0."""
     lows = constraint.ends[0]
     coefficients = tuple(own - low for own, low in zip(constraint.coefficients, lows, strict=True))
     return replace(constraint, coefficients=coefficients, capacity=constraint.capacity - sum(lows))

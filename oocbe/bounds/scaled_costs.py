@@ -1,7 +1,7 @@
-"""A problem's functions as complete tables of costs in fixed point, capped where no assignment that counts can be.
+"""A problem's functions as complete tables of costs in fixed point, with a cap.
 
-Each function counts what it costs beyond its minimum, rounded down once; from then on all is exact in integers. What is
-forbidden costs the *cap*, and so does what brings an assignment to the threshold all by itself. A sum of tables that
+Each function stores its costs beyond its minimum, rounded down once; later operations are exact in integers. Forbidden
+tuples cost the *cap*, and so do tuples that lift an assignment to the threshold by themselves. A sum of tables that
 reaches the cap belongs to no assignment that counts.
 """
 
@@ -18,20 +18,20 @@ from oocbe.algebra.complete_tables.cost_tables import CostTable
 from oocbe.bounds.row_tables import Table, Tables
 
 ROOM = {np.dtype(np.int32): 29, np.dtype(np.int64): 50}
-"""The cap is below two to the power of this: twice it fits the dtype, and it fits the mantissa of a float."""
+"""Limit of the cap, in bits: twice the cap fits the dtype, and the cap fits the mantissa of a float."""
 
 MOST_SCALE_BITS = 12
-"""Integers are counted in up to 2**-12: costs are handed on in parts, which are fractions."""
+"""Maximum number of fraction bits for integer costs: costs are divided into equal parts, which are fractions."""
 
 
 @dataclass(frozen=True)
 class ScaledCosts:
-    """How a problem's costs become integers below a threshold.
+    """Conversion of a problem's costs to integers below a threshold.
 
     Attributes
     ----------
-    tables : of the problem. dtype : int32 or int64. bits : a cost c counts as c * 2**bits.
-    cap : stands for "never"; 0 where no assignment is below the threshold.
+    tables : of the problem. dtype : int32 or int64. bits : a cost c is stored as c * 2**bits.
+    cap : cost of forbidden tuples; 0 if no assignment is below the threshold.
     """
 
     tables: Tables
@@ -41,7 +41,7 @@ class ScaledCosts:
 
     @classmethod
     def of(cls, tables: Tables, threshold: int | float | None, dtype: np.dtype[Any]) -> Self:
-        """The finest fixed point that leaves room; threshold : only values below it count; None: all do."""
+        """The finest fixed point within the dtype's range; threshold : only values below it count; None: all count."""
         dtype, least = np.dtype(dtype), tables.least
         room = ROOM[dtype]
         if tables.is_impossible:
@@ -69,7 +69,7 @@ class ScaledCosts:
         if self.tables.is_integral:
             scaled = above >> -self.bits if self.bits < 0 else np.minimum(above, self.cap) << self.bits
         else:
-            # More than subtracting and scaling can be off.
+            # More than the error of subtraction and scaling.
             slack = math.ldexp(1.0, ROOM[self.dtype] - 52)
             scaled = np.floor(np.ldexp(np.minimum(above, math.ldexp(self.cap, -self.bits)), self.bits) - slack)
             scaled = np.maximum(scaled, 0)
@@ -78,7 +78,7 @@ class ScaledCosts:
         return CostTable(tuple(order), np.ascontiguousarray(turned, dtype=self.dtype).ravel())
 
     def unscale(self, bound: int) -> int | float:
-        """The least value that an assignment can have whose tables add up to ``bound``; infinite at the cap."""
+        """The least value of an assignment whose tables sum to ``bound``; infinite at the cap."""
         if bound >= self.cap:
             return math.inf
         least = self.tables.least

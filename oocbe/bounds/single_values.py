@@ -1,4 +1,4 @@
-"""Parts over one variable, written out value by value, all of a problem at once: there may be a million of them."""
+"""Parts over one variable in dense form, batched over the problem: there may be a million of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class SingleValues(NamedTuple):
 
     Attributes
     ----------
-    numbers : int64 (parts,), their places among all functions, or all constraints. variables : int64 (parts,).
-    starts : int64 (parts + 1,), where the values of each one's variable begin.
-    costs : of functions, int64 or float64 (values,); 0 of constraints. permitted : bool (values,).
+    numbers : int64 (parts,), their indices among all functions, or all constraints. variables : int64 (parts,).
+    starts : int64 (parts + 1,), start of the values of each part's variable.
+    costs : of functions, int64 or float64 (values,); 0 for constraints. permitted : bool (values,).
     """
 
     numbers: NDArray[np.int64]
@@ -31,7 +31,7 @@ class SingleValues(NamedTuple):
 
     @classmethod
     def of_functions(cls, problem: Problem) -> SingleValues:
-        """Those of functions."""
+        """The unary functions."""
         functions, known = problem.functions, problem.extremes
         numbers = _of_one_variable(functions)
         own = [functions[number] for number in numbers.tolist()]
@@ -41,7 +41,7 @@ class SingleValues(NamedTuple):
 
     @classmethod
     def of_constraints(cls, problem: Problem) -> SingleValues:
-        """Those of constraints that list tuples."""
+        """The unary constraints that list tuples."""
         numbers = _of_one_variable(problem.constraints)
         own = [problem.constraints[number] for number in numbers.tolist()]
         allowed = np.fromiter((c.allowed for c in own), dtype=np.bool_, count=len(own))
@@ -57,7 +57,8 @@ class SingleValues(NamedTuple):
         unlisted: NDArray[np.bool_],
         listed: Sequence[NDArray[Any]],
     ) -> SingleValues:
-        """unlisted : whether what a part does not list is permitted, by part; listed : the costs of what it lists."""
+        """unlisted : whether tuples that a part does not list are permitted, by part; listed : costs of listed
+        tuples."""
         check_deadline()
         variables = np.fromiter((part.scope[0] for part in parts), dtype=np.int64, count=len(parts))
         sizes = np.array(problem.sizes, dtype=np.int64)[variables]
@@ -72,7 +73,7 @@ class SingleValues(NamedTuple):
         return cls(numbers, variables, starts, costs, permitted)
 
     def slots(self, first: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of all values where those of variable ``v`` begin at ``first[v]``."""
+        """The indices of all values if those of variable ``v`` begin at ``first[v]``."""
         lengths = np.diff(self.starts)
         return np.repeat(first[self.variables] - self.starts[:-1], lengths) + np.arange(self.starts[-1])
 

@@ -1,1 +1,1 @@
-"""Mini-bucket elimination: bounds where exact messages do not fit."""
+"""Mini-bucket elimination: bounds when exact messages do not fit."""

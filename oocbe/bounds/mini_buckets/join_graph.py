@@ -1,24 +1,23 @@
-"""Cost shifting over the join graph of mini-buckets, in complete tables: what passes forth and back gain.
+"""Cost shifting over the join graph of mini-buckets, in complete tables, in forward and backward passes.
 
-A bucket that is divided eliminates a copy of its variable from each mini-bucket, and the bound is the better the less
-the copies disagree. Each mini-bucket is a *cluster* with a complete table of costs over its variables. Costs move
-between clusters, as functions of the variables that two have in common: what one gives, the other gets, so the sum
-stays the same for every assignment, and all costs stay at least 0. Whatever the cheapest cell of a cluster costs is a
-cost of the whole, and adds to the bound.
+A divided bucket eliminates a copy of its variable from each mini-bucket; the bound improves as the copies agree. Each
+mini-bucket is a *cluster* with a complete table of costs over its variables. Costs move between clusters as functions
+of their common variables: one is lowered by what the other is raised, so the sum is unchanged for every assignment.
+All costs stay at least 0. The cost of the cheapest cell of a cluster is a cost of every assignment and is added to the
+bound.
 
-* *Forth*, along the elimination order: the clusters of a bucket first share what they cost at least for each
-  assignment of common variables equally (max-marginal matching; Ihler, Flerova, Dechter and Otten 2012, *Join-graph
-  based cost-shifting schemes*); then each sends what it costs at least for each assignment of its separator to the
-  bucket of its next variable, as in mini-bucket elimination. After this pass the bound is that of mini-buckets with
-  cost shifting. In the first one buckets are divided, when all that they receive is there
-  (:mod:`oocbe.bounds.mini_buckets.join_graph_partition`).
-* *Back*: each cluster returns an equal part of what it costs at least to each cluster that it had a message from, and
-  clusters of a bucket share once more. So what was gained further on reaches the clusters that are divided.
+* *Forward*, along the elimination order: the clusters of a bucket first equalise their min-marginals over common
+  variables (max-marginal matching; Ihler, Flerova, Dechter and Otten 2012, *Join-graph based cost-shifting schemes*).
+  Then each sends its min-marginal over its separator to the bucket of its next variable, as in mini-bucket elimination.
+  After this pass the bound is that of mini-buckets with cost shifting. In the first forward pass each bucket is divided
+  after it has received its messages (:mod:`oocbe.bounds.mini_buckets.join_graph_partition`).
+* *Backward*: each cluster returns an equal part of its min-marginal to each cluster that sent it a message, and the
+  clusters of a bucket are matched again. So later gains reach divided clusters.
 
 No step lowers the sum of the clusters' minima, so the bound never falls (block coordinate ascent; Kolmogorov 2015 has
-the order of the steps), and it does not fall with rounding either: of a marginal m, floor(m / parts) is given and
-m - floor(m / parts) is kept, and both are monotone in m. A cell that reaches the *cap* together with what is proven
-already belongs to no assignment that counts and stays there, so that hard constraints are propagated on the way.
+the order of the steps). Rounding does not lower it either: of a marginal m, floor(m / parts) is given and
+m - floor(m / parts) is kept, and both are monotone in m. A cell that reaches the *cap* together with the proven bound
+belongs to no assignment that counts and stays there, so that hard constraints are propagated.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ from oocbe.tables.table import format_bytes
 
 
 class JoinGraph:
-    """The clusters of one problem, one order and one z, after the first pass forth.
+    """The clusters of one problem, one order and one z, after the first forward pass.
 
     Parameters
     ----------
-    costs : the problem's functions. order : of elimination. z : most variables of a cluster.
-    memory : bytes that all tables may take.
-    temperature : of the samples by which buckets are divided, in what a function that costs anything costs at most on
-        the average; None: they are divided by the sizes of scopes. seed : of the samples.
-    bucket_done : gets each bucket's number (from 1), and cells and bytes of its messages, in the first pass.
+    costs : the problem's functions. order : of elimination. z : maximum number of variables of a cluster.
+    memory : limit of all tables, in bytes.
+    temperature : of the samples that guide the division of buckets, in units of the average maximum cost of a function
+        with costs; None: buckets are divided by scope size. seed : of the samples.
+    bucket_done : called in the first pass with each bucket's number (from 1), and cells and bytes of its messages.
 
     Attributes
     ----------
-    sizes : of the domains. clusters : in elimination order. buckets : places of each bucket's clusters.
-    proven : what all assignments cost at least, in fixed point; at least ``costs.cap`` where none counts.
+    sizes : of the domains. clusters : in elimination order. buckets : indices of each bucket's clusters.
+    proven : lower bound of all assignments, in fixed point; at least ``costs.cap`` if none counts.
 
     Raises
     ------
-    ResourceError : the tables do not fit. TimeLimitError : the deadline of the block that this runs in came.
+    ResourceError : the tables do not fit. TimeLimitError : the deadline of the enclosing block came.
     """
 
     def __init__(
@@ -92,11 +91,11 @@ class JoinGraph:
 
     @property
     def bound(self) -> int | float:
-        """The least value of an assignment that counts, as far as is proven; infinite where there is none."""
+        """Proven lower bound on the value of assignments that count; infinite if there are none."""
         return self._costs.unscale(self.proven)
 
     def forth(self) -> None:
-        """Pass along the elimination order; errors as for the class."""
+        """Forward pass; errors as for the class."""
         for bucket in self.buckets:
             self._match(bucket)
             for number in bucket:
@@ -106,7 +105,7 @@ class JoinGraph:
                     self._add(self.clusters[cluster.parent].table, message)
 
     def back(self) -> None:
-        """Pass against the elimination order; errors as for the class."""
+        """Backward pass; errors as for the class."""
         for bucket in reversed(self.buckets):
             self._match(bucket)
             for number in bucket:
@@ -121,13 +120,13 @@ class JoinGraph:
                     self._add(receiver.table, CostTable(receiver.separator, given))
 
     def cost(self, variable: int, assignment: dict[int, int]) -> int | None:
-        """What a variable's bucket costs, given values of it and of all after it; None where they are forbidden."""
+        """Cost of a variable's bucket, given values of it and of all later variables; None if they are forbidden."""
         own = self.buckets[self._position[variable]]
         costs = [self.clusters[number].table.at(assignment, self.sizes) for number in own]
         return None if max(costs, default=0) >= self._limit else sum(costs)
 
     def _build(self, seed: int, temperature: float | None, bucket_done: Callable[[int, int, int], None] | None) -> None:
-        """Divide buckets and pass forth for the first time."""
+        """Divide the buckets and make the first forward pass."""
         costs = self._costs
         waiting: list[list[Cluster]] = [[] for _ in self._order]
         forbidden: list[CostTable] = []
@@ -181,23 +180,23 @@ class JoinGraph:
             )
 
     def _forbid(self, cluster: Cluster, forbidden: Sequence[CostTable]) -> None:
-        """Apply what functions forbid wherever a cluster has all their variables."""
+        """Apply forbidden tuples of functions to a cluster that contains all their variables."""
         for table in forbidden:
             if members_of(table.scope) & ~cluster.members == 0:
                 self._add(cluster.table, table)
 
     def _sent(self, cluster: Cluster) -> CostTable | None:
-        """Take what a cluster costs at least for each assignment of its separator away from it."""
+        """Subtract a cluster's min-marginal over its separator from its table, and return it."""
         if self.is_closed:
             return None
         message = self._least(cluster, cluster.separator)
         self._add(cluster.table, CostTable(message.scope, -message.values))
         if not cluster.separator:
-            self.proven += int(message.values[0])  # only now: the limit falls by what is taken away
+            self.proven += int(message.values[0])  # after the subtraction, as it lowers the limit
         return message
 
     def _match(self, bucket: Sequence[int]) -> None:
-        """Let the clusters of a bucket share what they cost at least for what all of them, and neighbours, share."""
+        """Match the clusters of a bucket over the variables of all of them, then over those of neighbours."""
         if len(bucket) < 2:
             return
         self._level(bucket)
@@ -206,13 +205,13 @@ class JoinGraph:
                 self._level(pair)
 
     def _level(self, bucket: Sequence[int]) -> None:
-        """Make the marginals of some clusters over the variables that all of them have equal."""
+        """Equalise the min-marginals of some clusters over their common variables."""
         if not self.is_closed:
             level([self.clusters[number] for number in bucket], self.sizes, self._costs.cap, self._limit)
 
     @property
     def _limit(self) -> int:
-        """A cell of at least that belongs to no assignment that counts."""
+        """A cell with at least this cost belongs to no assignment that counts."""
         return max(1, self._costs.cap - self.proven)
 
     def _least(self, cluster: Cluster, scope: Sequence[int]) -> CostTable:
@@ -228,15 +227,15 @@ class JoinGraph:
 
 
 def level(clusters: Sequence[Cluster], sizes: Sequence[int], cap: int, limit: int) -> None:
-    """Make the marginals of some clusters over the variables that all of them have equal; their sum stays.
+    """Equalise the min-marginals of some clusters over their common variables; their sum is unchanged.
 
     Parameters
     ----------
-    clusters : whose tables change. sizes, cap, limit : as for :func:`oocbe.algebra.complete_tables.cost_tables.add`.
+    clusters : tables are updated. sizes, cap, limit : as for :func:`oocbe.algebra.complete_tables.cost_tables.add`.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
     check_deadline()
     common = reduce(and_, (c.members for c in clusters))

@@ -1,15 +1,15 @@
-"""How a bucket of complete tables is divided into mini-buckets: those are joined first whose division would lose most.
+"""Division of a bucket of complete tables into mini-buckets: pairs with the largest loss are joined first.
 
-Which functions meet decides how good a bound of mini-buckets is, far more than how many variables they may have: a
-larger z that joins the wrong ones has a worse bound than a smaller one. What is lost where two tables eliminate their
-variable separately is, for an assignment of all their other variables,
+The choice of functions for each mini-bucket influences the bound far more than the size limit: a larger z with badly
+chosen functions gives a worse bound than a smaller one. The loss of separate elimination from two tables is, for an
+assignment of all their other variables,
 
     min_x (f + g) - min_x f - min_x g,
 
-which is never negative (Rollon and Dechter 2010, *New mini-bucket partitioning heuristics*). It counts where both are
-cheap, as the optimum lies there and as a bound prunes there. So it is sampled: assignments of f's variables are drawn
-with probabilities that fall exponentially with their cost, and those of g that agree with them likewise. Where nothing
-is lost, tables with most variables in common are joined, since that costs least room.
+which is never negative (Rollon and Dechter 2010, *New mini-bucket partitioning heuristics*). It matters where both
+tables are cheap: the optimum lies there, and a bound prunes there. So it is sampled: assignments of f's variables are
+drawn with probabilities that fall exponentially with their cost, then those of g's other variables likewise. If no
+loss is sampled, the tables with the most common variables are joined, as the result is smallest.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from oocbe.algebra.complete_tables.cost_tables import CostTable, add, zeros
 from oocbe.elimination.buckets.buckets import elements_of
 
 SAMPLES = 256
-"""Assignments at which two tables are compared: enough to rank losses, and some tenths of a millisecond."""
+"""Sampled assignments for a pair of tables: enough to rank losses, in some tenths of a millisecond."""
 
 CANDIDATES = 4
-"""Assignments drawn uniformly for each that is kept: a few give cheap ones a lead without a pass over the table."""
+"""Uniform draws for each sample: a few favour cheap assignments without a pass over the table."""
 
 NEVER = 20.0
-"""What is forbidden counts as that many temperatures: much, but comparable."""
+"""Cost of forbidden cells, in temperatures: large, but comparable."""
 
 RELEVANCE = 4.0
-"""Losses are weighed by the exponential of minus the cost over so many temperatures."""
+"""Scale of loss weights, in temperatures: a loss is weighted by the exponential of minus cost / scale."""
 
 COMMON = 1e-3
-"""What a common variable counts beside a loss, in temperatures: it breaks ties."""
+"""Gain of a common variable, in temperatures: it breaks ties between losses."""
 
 
 @dataclass
@@ -47,9 +47,9 @@ class Cluster:
 
     Attributes
     ----------
-    variable : that is eliminated. members : its variables as a bit set. table : its costs.
-    parts : numbers of the functions given to it. children : places of the clusters whose messages it receives.
-    parent : place of the one that gets its own; None where its message has no variables.
+    variable : the eliminated one. members : its variables as a bit set. table : its costs.
+    parts : numbers of its functions. children : indices of the clusters whose messages it receives.
+    parent : index of the receiver of its message; None if the message has no variables.
     """
 
     variable: int
@@ -70,9 +70,9 @@ class Partition:
 
     Parameters
     ----------
-    sizes : of domains. position : of each variable in the order. z : most variables of a mini-bucket.
-    cap : of costs. temperature : a cost that counts as one unit. seed : of the samples.
-    by_content : whether losses are sampled; else the largest tables are joined first, each with the first that it fits.
+    sizes : of domains. position : of each variable in the order. z : maximum number of variables of a mini-bucket.
+    cap : of costs. temperature : unit of costs. seed : of the samples.
+    by_content : whether losses are sampled; otherwise the largest tables are joined first, with the first that fits.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class Partition:
         self._temperature, self._seed, self._by_content = temperature, seed, by_content
 
     def divide(self, variable: int, received: Sequence[Cluster], room: int) -> list[Cluster]:
-        """Mini-buckets of the bucket of a variable, which all that it received has.
+        """Divide the bucket of a variable, which is in the scope of every received table, into mini-buckets.
 
         Parameters
         ----------
-        received : its functions and messages, one a cluster; their tables are not changed.
-        room : cells of a new table at most.
+        received : functions and messages, one a cluster; their tables are not changed.
+        room : maximum number of cells of a new table.
         """
         made: list[Cluster] = []
         for one in sorted(received, key=lambda c: -c.members.bit_count()):
@@ -111,7 +111,7 @@ class Partition:
         return made
 
     def joined(self, variable: int, clusters: Sequence[Cluster]) -> Cluster:
-        """One cluster with all that some have, in a table of its own."""
+        """The union of some clusters, with a new table."""
         members = 0
         for c in clusters:
             members |= c.members
@@ -125,7 +125,7 @@ class Partition:
     def _best_pair(
         self, variable: int, made: Sequence[Cluster], gains: dict[tuple[int, int], float], room: int
     ) -> tuple[Cluster, Cluster] | None:
-        """The two that are best joined; None where no two may be."""
+        """The best pair to join; None if no pair is allowed."""
         best: tuple[Any, tuple[Cluster, Cluster]] | None = None
         for i, one in enumerate(made):
             for other in made[:i]:
@@ -148,7 +148,7 @@ class Partition:
         return math.prod(self._sizes[v] for v in elements_of(members))
 
     def _loss(self, variable: int, one: CostTable, other: CostTable) -> float:
-        """What is lost where two tables eliminate a variable separately, in temperatures."""
+        """Sampled loss of separate elimination of a variable from two tables, in temperatures."""
         generator = np.random.default_rng([self._seed, variable, len(one.scope), len(other.scope)])
         sizes, count = self._sizes, CANDIDATES * SAMPLES
         columns = {v: generator.integers(0, sizes[v], count) for v in one.scope if v != variable}

@@ -1,19 +1,18 @@
-"""Mini-bucket elimination MBE(z): a bound on the optimum where exact elimination does not fit (Dechter and Rish 2003).
+"""Mini-bucket elimination MBE(z): a bound on the optimum if exact elimination does not fit (Dechter and Rish 2003).
 
 A bucket over too many variables is divided into mini-buckets of at most z variables, and its variable is eliminated
-from each by itself::
+from each separately::
 
     min_x (f(x, a) + g(x, b))   is at least   min_x f(x, a) + min_x g(x, b)
 
-Each mini-bucket sends a message of its own, to the bucket of its first variable. What arrives at the end is a lower
-bound on the optimum, exact where no bucket was divided, so for z above the induced width. It costs at most as many rows
-as there are assignments of z variables, and here far fewer: messages are incomplete tables, and every hard constraint
-whose variables a mini-bucket has is applied in it, whichever mini-bucket or bucket it belongs to. This makes bounds
-better than those of complete tables.
+Each mini-bucket sends its message to the bucket of its first variable. The sum of the last messages is a lower bound on
+the optimum; it is exact if no bucket was divided, so for z above the induced width. The number of rows is at most that
+of the assignments of z variables, and usually far smaller: messages are incomplete tables, and every mini-bucket
+applies all hard constraints over its variables, from any bucket. So bounds are better than those of complete tables.
 
-Everything is in min-sum: other semirings are translated before
-(:mod:`oocbe.bounds.mini_buckets.mini_buckets_bound`). Buckets are joined by the engine of exact elimination, on
-either backend, with messages on disk when memory is short.
+All computations are in min-sum; other semirings are converted first
+(:mod:`oocbe.bounds.mini_buckets.mini_buckets_bound`). The engine of exact elimination joins the buckets, on either
+backend, with messages on disk when memory is short.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
 
 ULP = 2.0**-52
-"""Largest rounding error of a float64 sum, relative to the sum of its terms' magnitudes, with room to spare."""
+"""Upper bound on the rounding error of a float64 sum, relative to the sum of its terms' magnitudes."""
 
 
 @dataclass
@@ -51,10 +50,10 @@ class MiniBucketPass:
 
     Attributes
     ----------
-    buckets : one a variable, in elimination order, with all factors that it held (up to one proved infeasible).
-    bound : lower bound on the optimum, rounded down by what floating-point sums may be off; None where nothing is
-        feasible. value : the same before it was rounded down.
-    split : buckets that were divided. mini_buckets : mini-buckets in all.
+    buckets : one a variable, in elimination order, with all their factors (up to the first one proven infeasible).
+    bound : lower bound on the optimum, rounded down by the error bound of floating-point sums; None if infeasible.
+    value : the bound before rounding.
+    split : number of divided buckets. mini_buckets : total number of mini-buckets.
     width : variables of the largest message.
     largest_rows, total_rows : rows of the largest message, and of all.
     """
@@ -70,14 +69,14 @@ class MiniBucketPass:
 
 
 class MiniBuckets:
-    """Runs the forward pass with mini-buckets over a prepared min-sum problem.
+    """The forward pass with mini-buckets over a prepared min-sum problem.
 
     Parameters
     ----------
-    prepared : the problem, no row of which carries what it consumes; with ``shifting``, from
+    prepared : the problem, without carried consumption in its rows; with ``shifting``, from
         :func:`oocbe.bounds.mini_buckets.mini_buckets_shift.with_copies`.
-    z : most variables of a mini-bucket, the eliminated one included.
-    store : where messages are kept. engine : computes the mini-buckets.
+    z : maximum number of variables of a mini-bucket, including the eliminated one.
+    store : of the messages. engine : computes the mini-buckets.
     partition : ``scope`` or ``content``. seed : of the samples of the latter.
     shifting : whether costs are shifted between the mini-buckets of a bucket.
     tables : form of the messages (:mod:`oocbe.elimination.buckets.forms`); with ``content`` or shifting all are
@@ -110,11 +109,11 @@ class MiniBuckets:
         self._is_exact = prepared.dtype.kind == "i"
         functions = prepared.problem.functions
         terms = [abs(prepared.problem.constant), *(_magnitude_of(f.values) for f in functions)]
-        # Constants are added up before elimination, and the values may be rounded logarithms.
+        # Constants are added up before elimination, and values may be rounded logarithms.
         self._error = (len(functions) + 2) * ULP * sum(terms)
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None) -> MiniBucketPass:
-        """Eliminate every variable; ``bucket_done`` gets the bucket's number (from 1), and rows and bytes it sent.
+        """Eliminate every variable; ``bucket_done`` is called with a bucket's number (from 1), and rows and bytes sent.
 
         Raises
         ------
@@ -166,7 +165,7 @@ class MiniBuckets:
         return by_scope(parts, self._z)
 
     def _messages(self, minis: list[Bucket], equal: list[PackedFactor]) -> Sequence[Table | CompleteTable]:
-        """Messages of the mini-buckets of one bucket, whose separators are filled in; fewer where one has no rows."""
+        """Messages of the mini-buckets of one bucket, whose separators are set; fewer if one message has no rows."""
         magnitude = sum(self._magnitude(mini) for mini in minis)
         if not self._is_exact:
             self._error += sum(len(m.functions) + len(m.messages) + 1 for m in minis) * ULP * magnitude
@@ -198,9 +197,9 @@ class MiniBuckets:
         return empty or [maximise(t, copy, backend="cpu") for t in matched]
 
     def _magnitude(self, mini: Bucket) -> float:
-        """Bound on the absolute value of every sum in a mini-bucket; 0 where nobody asks.
+        """Bound on the absolute value of every sum in a mini-bucket; 0 if it is not needed.
 
-        Shifted values are looked at: bounds added up from bucket to bucket would soon be far too large.
+        With shifting the actual values are read: bounds summed from bucket to bucket would soon be far too large.
         """
         if self._is_exact and not self._shifting:
             return 0

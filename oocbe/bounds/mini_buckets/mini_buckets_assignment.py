@@ -1,10 +1,10 @@
-"""The backward pass of mini-bucket elimination: an assignment, chosen greedily by what the messages promise.
+"""The backward pass of mini-bucket elimination: a greedy assignment guided by the messages.
 
-As in the exact backward pass, variables are assigned against the elimination order, each to the value that its bucket
-(the functions and messages it held) rates best. The messages are bounds only, so the assignment need not be optimal.
-Where constraints forbid every value of a variable, the choices before it are taken back one by one (depth first, the
-next best value each time; Kask and Dechter 2001 search in this way). The search for a way out is limited, and there is
-none once the time is up: then only a pass without dead ends has an assignment.
+As in the exact backward pass, variables are assigned against the elimination order, each to the cheapest value of its
+bucket (its functions and messages). The messages are bounds only, so the assignment need not be optimal. If
+constraints forbid every value of a variable, earlier choices are undone one by one (depth first, the next best value
+each time; Kask and Dechter 2001). Backtracking has a step limit, and stops at the deadline: afterwards only a pass
+without dead ends gives an assignment.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from oocbe.model.parts import LinearConstraint
 from oocbe.runtime.deadline import current
 
 STEPS, STEPS_A_VARIABLE = 2000, 20
-"""Variables assigned before the search gives up: many times what a pass without dead ends takes."""
+"""Limit of assignments before the search gives up: many times that of a pass without dead ends."""
 
 Rate = Callable[[int, dict[int, int]], "int | float | None"]
-"""What a variable's bucket costs, given values of the variable and of all after it; None where they are forbidden."""
+"""Cost of a variable's bucket, given values of the variable and of all later ones; None if they are forbidden."""
 
 
 def greedy_assignment(
     variables: Sequence[int], rate: Rate, sizes: Sequence[int], relaxed: Sequence[LinearConstraint]
 ) -> tuple[int, ...] | None:
-    """A value index for each variable that has a bucket; None where the search gave up.
+    """A value index for each variable with a bucket; None if the search gave up.
 
     Parameters
     ----------
     variables : in elimination order; those without a bucket are left out. rate : see :data:`Rate`.
-    sizes : of the domains of all variables. relaxed : linear constraints that no table enforces.
+    sizes : of the domains of all variables. relaxed : linear constraints that no table contains.
     """
     chosen: dict[int, int] = {}
     capacity = _Capacity(relaxed)
@@ -58,7 +58,7 @@ def greedy_assignment(
 
 
 class _Capacity:
-    """What is left of each linear constraint when all variables still open take their least."""
+    """Remaining capacity of each linear constraint, with all open variables at their least consumption."""
 
     def __init__(self, constraints: Sequence[LinearConstraint]) -> None:
         self._left: list[int] = []

@@ -1,4 +1,4 @@
-"""The bound of a problem that is eliminated in one loop: no bucket is divided, so that it is the optimum."""
+"""The bound of a problem eliminated in one loop: no bucket is divided, so it is the optimum."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from oocbe.elimination.narrow.narrow_problem import NarrowProblem
 
 
 def bounded_at_once(narrow: NarrowProblem) -> tuple[MiniBucketPass, tuple[int, ...] | None]:
-    """What a forward pass would say, and an optimal assignment; None where nothing is feasible.
+    """Result of the forward pass, and an optimal assignment; None if the problem is infeasible.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
     found, assignment = narrow.solve()
     bound = None if found.value is None else found.value - narrow.rounding

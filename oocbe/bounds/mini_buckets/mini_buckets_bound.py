@@ -1,7 +1,7 @@
-"""Bounds on an optimum from both sides: mini-bucket elimination for one or several z, in any semiring that selects.
+"""Bounds on an optimum from both sides: mini-bucket elimination for one or several z, in any selecting semiring.
 
-Values to maximise are negated, products become sums of logarithms, so that mini-buckets see costs to minimise only;
-what is returned is in the problem's own terms again.
+Maximisation is negated and products become sums of logarithms, so mini-buckets only minimise costs; results are
+converted back to the problem's semiring.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
 
 PROBES = 16
-"""Random probes a separator when the rows of messages are predicted."""
+"""Number of random probes per separator for the prediction of message rows."""
 
 
 def bound(
@@ -68,16 +68,15 @@ def bound(
 
     Parameters
     ----------
-    problem : what to bound; ``options.semiring`` overrides its semiring, which must select.
-    options : order, seed, memory, backend and limits; bounds and dominance play no part.
-    z : most variables of a mini-bucket, the eliminated one included (see
-        :mod:`oocbe.bounds.mini_buckets.mini_buckets_partition`); several are run one after the other, without
-        those that can bring nothing beside the ones before, which are noted. ``auto``: the largest z whose messages are
-        predicted to fit the memory limit; where costs are shifted in complete tables, the one with the best bound,
-        from small ones on as long as larger ones gain.
-    partition : ``scope``, ``content``, or ``auto``: content where costs are shifted in complete tables, else scope.
+    problem : the problem; ``options.semiring`` overrides its semiring, which must select.
+    options : order, seed, memory, backend and limits; bounds and dominance are ignored.
+    z : maximum number of variables of a mini-bucket, including the eliminated one (see
+        :mod:`oocbe.bounds.mini_buckets.mini_buckets_partition`). Several run one after the other; a z that cannot
+        improve on earlier ones is skipped and noted. ``auto``: the largest z with messages predicted to fit the memory
+        limit; with cost shifting in complete tables, the z with the best bound, tried upwards while the bound improves.
+    partition : ``scope``, ``content``, or ``auto``: content for cost shifting in complete tables, else scope.
     cost_shifting : whether costs are shifted between mini-buckets.
-    observer : told about every bucket (:meth:`oocbe.elimination.observer.Observer.bucket_done`).
+    observer : called after every bucket (:meth:`oocbe.elimination.observer.Observer.bucket_done`).
 
     Returns
     -------
@@ -88,10 +87,10 @@ def bound(
     UsageError : an unknown partition, a z below 1, or one of the options ``ub``, ``resume``, ``workdir``,
         ``piece_rows`` and ``streams``.
     UnsupportedError : a semiring that does not select, or negative factors.
-    ResourceError : messages do not fit the memory limit with any z that was given.
-    TimeLimitError : the time limit was reached before the first z was done. (Where a signal ends it instead, there is a
-        result all the same, with the status ``interrupted`` and the entries that were done, or had proven something.)
-    ValueRangeError : sums that could leave 64-bit integers.
+    ResourceError : messages do not fit the memory limit with any given z.
+    TimeLimitError : the time limit was reached before the first z was done. (A signal instead gives a result with the
+        status ``interrupted`` and the entries that were done, or had proven a bound.)
+    ValueRangeError : sums may overflow 64-bit integers.
     """
     begin = time.perf_counter()
     check_wishes(options, z, partition)
@@ -133,7 +132,7 @@ def bound(
 def _bound_with_each(
     run: Bounding, z: Sequence[int | str], deadline: Deadline, entries: list[BoundOfZ], notes: list[str]
 ) -> None:
-    """Add what each z gives to the entries, and what is to be said of those that give nothing to the notes.
+    """Append the result of each z to the entries, and the reasons for missing results to the notes.
 
     Raises
     ------
@@ -147,7 +146,7 @@ def _bound_with_each(
             continue
         try:
             entries.append(run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline))
-            deadline.check_requested()  # a pass that a signal cut short has an entry: what it had proven
+            deadline.check_requested()  # an interrupted pass has an entry with its proven bound
         except TimeLimitError as error:
             if not entries or isinstance(error, RequestedEndError):
                 raise
@@ -163,9 +162,9 @@ def _bound_with_each(
 
 
 def _why_idle(wanted: int | str, entries: Sequence[BoundOfZ], beyond: Sequence[int]) -> str:
-    """Why a z would bring nothing beside what was run; empty where it may.
+    """Reason why a z cannot improve on earlier runs; empty if it may.
 
-    entries : of the z that were run. beyond : those that did not fit memory or disk.
+    entries : of earlier runs. beyond : z that did not fit memory or disk.
     """
     for entry in entries:
         if entry.status == "infeasible":
@@ -179,12 +178,12 @@ def _why_idle(wanted: int | str, entries: Sequence[BoundOfZ], beyond: Sequence[i
 
 
 _Passes = tuple[MiniBucketPass, tuple[int, ...] | None, str | None, float]
-"""What a forward pass found, an assignment and how it was found, and when the forward pass ended."""
+"""Result of a forward pass, an assignment, its method, and the end time of the forward pass."""
 
 
 @dataclass
 class Bounding:
-    """One problem and its order, bounded for one z after the other; parameters and errors as for :func:`bound`."""
+    """One problem and its order, bounded with one z after the other; parameters and errors as for :func:`bound`."""
 
     problem: Problem
     options: SolveOptions
@@ -236,7 +235,7 @@ class Bounding:
         value = None if assignment is None else self.problem.evaluate(assignment)
         cost = None if assignment is None else target.evaluate(assignment)
         log_value = -cost if self.is_product and cost is not None else None
-        # The bound of a pass without divided buckets is the optimum, and its greedy assignment has it.
+        # The bound of a pass without divided buckets is the optimum, and its greedy assignment attains it.
         exact = done.split == 0 and not self.relaxed
         status = "bounded"
         if lower is None:
@@ -247,7 +246,7 @@ class Bounding:
         elif assignment is not None and cost == lower:
             status = "optimal"
         if lower is not None and self.is_product:
-            lower -= (len(target.functions) + 2) * ULP  # products that others compute are rounded, too
+            lower -= (len(target.functions) + 2) * ULP  # covers the rounding of products computed elsewhere
         own = None if lower is None else self._own(lower)
         log_bound = None if lower is None or not self.is_product else -lower
         return BoundOfZ(
@@ -269,7 +268,7 @@ class Bounding:
         )
 
     def _at_once(self, z: int) -> _Passes | None:
-        """Elimination in one loop; None where the problem is not for that, or buckets are to be divided."""
+        """Elimination in one loop; None if the problem is not narrow, or if buckets are to be divided."""
         if self.narrow is None or z <= self.width:
             return None
         return *bounded_at_once(self.narrow), "greedy", time.perf_counter()
@@ -291,14 +290,14 @@ class Bounding:
         return done, *found, forward_end
 
     def _in_complete_tables(self, z: int, deadline: Deadline) -> _Passes | None:
-        """Both passes in complete tables; None where costs are not shifted, or not so."""
+        """Both passes in complete tables; None without cost shifting in complete tables, or if these do not fit."""
         if self.tables is None or not self._fits(z):
             return None
         settings = (self.memory, self.options.seed, self.partition != "scope", deadline, self._bucket_done())
         found = shifted(self.tables, self.choice.order, z, *settings)
         forward_end, done = time.perf_counter(), found.done
         if done.bound is not None and done.split == 0:
-            return None  # that is elimination, which is exact
+            return None  # no bucket was divided: exact elimination is better
         self.notes.append(f"z = {z}: {found.summary}")
         return done, *self._assigned(done.bound, found.graph.cost, deadline), forward_end
 
@@ -306,20 +305,20 @@ class Bounding:
         return self.tables is not None and fits(self.tables, self.choice.order, z, self.memory)
 
     def _rank(self, entry: BoundOfZ) -> float:
-        """An entry's bound as costs to minimise have it; infinite where nothing is feasible."""
+        """An entry's bound for minimisation; infinite if infeasible."""
         if entry.claimed_bound is None:
             return math.inf
         return entry.claimed_bound if self.target is self.problem else -entry.claimed_bound
 
     def _below(self, bound: int | float | None) -> int | float | None:
-        """A bound below the upper bound; None where nothing counts."""
+        """The bound if it is below the upper bound; None if no assignment counts."""
         limit = self.target.upper_bound
         return None if bound is None or (limit is not None and bound >= limit) else bound
 
     def _assigned(
         self, bound: int | float | None, rate: Rate, deadline: Deadline
     ) -> tuple[tuple[int, ...] | None, str | None]:
-        """An assignment, and how it was found; none where nothing counts."""
+        """An assignment and its method; none if no assignment counts."""
         if self._below(bound) is None:
             return None, None
         assignment = greedy_assignment(self.choice.order, rate, self.target.sizes, self.relaxed)
@@ -328,7 +327,7 @@ class Bounding:
         return assignment, "greedy"
 
     def automatic(self, deadline: Deadline, notes: list[str]) -> BoundOfZ:
-        """The z that ``auto`` stands for (:func:`bound`); a smaller one where messages do not fit after all."""
+        """The z chosen for ``auto`` (:func:`bound`); smaller if messages do not fit."""
         if self.narrow is not None:
             return self.with_z(self.width + 1, deadline)
         scopes = scopes_of(self.target)
@@ -356,7 +355,7 @@ class Bounding:
         return PrimalGraph(self.target)
 
     def _predicted_bytes(self, shape: Shape) -> float:
-        """Bytes of all messages, and of the working copies of the largest; with shifting, of the joins of a bucket."""
+        """Bytes of all messages and of the working copies of the largest; with shifting, of the joins of a bucket."""
         target, separators = self.target, shape.separators
         if not separators:
             return 0.0
@@ -373,7 +372,7 @@ class Bounding:
         return sum(sent) + tuning().row_copies * largest
 
     def _searched(self, deadline: Deadline) -> tuple[tuple[int, ...] | None, str | None]:
-        """An assignment from local search, where the backward pass ended in dead ends."""
+        """An assignment from local search, after the backward pass found none."""
         seconds = min(self.options.incumbent_seconds, deadline.remaining)
         if seconds <= 0:
             return None, None
@@ -381,7 +380,7 @@ class Bounding:
         return (None, None) if found is None else (found.assignment, found.method)
 
     def _own(self, value: float) -> int | float:
-        """A bound in min-sum in the problem's own terms."""
+        """A min-sum bound converted to the problem's semiring."""
         if self.is_product:
             return exponential_above(-value)
         return value if self.target is self.problem else -value

@@ -1,4 +1,4 @@
-"""Mini-buckets with cost shifting in complete tables: several divisions tried, the best one shifted to standstill."""
+"""Mini-buckets with cost shifting in complete tables: several divisions, the best one shifted to convergence."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError
 from oocbe.runtime.deadline import Deadline
 
 TEMPERATURES = (10.0, 3.0)
-"""At which losses are sampled, one after the other (:class:`oocbe.bounds.mini_buckets.join_graph.JoinGraph`):
-which division is best is mostly luck, and all first passes together take less time than shifting to standstill."""
+"""Temperatures for sampled losses, tried in turn (:class:`oocbe.bounds.mini_buckets.join_graph.JoinGraph`): the best
+division is mostly luck, and all first passes together take less time than convergence."""
 
 LITTLE = 0.05
-"""A pass forth and back that gains this part of what all have gained since the first is the last one."""
+"""Minimum gain of a pair of passes, as a share of the gain of all pairs so far; a smaller gain ends them."""
 
 EXACT_CELLS = 1 << 22
-"""Tables of so many cells in all have 64-bit costs, which make bounds exact to nine digits."""
+"""Maximum total cells for 64-bit costs; these make bounds exact to nine digits."""
 
 FRACTION_BITS = 4
-"""Of an integer at least, in 32-bit costs: equal parts of costs are fractions."""
+"""Minimum fraction bits in 32-bit costs of integer problems: equal parts of costs are fractions."""
 
 MEMORY_PART = 2
-"""One in so many parts of the memory is for a join graph: the best so far lies beside the one that is tried."""
+"""Divisor of the memory for one join graph: the best one so far is kept beside the current one."""
 
 
 STEP, PATIENCE = 2, 2
-"""By which z rises, and rises in a row without a gain after which it has risen enough."""
+"""Increment of z, and number of increments in a row without a gain before the search ends."""
 
 LITTLE_OF_ALL = 0.02
-"""A gain is at least this part of what all z have gained beside the first."""
+"""Minimum gain of a z, as a share of the gain of all z over the first."""
 
 
 @dataclass(frozen=True)
 class CompletePass:
-    """A join graph with all its costs shifted.
+    """A join graph after cost shifting.
 
     Attributes
     ----------
-    graph : what was kept. dtype : of its costs. passes : forth and back. tried : divisions.
-    is_cut_short : whether the time limit, or a signal, ended it: what was proven until then holds.
+    graph : the join graph. dtype : of its costs. passes : pairs of passes. tried : number of divisions.
+    is_cut_short : whether the time limit or a signal ended it; the bound proven by then is valid.
     """
 
     graph: JoinGraph
@@ -61,7 +61,7 @@ class CompletePass:
 
     @property
     def summary(self) -> str:
-        """What was done, for people."""
+        """Summary for users."""
         return (
             f"complete tables of {self.dtype.name}; costs were shifted in {self.passes} passes forth and back over the "
             f"best of {self.tried} divisions{', until the time was up' if self.is_cut_short else ''}"
@@ -69,7 +69,7 @@ class CompletePass:
 
     @property
     def done(self) -> MiniBucketPass:
-        """What the forward pass of mini-buckets says, without its buckets."""
+        """Result of the forward pass of mini-buckets, without its buckets."""
         graph, bound = self.graph, self.graph.bound
         own = None if bound == math.inf else bound
         messages = [len(c.table.values) // graph.sizes[c.variable] for c in graph.clusters]
@@ -86,13 +86,13 @@ class CompletePass:
 
 
 def fits(tables: Tables, order: Sequence[int], z: int, memory: int) -> bool:
-    """Whether complete tables fit, where buckets are divided by the sizes of scopes, and any bucket is."""
+    """Whether complete tables fit with division by scope size, and some bucket is divided."""
     cells, is_divided = _cells(tables, order, z)
     return is_divided and cells * np.dtype(np.int32).itemsize <= memory // MEMORY_PART
 
 
 def _cells(tables: Tables, order: Sequence[int], z: int) -> tuple[float, bool]:
-    """Cells of all mini-buckets by the sizes of scopes, and whether any bucket is divided."""
+    """Total cells of mini-buckets with division by scope size, and whether some bucket is divided."""
     shape = shape_of([part.scope for part in tables.parts], order, z)
     sizes = tables.problem.sizes
     cells = sum(
@@ -113,12 +113,12 @@ def shifted(
     deadline: Deadline,
     bucket_done: Callable[[int, int, int], None] | None = None,
 ) -> CompletePass:
-    """Mini-buckets in complete tables, costs shifted for as long as that gains.
+    """Mini-buckets in complete tables, with costs shifted to convergence.
 
     Parameters
     ----------
-    tables, order, z, seed : of the problem. memory : bytes for all tables. by_content : how buckets are divided.
-    bucket_done : as for :class:`oocbe.bounds.mini_buckets.join_graph.JoinGraph`, of the first division.
+    tables, order, z, seed : of the problem. memory : limit of all tables, in bytes. by_content : method of division.
+    bucket_done : as for :class:`oocbe.bounds.mini_buckets.join_graph.JoinGraph`, for the first division.
 
     Raises
     ------
@@ -153,16 +153,16 @@ def shifted(
 def best_of_rising(
     run: Callable[[int], tuple[float, float]], is_possible: Callable[[int], bool], least: int, deadline: Deadline
 ) -> int:
-    """Run a larger and a larger z as long as that gains, there is room, and time; the one with the best bound.
+    """Run increasing z while the bound improves and memory and time suffice; returns the z with the best bound.
 
     Parameters
     ----------
-    run : a z to its bound, larger ones being better, and the seconds that it took. is_possible : whether z may be run.
-    least : the first z, which is possible.
+    run : maps z to its bound (larger is better) and run time in seconds. is_possible : whether z may be run.
+    least : the first z; it is possible.
 
     Raises
     ------
-    ResourceError, TimeLimitError : from ``run`` for the first z; later ones end it.
+    ResourceError, TimeLimitError : from ``run`` for the first z; for later ones they end the search.
     """
     bounds: dict[int, float] = {}
     z, idle, seconds = least, 0, 0.0
@@ -181,12 +181,12 @@ def best_of_rising(
 
 
 def _shift(graph: JoinGraph, deadline: Deadline) -> tuple[int, bool]:
-    """Pass back and forth until little is gained, or the next passes may not end in time.
+    """Pass backward and forward until gains are small, or the next passes may exceed the time limit.
 
     Returns
     -------
-    How often, and whether time was up in a pass. What a graph has proven holds at any moment of a pass: it grows only
-    once costs are taken from all cells that they are proven by.
+    Number of pairs of passes, and whether time ran out in one. ``graph.proven`` is valid at any moment of a pass: it is
+    raised only after the costs have been subtracted from the cells.
     """
     passes, first, seconds = 0, graph.proven, 0.0
     while graph.is_divided and not graph.is_closed and deadline.remaining > 2 * seconds:

@@ -1,15 +1,15 @@
-"""How the factors of a bucket are divided into mini-buckets, and which size limit a memory budget allows.
+"""Division of a bucket's factors into mini-buckets, and the largest size within a memory budget.
 
-A mini-bucket's *size* is the number of variables of all its factors together, the eliminated one included: the limit z
-of Fioretto et al. (2018), algorithm 2, line 3. (Their example 4 counts the message's variables instead, one fewer.) A
-factor with more than z variables makes a mini-bucket of its own.
+A mini-bucket's *size* is the total number of variables of its factors, including the eliminated one: the limit z of
+Fioretto et al. (2018), algorithm 2, line 3. (Their example 4 counts the message's variables instead, one fewer.) A
+factor with more than z variables is a mini-bucket of its own.
 
-* *By scope* (Dechter and Rish 2003): factors go, the largest scope first, to the first mini-bucket that stays within z.
-* *By content* (greedy merging, after Rollon and Dechter 2010): the two mini-buckets are merged whose separate
-  elimination loses most. The loss of a pair is the mean, over sampled assignments of the other variables, of how much
-  more the joint minimum over the variable is than the sum of the two separate ones.
+* *By scope* (Dechter and Rish 2003): each factor, largest scope first, joins the first mini-bucket that stays within z.
+* *By content* (greedy merging, after Rollon and Dechter 2010): the two mini-buckets with the largest loss from separate
+  elimination are merged. The loss of a pair is the mean, over sampled assignments of the other variables, of the
+  joint minimum over the variable minus the sum of the two separate minima.
 
-In both, a factor whose scope an existing mini-bucket has already costs nothing and goes there.
+In both, a factor whose scope an existing mini-bucket contains joins it at no cost.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.runtime.deadline import looked
 
 PARTITIONS = ("scope", "content")
-"""Ways to divide a bucket: by the sizes of scopes, or by what a division loses."""
+"""Methods of division: by scope size, or by sampled loss."""
 
 SAMPLES = 128
-"""Assignments at which two mini-buckets are compared: enough to rank losses, and a fraction of a millisecond."""
+"""Sampled assignments per bucket: enough to rank losses, in a fraction of a millisecond."""
 
 LEAST_GAIN = 1e-12
-"""Relative to the range of values: a sampled loss below it is rounding, and scopes decide instead."""
+"""Minimum loss relative to the range of values: smaller sampled losses are rounding, and scopes decide instead."""
 
 
 @dataclass
 class FactorGroup:
-    """A mini-bucket, or a single factor that is to go to one.
+    """A mini-bucket, or a single factor to be assigned to one.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class FactorGroup:
         return self.members.bit_count()
 
     def take(self, other: FactorGroup) -> None:
-        """Add all factors of another part."""
+        """Add all factors of another group."""
         self.members |= other.members
         self.functions += other.functions
         self.constraints += other.constraints
@@ -66,14 +66,14 @@ class FactorGroup:
 
 
 def parts_of(bucket: Bucket, constraints: Sequence[PackedFactor]) -> list[FactorGroup]:
-    """The factors of a bucket, one a part; ``constraints`` are those of the bucket that are to be divided."""
+    """The factors of a bucket, one a group; ``constraints`` are those of the bucket to be divided."""
     parts = [FactorGroup(members_of(m.scope), messages=[m]) for m in bucket.messages]
     parts += [FactorGroup(f.members, functions=[f]) for f in bucket.functions]
     return parts + [FactorGroup(c.members, constraints=[c]) for c in constraints]
 
 
 def by_scope(parts: Sequence[FactorGroup], z: int) -> list[FactorGroup]:
-    """Mini-buckets of at most ``z`` variables, by the sizes of scopes alone (see the module)."""
+    """Mini-buckets of at most ``z`` variables, by scope size (see the module)."""
     made: list[FactorGroup] = []
     for part in sorted(parts, key=lambda p: -p.size):
         home = next((m for m in made if part.members & ~m.members == 0), None)
@@ -87,7 +87,7 @@ def by_scope(parts: Sequence[FactorGroup], z: int) -> list[FactorGroup]:
 
 
 def by_content(parts: Sequence[FactorGroup], z: int, prepared: Prepared, variable: int, seed: int) -> list[FactorGroup]:
-    """Mini-buckets of at most ``z`` variables, merged where separate elimination loses most (see the module)."""
+    """Mini-buckets of at most ``z`` variables, merged by largest loss of separate elimination (see the module)."""
     made: list[FactorGroup] = []
     for part in sorted(parts, key=lambda p: -p.size):
         home = next((m for m in made if part.members & ~m.members == 0), None)
@@ -103,7 +103,7 @@ def by_content(parts: Sequence[FactorGroup], z: int, prepared: Prepared, variabl
     sizes = np.zeros((count, count), dtype=np.int64)
 
     def rate(i: int) -> None:
-        """What it gains to merge a mini-bucket with each of the others; -inf where it is not allowed."""
+        """Gain of a merge of a mini-bucket with each of the others; -inf if not allowed."""
         gains[i] = gains[:, i] = -np.inf
         for j, other in enumerate(made):
             sizes[i, j] = sizes[j, i] = (made[i].members | other.members).bit_count()
@@ -128,7 +128,7 @@ def by_content(parts: Sequence[FactorGroup], z: int, prepared: Prepared, variabl
 def _sampled_costs(
     parts: Sequence[FactorGroup], prepared: Prepared, variable: int, seed: int
 ) -> list[NDArray[np.float64]]:
-    """Costs of each part, (samples, domain size), in units of the range of all; what is infeasible costs twice that."""
+    """Costs of each part, (samples, domain size), in units of the total range; infeasible cells cost 2."""
     generator = np.random.default_rng([seed, variable])
     everything = 0
     for part in parts:
@@ -150,12 +150,12 @@ def _sampled_costs(
 
 @dataclass(frozen=True)
 class Shape:
-    """What mini-bucket elimination will have to hold, from scopes alone.
+    """Messages of mini-bucket elimination, predicted from scopes alone.
 
     Attributes
     ----------
-    separators : of every message, as a bit set; without those that have no variables.
-    groups : for each bucket, the places in ``separators`` of its messages, and its variable.
+    separators : of every message, as a bit set; without empty ones.
+    groups : for each bucket, its variable and the indices in ``separators`` of its messages.
     split : buckets with more than one mini-bucket.
     """
 
@@ -200,11 +200,11 @@ def largest_fitting(
     budget: int,
     bytes_of: Callable[[Shape], float],
 ) -> int:
-    """The largest z, at least the largest scope, whose predicted bytes are within a budget.
+    """The largest z, at least the size of the largest scope, with predicted bytes within a budget.
 
     Parameters
     ----------
-    width : induced width of the order; beyond ``width + 1`` nothing is split. bytes_of : predicts what a shape takes.
+    width : induced width of the order; beyond ``width + 1`` no bucket is split. bytes_of : predicts a shape's bytes.
     """
     least = max((len(s) for s in scopes), default=1)
     best = max(1, least)

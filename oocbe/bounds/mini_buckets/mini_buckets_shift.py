@@ -1,16 +1,15 @@
 """Cost shifting between the mini-buckets of a bucket: max-marginal matching (Ihler, Flerova, Dechter and Otten 2012).
 
-Each mini-bucket eliminates its own copy of the bucket's variable, and a bound is the better the less the copies
-disagree. So before elimination, functions over the variables that all mini-buckets have in common are added to some
-and subtracted from others, such that their sum is nothing and the mini-buckets' marginals (the least value that each
-has for each assignment of the common variables) become equal. The problem stays the same; the bound often rises.
-Integers stay integers: what a mean leaves over goes, one each, to the first mini-buckets.
+Each mini-bucket eliminates its own copy of the bucket's variable; the bound improves as the copies agree. So before
+elimination, functions over the variables common to all mini-buckets are added to some and subtracted from others. Their
+sum is zero, and the mini-buckets' min-marginals over the common variables become equal. The problem is unchanged; the
+bound often rises. Integers stay integers: the remainder of a mean is distributed over the first mini-buckets, one each.
 
-An assignment of the common variables that one mini-bucket has no row for is impossible in all: its rows are dropped.
+If one mini-bucket has no row for an assignment of the common variables, all rows with that assignment are dropped.
 
-The engine joins and eliminates in one step and never holds a join, which is needed here between the two. So elimination
-runs on a problem in which every variable v has a *copy* v', next to it in the order and equal to it by a constraint.
-Eliminating v from a mini-bucket that holds this constraint gives the join, over v', which is eliminated afterwards.
+The engine joins and eliminates in one step and never stores the join, but shifting needs it. So elimination runs on a
+problem in which every variable v has a *copy* v', next to it in the order and equal to it by a constraint. Elimination
+of v from a mini-bucket with this constraint gives the join over v', which is eliminated afterwards.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from oocbe.tables.layout import bits_for
 from oocbe.tables.table import Table
 
 MATCHED_BITS = 20
-"""Most bits of the common variables: their marginals are dense arrays, of a million entries at most."""
+"""Maximum bits of the common variables: their marginals are dense arrays of at most a million entries."""
 
 
 def with_copies(problem: Problem, order: Sequence[int]) -> Prepared:
     """A min-sum problem prepared for an order, with a copy n + v of every variable v (of n) right after it.
 
-    Variables with too many values for a packed constraint have a copy without one: they are not matched. Integers are
-    int64, since values that are shifted may leave the range of the problem's own sums.
+    Variables with too many values for a packed constraint have a copy without a constraint: they are not matched.
+    Integers are int64, since shifted values may leave the range of the problem's own sums.
     """
     count = len(problem.variables)
     names = {v.name for v in problem.variables}
@@ -68,11 +67,11 @@ def _as_int64(table: Table) -> Table:
 
 
 def match(tables: Sequence[Table], copy: str) -> list[Table]:
-    """The joined mini-buckets of a bucket with values shifted between them (see the module).
+    """The joined mini-buckets of a bucket after cost shifting (see the module).
 
     Parameters
     ----------
-    tables : in host memory, at least two, over scopes that all have the variable named ``copy``.
+    tables : in host memory, at least two; all scopes contain the variable named ``copy``.
     """
     shared = _shared_names(tables, copy)
     bits = sum(bits_for(tables[0].layout.sizes[tables[0].layout.place(name)]) for name in shared)
@@ -100,7 +99,7 @@ def match(tables: Sequence[Table], copy: str) -> list[Table]:
 
 
 def _shared_names(tables: Sequence[Table], copy: str) -> list[str]:
-    """Variables in all scopes, the copy first, as many as :data:`MATCHED_BITS` allows."""
+    """Variables in all scopes, the copy first, limited to :data:`MATCHED_BITS`."""
     shared, bits = [copy], bits_for(tables[0].layout.sizes[tables[0].layout.place(copy)])
     for name, size in zip(tables[0].layout.scope, tables[0].layout.sizes, strict=True):
         if name == copy or any(name not in t.layout for t in tables[1:]):
@@ -113,7 +112,7 @@ def _shared_names(tables: Sequence[Table], copy: str) -> list[str]:
 
 
 def _codes(table: Table, names: Sequence[str]) -> NDArray[np.int64]:
-    """Values of some variables of each row, packed from bit 0 on."""
+    """Values of some variables in each row, packed from bit 0 on."""
     codes: NDArray[np.int64] = np.zeros(table.rows, dtype=np.int64)
     place = 0
     for name in names:
@@ -124,7 +123,7 @@ def _codes(table: Table, names: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _shifts(marginals: NDArray[Any]) -> NDArray[Any]:
-    """What each mini-bucket gains (tables, assignments): together nothing, and then all marginals are their mean."""
+    """Shift of each mini-bucket (tables, assignments): the sum is zero, and all marginals become their mean."""
     tables = len(marginals)
     if marginals.dtype.kind == "i":
         total = marginals.sum(axis=0)

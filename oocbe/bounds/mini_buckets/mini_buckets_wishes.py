@@ -1,4 +1,4 @@
-"""What can be asked of mini-buckets, checked before anything is computed."""
+"""Options of mini-buckets, checked before any computation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from oocbe.errors import UsageError
 from oocbe.model.settings.options import SolveOptions
 
 AUTO = "auto"
-"""In place of a z, or of a way to divide buckets: chosen by the problem."""
+"""In place of a z, or of a method of division: chosen automatically."""
 
 
 def check_wishes(options: SolveOptions, z: Sequence[int | str], partition: str) -> None:
-    """Raise :class:`UsageError` for what :func:`oocbe.bounds.mini_buckets.mini_buckets_bound.bound` can't be."""
+    """Raise :class:`UsageError` for options that :func:`oocbe.bounds.mini_buckets.mini_buckets_bound.bound` rejects."""
     if partition not in (AUTO, *PARTITIONS):
         raise UsageError(f"partition: {partition!r} is none of {AUTO}, {', '.join(PARTITIONS)}")
     if not z:

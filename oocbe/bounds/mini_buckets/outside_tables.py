@@ -1,21 +1,21 @@
-"""Mini-bucket tables as bounds on rows: what is outside a message costs so much at least, by several variables at once.
+"""Mini-bucket tables as bounds on rows: lower bounds on the outside of a message, over several variables jointly.
 
-An additive bound (:mod:`oocbe.bounds.estimators`) gives each variable its cheapest value by itself. What it leaves of
-each function, its *residual*, is never negative and lost to it. Here residuals, and what the values of a variable cost
-beyond its cheapest, are joined and eliminated by mini-buckets *from the other side*: for each bucket of an elimination
-order, all that is outside its subtree, down to tables over variables of its separator. A row looks them up by the bits
-of its key and adds what it finds to its additive bound, which gets no worse by that, and often far better.
+An additive bound (:mod:`oocbe.bounds.estimators`) minimises over each variable separately. The *residual* of each
+function is non-negative and does not contribute to it. Here residuals, and the reduced costs of single variables, are
+joined and eliminated by mini-buckets *from the other side*: for each bucket of an elimination order, everything outside
+its subtree is reduced to tables over variables of its separator. A row reads them with the bits of its key and adds
+the entries to its additive bound, which never falls and often rises considerably.
 
-The tree of buckets is gone through twice, as in a junction tree. Upwards, each bucket sends mini-bucket messages about
-its subtree. Downwards, what is outside a bucket c is what is outside its parent p, the functions of p, and the messages
-of its siblings; variables of p that c's separator lacks are eliminated from these, in mini-buckets with costs shifted
-between them. So every table bounds functions outside c only, and every such function is in one table at most: the sum
-of an additive bound and of its tables is a bound as the additive one is. Costs are integers in fixed point, rounded
-down; where one reaches the cap, no assignment below the threshold is.
+The tree of buckets is traversed twice, as in a junction tree. Upwards, each bucket sends mini-bucket messages about its
+subtree. Downwards, the outside of a bucket c consists of the outside of its parent p, the functions of p, and the
+messages of its siblings; variables of p that are not in c's separator are eliminated from these, in mini-buckets with
+cost shifting. So every table bounds functions outside c only, and every such function is in at most one table: the sum
+of an additive bound and its tables is a valid bound. Costs are integers in fixed point, rounded down; an entry that
+reaches the cap excludes all assignments below the threshold.
 
-Dechter and Rish (2003) have the elimination; Kask and Dechter (2001, *A general scheme for automatic generation of
-search heuristics from specification dependencies*) use mini-buckets as bounds in a search, which goes against the order
-of elimination, as dynamic programming here goes along it.
+Dechter and Rish (2003) have the elimination. Kask and Dechter (2001, *A general scheme for automatic generation of
+search heuristics from specification dependencies*) use mini-buckets as bounds in a search, which runs against the order
+of elimination; dynamic programming here runs along it.
 """
 
 from __future__ import annotations
@@ -42,37 +42,37 @@ from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.table import format_bytes
 
 ROOM = 29
-"""The cap is below two to the power of this: twice it fits 32 bits."""
+"""Limit of the cap, in bits: twice the cap fits 32 bits."""
 
 LOOKUP_CELLS = 1 << 12
-"""Tables are joined for fewer lookups into tables of so many cells: 16 KiB."""
+"""Maximum number of cells of a joined lookup table (16 KiB): fewer lookups a row."""
 
 FEWER = 4
-"""So many times fewer cells are tried where tables do not fit."""
+"""Divisor of the cells of a mini-bucket when tables do not fit."""
 
 TEMPERATURE = 3.0
-"""At which losses are sampled (:mod:`oocbe.bounds.mini_buckets.join_graph_partition`), in the mean of what
-residuals cost at most."""
+"""Temperature of sampled losses (:mod:`oocbe.bounds.mini_buckets.join_graph_partition`), in units of the mean maximum
+residual."""
 
 
 class OutsideTables:
-    """A source of bounds: an additive one, and tables of what it leaves.
+    """A source of bounds: an additive source, and tables of its residuals.
 
     Parameters
     ----------
     problem : in min-sum, without linear constraints that bind. source : with residuals.
-    upper_bound : only assignments with a value strictly below it are wanted.
-    order : of elimination. cells : of a mini-bucket at most; it is lowered until the tables fit.
-    memory : bytes that all tables may take while they are made. seed : of the samples by which buckets are divided.
+    upper_bound : only assignments with a value strictly below it count.
+    order : of elimination. cells : maximum of a mini-bucket; it is lowered until the tables fit.
+    memory : limit of all tables during construction, in bytes. seed : of the samples that guide the division.
 
     Attributes
     ----------
-    nbytes : that the tables take from then on.
+    nbytes : memory of the finished tables.
 
     Raises
     ------
     ResourceError : even the smallest tables do not fit.
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class OutsideTables:
         if fixed.is_integral:
             need = int(ValueGrid.of(problem).largest_below(upper_bound)) * int(fixed.scale) + 1 - root
         else:
-            # No value is above the magnitude: a bound that is says no more, and may be beyond all floats once scaled.
+            # Values are at most the magnitude: a higher bound is redundant, and may overflow floats when scaled.
             most = min(upper_bound, max(2 * fixed.magnitude, sys.float_info.min))
             need = math.ceil(most * fixed.scale) - root + math.ceil(source.margin * fixed.scale) + 1
         if need <= 0:
@@ -122,12 +122,12 @@ class OutsideTables:
                 )
             self._cells = max(1, self._cells // FEWER)
             self._lookup_cells = min(self._lookup_cells, self._cells)
-        del self._own, self._hard, self._partition  # what tables are made from is needed no more
+        del self._own, self._hard, self._partition  # only needed during construction
         self.nbytes = _bytes_of([t for tables in self._tables.values() for t in tables])
 
     @property
     def why(self) -> str:
-        """A sentence for the plan: what it is made of."""
+        """Description for the plan."""
         return f"{self._source.why}; mini-bucket tables of {self._cells:,} cells bound what it leaves"
 
     def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
@@ -145,7 +145,7 @@ class OutsideTables:
         )
 
     def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
-        """Pairs (variable, value) that no assignment with a value below ``upper_bound`` has."""
+        """Pairs (variable, value) in no assignment with a value below ``upper_bound``."""
         return self._source.fixed_values(upper_bound)
 
     def _table(self, scope: Sequence[int], costs: NDArray[np.int64]) -> CostTable:
@@ -155,9 +155,9 @@ class OutsideTables:
         return CostTable(order, np.ascontiguousarray(turned, dtype=np.int32).ravel())
 
     def _fill(self, functions: Sequence[CostTable], scopes: Sequence[Sequence[int]], used: int) -> bool:
-        """Both passes over the tree of buckets, whose separators follow from all scopes; whether the tables fit.
+        """Both passes over the tree of buckets, built from all scopes; returns whether the tables fit.
 
-        used : bytes of what all tables are made from.
+        used : bytes of the input tables.
         """
         self._tables.clear()
         count, position = len(self._order), self._position
@@ -203,9 +203,9 @@ class OutsideTables:
         return True
 
     def _without(self, tables: Sequence[CostTable], kept: int, used: int) -> list[CostTable] | None:
-        """Tables over ``kept`` variables that bound the sum of some tables, and of what other variables cost.
+        """Tables over ``kept`` variables that bound the sum of some tables and of the costs of the other variables.
 
-        None where they, and what is joined on the way, do not fit beside so many bytes that are used.
+        None if they and the intermediate joins do not fit beside ``used`` bytes.
         """
         left = list(tables)
         gone = {v for t in left for v in t.scope if not kept >> v & 1}
@@ -224,10 +224,10 @@ class OutsideTables:
         return left
 
     def _gathered(self, tables: Sequence[CostTable]) -> list[CostTable]:
-        """Fewer tables with the same sum, for fewer lookups; without those that are 0 everywhere.
+        """Fewer tables with the same sum, for fewer lookups; zero tables are dropped.
 
-        Hard constraints of the separator alone stay out: additive bounds leave out their terms, which are never above 0
-        and would make up for what the residuals have.
+        Hard constraints over the separator alone are left out: additive bounds leave out their terms, which are at most
+        0 and would compensate the residuals.
         """
         tables = [t for t in tables if id(t) not in self._hard]
         groups: list[tuple[int, list[CostTable]]] = []
@@ -255,6 +255,6 @@ class OutsideTables:
 
 
 def _bytes_of(tables: Sequence[CostTable], besides: Sequence[CostTable] = ()) -> int:
-    """Bytes of different tables that are none of some others."""
+    """Total bytes of the distinct tables that are not among ``besides``."""
     counted = {id(t) for t in besides}
     return sum(t.values.nbytes for t in {id(t): t for t in tables if id(t) not in counted}.values())

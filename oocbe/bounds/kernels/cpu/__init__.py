@@ -1,1 +1,1 @@
-"""Loops that drop rows, or compute what they are held against."""
+"""Loops that drop rows, or compute the bounds for the test."""

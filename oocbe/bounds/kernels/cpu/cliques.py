@@ -1,4 +1,4 @@
-"""Cliques of a graph whose adjacency is a bit matrix: a cover of all edges, and those that a point violates."""
+"""Cliques of a graph given as a bit matrix: an edge cover, and cliques that a fractional point violates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ U64 = np.uint64
 
 @helper
 def _common(one: Any, other: Any) -> Any:
-    """Number of elements that two bit sets have in common."""
+    """Size of the intersection of two bit sets."""
     count = 0
     for w in range(len(one)):
         count += count_bits(one[w] & other[w])
@@ -23,7 +23,7 @@ def _common(one: Any, other: Any) -> Any:
 
 @helper
 def _take(v: Any, adjacency: Any, clique: Any, candidates: Any) -> Any:
-    """Add a vertex to a clique (bit set) and keep those candidates that are adjacent to it."""
+    """Add a vertex to a clique (bit set) and keep the candidates adjacent to it."""
     clique[v >> 6] |= U64(1) << U64(v & 63)
     for w in range(len(clique)):
         candidates[w] &= adjacency[v, w]
@@ -43,18 +43,18 @@ def _best_connected(pool: Any, adjacency: Any, candidates: Any, members: Any) ->
 
 @jit
 def covering_cliques(adjacency: Any, open_edges: Any, begin: Any, cliques: Any) -> Any:
-    """Maximal cliques that contain every open edge; each takes, greedily, edges that none before it has.
+    """Maximal cliques that contain every open edge; each greedily takes edges that no earlier clique covers.
 
     Parameters
     ----------
     adjacency : uint64 (vertices, words), symmetric bit matrix, zero diagonal.
-    open_edges : uint64 (vertices, words), symmetric, a subset of it; edges are removed as cliques cover them.
-    begin : the first vertex that may still have open edges.
+    open_edges : uint64 (vertices, words), symmetric subset of ``adjacency``; covered edges are removed.
+    begin : the first vertex with possibly open edges.
     cliques : uint64 (room, words), overwritten with bit sets of vertices.
 
     Returns
     -------
-    (count, vertex) : cliques written; the vertex to go on from, or the number of vertices where no open edge is left.
+    (count, vertex) : cliques written; the vertex to continue at, or the number of vertices if all edges are covered.
     """
     n, words = adjacency.shape
     candidates = np.empty(words, dtype=np.uint64)
@@ -95,14 +95,14 @@ def covering_cliques(adjacency: Any, open_edges: Any, begin: Any, cliques: Any) 
 def violated_cliques(
     adjacency: Any, heavy: Any, weight: Any, support: Any, least_violation: Any, cliques: Any, members: Any
 ) -> Any:
-    """Maximal cliques whose weights sum to more than 1, one greedy attempt or two from each heavy vertex.
+    """Maximal cliques with a total weight above 1: one or two greedy attempts from each heavy vertex.
 
     Parameters
     ----------
     adjacency : uint64 (vertices, words), symmetric bit matrix, zero diagonal.
-    heavy : int64, vertices to begin with. weight : float64 (vertices,). support : uint64 (words,), vertices to take.
-    least_violation : beyond 1.
-    cliques : uint64 (2 * len(heavy), words), overwritten with bit sets, repeated ones among them.
+    heavy : int64, start vertices. weight : float64 (vertices,). support : uint64 (words,), eligible vertices.
+    least_violation : minimum excess over 1.
+    cliques : uint64 (2 * len(heavy), words), overwritten with bit sets, possibly with repetitions.
     members : int64 (2, vertices), scratch.
 
     Returns

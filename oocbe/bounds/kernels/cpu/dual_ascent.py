@@ -23,18 +23,18 @@ def least_of_values(
     removed: Any,
     least: Any,
 ) -> Any:
-    """Least reduced cost of a function for each value of one of its variables; infinite where there is no row.
+    """Least reduced cost of a function for each value of one of its variables; infinite if no tuple has the value.
 
     Parameters
     ----------
-    f, axis : the function, and which of its variables (place in its scope).
-    cells, cell_start : float64 or int64, dense costs of all functions, the last variable fastest; where each begins.
-    use_start : CSR, uses of each function; use_size, offset : domain size, and where its entries in ``shares`` begin.
-    shares : what each use has taken out of the function, per value. Reduced cost = cell - sum of shares.
-    literal : int64 (uses,), where the values of the use's variable begin in ``removed``.
-    removed : uint8, 1 for values that do not count: rows with them do not either.
-    least : float64 or int64 (at least the domain size,), overwritten. The largest number of the dtype stands for
-        infinity in integer cells.
+    f, axis : the function, and the position of the variable in its scope.
+    cells, cell_start : float64 or int64, dense costs of all functions, the last variable fastest; start of each.
+    use_start : CSR, uses of each function; use_size, offset : domain size, and start of a use's entries in ``shares``.
+    shares : cost moved out of the function by each use, per value. Reduced cost = cell - sum of shares.
+    literal : int64 (uses,), start of the values of the use's variable in ``removed``.
+    removed : uint8, 1 for removed values; tuples with them are skipped.
+    least : float64 or int64 (more than the domain size,), overwritten. Its last entry is the value of infinity, the
+        largest number of an integer dtype.
     """
     begin, end = use_start[f], use_start[f + 1]
     arity = end - begin
@@ -83,17 +83,17 @@ def sweep(
     hand_on: Any,
     stop: Any,
 ) -> Any:
-    """One pass over the variables: all that functions can spare goes to a variable, then on to functions ahead.
+    """One pass over the variables: each takes all spare cost of its functions, then passes it to functions ahead.
 
     Parameters
     ----------
-    order, rank : int64 (variables,), the variables as they are visited, and the place of each.
+    order, rank : int64 (variables,), the visiting order, and the position of each variable in it.
     variable_start, variable_use : CSR, the uses of each variable. function_of : int64 (uses,).
     cells, cell_start, use_start, use_size, offset : as for :func:`least_of_values`. use_variable : int64 (uses,).
-    shares : float64, updated. literal : as there. removed : as there, updated: values for which a function has no row.
+    shares : float64, updated. literal : as there. removed : as there, updated: values without a tuple in a function.
     costs : float64 (values,), updated: sums of a value's shares and its own cost.
-    hand_on : False: what goes to the variables stays there.
-    stop : int64 (1,), looked at before each variable: another value than 0 ends the pass there.
+    hand_on : if False, the costs stay with the variables.
+    stop : int64 (1,), read before each variable: a nonzero value ends the pass.
     """
     largest = 1
     for use in range(len(use_size)):
@@ -140,7 +140,7 @@ def sweep(
                     is_last = False
             if is_last:
                 continue
-            # Equal parts of what was there before any was handed on: costs are lowered at the end.
+            # Equal parts of the costs before the distribution: costs are lowered at the end.
             for value in range(size):
                 shares[offset[use] + value] -= weight * costs[begin + value]
         for value in range(begin, begin + size):
@@ -160,7 +160,7 @@ def least_of_functions(
     infinity: Any,
     least: Any,
 ) -> Any:
-    """Least reduced cost of each function, ``infinity`` where it has no row; types as for :func:`least_of_values`."""
+    """Least reduced cost of each function, ``infinity`` if it has no tuple; types as for :func:`least_of_values`."""
     largest = 1
     for use in range(len(use_size)):
         largest = max(largest, use_size[use])

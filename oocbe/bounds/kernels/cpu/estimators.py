@@ -1,4 +1,4 @@
-"""Sums of additive under-estimators over what lies outside a message; see :mod:`oocbe.bounds.estimators`."""
+"""Sums of additive under-estimators over the outside of a message; see :mod:`oocbe.bounds.estimators`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from oocbe.kernels.cpu.jit import inline, jit
 
 OUTSIDE, SEPARATOR, ELIMINATED = 0, 1, 2
-"""What a variable is to a message; part of the kernels' interface."""
+"""Role of a variable in a message; part of the kernels' interface."""
 
 SOFT, HARD, LITERAL, CONSUMED = 0, 1, 2, 3
-"""What a term bounds; see :class:`oocbe.bounds.estimators.Terms`."""
+"""Kind of a term; see :class:`oocbe.bounds.estimators.Terms`."""
 
 
 @inline
 def _least(sums: Any, begin: Any, end: Any, removed: Any) -> Any:
-    """Least sum of the values of a variable that are left; of all of them where none is."""
+    """Least sum over the remaining values of a variable; over all values if none remains."""
     least = sums[begin]
     found = False
     for i in range(begin, end):
@@ -29,7 +29,7 @@ def _least(sums: Any, begin: Any, end: Any, removed: Any) -> Any:
 
 @inline
 def _least_entry(entries: Any, offset: Any, begin: Any, end: Any, removed: Any) -> Any:
-    """Least entry of a term for a variable, over the values that are left; over all where none is."""
+    """Least entry of a term over the remaining values of a variable; over all values if none remains."""
     least = entries[offset]
     found = False
     for i in range(begin, end):
@@ -57,28 +57,28 @@ def sum_outside(
     sums: Any,
     kept: Any,
 ) -> Any:
-    """Sum the terms that say something about a message's outside; return what depends on no variable there.
+    """Sum the terms outside a message; return the part that depends on no variable there.
 
     Parameters
     ----------
-    start, variable, offset : int64, CSR; the variables of each term, and where its entries for them begin.
+    start, variable, offset : int64, CSR; the variables of each term, and the start of its entries for them.
     entries : int64. constant, kind : int64 and uint8 (terms,), :data:`SOFT`, :data:`HARD`, :data:`LITERAL`
         or :data:`CONSUMED`.
-    first : int64 (variables + 1,), where a variable's values begin in ``removed`` and ``sums``.
+    first : int64 (variables + 1,), start of a variable's values in ``removed`` and ``sums``.
     role : uint8 (variables,), :data:`OUTSIDE`, :data:`SEPARATOR` or :data:`ELIMINATED`.
-    removed : uint8 (values,), 1 for values that no assignment in question has.
-    sweeps : how often hard terms that meet eliminated variables are judged again.
+    removed : uint8 (values,), 1 for values in no assignment that counts.
+    sweeps : number of passes that reconsider hard terms over eliminated variables.
     sums : int64 (values,), overwritten: sum of the entries of each value of the variables that are not eliminated.
     kept : uint8 (terms,), overwritten: 1 for the terms that were used.
 
     Notes
     -----
-    A soft term counts if it meets no eliminated variable: its function is part of the message otherwise. A hard term
-    (at most 0 wherever everything is satisfied) holds in any case; its eliminated variables take their least entry,
-    or nothing at all in a literal term.
-    In a consumed term that is the least of all values, left or not: what a row consumes beyond is known row by row.
-    A hard term without a variable outside cannot raise the bound of any row and is left out, and one that meets
-    eliminated variables, but for consumed ones, is left out where the least bound of all rows does not suffer.
+    A soft term counts if it meets no eliminated variable: otherwise its function is part of the message. A hard term
+    (at most 0 for every assignment that counts) is always valid; its eliminated variables contribute their least entry,
+    or nothing in a literal term. In a consumed term this is the least entry of all values, removed or not: the
+    consumption beyond it is priced row by row. A hard term without a variable outside cannot raise the bound of any row
+    and is left out. A hard or literal term over eliminated variables is left out if this does not lower the least bound
+    of all rows.
     """
     total = constant[0] * 0
     for i in range(len(sums)):

@@ -1,9 +1,9 @@
 """Tabu search with ejection, the compiled part of :mod:`oocbe.bounds.incumbent`.
 
-Every iteration takes the slot that costs least (Glover 1989). Violated constraints whose other members have a safe
-value are repaired at once by ejection; the weight of one that cannot be grows while it stays violated in local minima
-(breakout, Morris 1993). Linear constraints are relaxed with a multiplier that rises while they are violated and falls
-while they are not (strategic oscillation, Glover 1977). Where nothing improves for long, the search is shaken.
+Every iteration moves to the cheapest slot (Glover 1989). Ejection repairs a violated constraint at once if another
+member has a safe value; otherwise the constraint's weight grows while it stays violated in local minima (breakout,
+Morris 1993). Linear constraints are relaxed with a multiplier that rises while they are violated and falls otherwise
+(strategic oscillation, Glover 1977). After many iterations without improvement the assignment is perturbed.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from oocbe.kernels.cpu.jit import jit, without_allocation
 
 
 class Settings(NamedTuple):
-    """How the search behaves.
+    """Parameters of the search.
 
     Attributes
     ----------
-    tenure : int, iterations for which a value given up is tabu, at least; at most twice that.
-    rest : int, iterations for which a variable that has moved rests, at most: one with many values as good as each
-        other would move all the time.
-    patience : int, iterations without improvement before the search is shaken.
-    kick : int, moves of a shake at most.
+    tenure : int, minimum tabu tenure of a value that a move leaves, in iterations; the maximum is twice that.
+    rest : int, maximum number of iterations for which a moved variable is fixed: without it, a variable with many equal
+        values would move all the time.
+    patience : int, iterations without improvement before a perturbation.
+    kick : int, maximum number of moves of a perturbation.
     weight_step : float, growth of a violated constraint's weight; also the unit of multipliers.
     rise : float, factor by which the multiplier of a linear constraint changes in an iteration.
     """
@@ -40,9 +40,9 @@ class Settings(NamedTuple):
 
 @without_allocation
 def _best_move(model: Any, state: Any) -> Any:
-    """The slot that changes the penalised value least among those not tabu (ties at random), its variable, the change.
+    """The non-tabu slot with the least change of penalised value (ties at random), its variable, and the change.
 
-    A tabu slot counts where it would lead to the best value of the run. Returns -1, -1, inf where every slot is tabu.
+    A tabu slot is eligible if it gives the best value of the run. Returns -1, -1, inf if no slot is eligible.
     """
     start, unary, permitted = model.start, model.unary, model.permitted
     linear_start, linear, coefficient, coefficients, capacity = (
@@ -101,7 +101,7 @@ def _best_move(model: Any, state: Any) -> Any:
 
 @without_allocation
 def _move(model: Any, soft: Any, hard: Any, state: Any, v: Any, b: Any, settings: Any) -> Any:
-    """Let v take b and eject what it conflicts with; values given up are tabu for a while."""
+    """Assign b to v and eject the victims of violated constraints; the values they leave become tabu."""
     iteration = state.counts[1]
     tenure = settings.tenure
     until = iteration + np.random.randint(settings.rest + 1)
@@ -123,13 +123,13 @@ def _move(model: Any, soft: Any, hard: Any, state: Any, v: Any, b: Any, settings
 
 @without_allocation
 def _balance(model: Any, state: Any, rise: Any, unit: Any) -> Any:
-    """Move the multipliers of linear constraints, between 0.001 and 10^9 units; True where all of them hold."""
+    """Adjust the multipliers of linear constraints, within 0.001 to 10^9 units; True if all of them hold."""
     holds = True
     for c in range(len(model.capacity)):
         if state.used[c] > model.capacity[c]:
             state.multiplier[c] = min(state.multiplier[c] * rise, 1e9 * unit)
             holds = False
-    # None falls while another is violated: two that take turns would never hold both.
+    # No multiplier falls while another constraint is violated: two alternating ones would never hold together.
     if holds:
         for c in range(len(model.capacity)):
             state.multiplier[c] = max(state.multiplier[c] / rise, 1e-3 * unit)
@@ -138,7 +138,7 @@ def _balance(model: Any, state: Any, rise: Any, unit: Any) -> Any:
 
 @without_allocation
 def _record(state: Any) -> Any:
-    """Note an assignment that satisfies the linear constraints; True where it is the best of all."""
+    """Record an assignment that satisfies all constraints; True if it is the best of all runs."""
     if state.counts[0] > 0 or state.totals[0] >= state.totals[2]:
         return False
     state.totals[2] = state.totals[0]
@@ -156,9 +156,9 @@ def _record(state: Any) -> Any:
 
 @jit
 def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: Any, iterations: Any, stop: Any) -> Any:
-    """Run some iterations of tabu search from ``state``, which is changed; ``seed`` is that of this call.
+    """Run ``iterations`` of tabu search from ``state``, which is updated, with the random seed of this call.
 
-    It ends early where the deadline's flag ``stop`` is set.
+    The deadline's flag ``stop`` ends it early.
 
     Returns
     -------
@@ -170,7 +170,7 @@ def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: An
 
 @without_allocation
 def _search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, iterations: Any, stop: Any) -> Any:
-    """Run the iterations of :func:`search`, with a generator that has been seeded."""
+    """Run the iterations of :func:`search` with a seeded generator."""
     rebuild(model, soft, hard, state)
     improved = _balance(model, state, 1.0, settings.weight_step) and _record(state)
     for _ in range(iterations):
@@ -181,7 +181,7 @@ def _search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, iterati
         best_v, best_b, least = _best_move(model, state)
         if best_v >= 0:
             if least >= 0.0:
-                # A local minimum: violated constraints become dearer.
+                # A local minimum: violated constraints gain weight.
                 for i in range(state.counts[0]):
                     reprice(model, hard, state, i, settings.weight_step)
             _move(model, soft, hard, state, best_v, best_b, settings)
@@ -196,7 +196,7 @@ def _search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, iterati
 
 @without_allocation
 def _kick(model: Any, soft: Any, hard: Any, state: Any, settings: Any) -> Any:
-    """Start a new run from the best assignment (or, now and then, from where the search stands), shaken."""
+    """Start a new run with a perturbation of the best assignment (one time in four, of the current one)."""
     n = len(state.values)
     state.counts[3] += 1
     state.counts[2] = state.counts[1]

@@ -1,4 +1,4 @@
-"""Balls of literals: which literals are most tied to one another, and what restricts sets of them."""
+"""Balls of literals: strongly connected literals, and the forbidden sets over them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ONE = np.uint64(1)
 
 @jit
 def grow_neighbourhood(start: Any, links: Any, root_weight: Any, noise: Any, ball: Any) -> Any:
-    """Grow a ball from a literal: always the one most tied to those inside takes part, while one is tied at all.
+    """Grow a ball from a literal: repeatedly add the literal with the strongest links to it, while there is a link.
 
     Parameters
     ----------
-    start : the first literal. links : float64 (literals, literals), how strongly they are tied, 0: not at all.
-    root_weight, noise : float64 (literals,), factors of how much a literal is tied.
+    start : the first literal. links : float64 (literals, literals), strength of links, 0 for none.
+    root_weight, noise : float64 (literals,), factors of a literal's strength.
     ball : int64 (size,), overwritten.
 
     Returns
@@ -52,20 +52,20 @@ def grow_neighbourhood(start: Any, links: Any, root_weight: Any, noise: Any, bal
 def pack_subproblem(
     ball: Any, pairs: Any, set_start: Any, set_literal: Any, of_start: Any, of_set: Any, place: Any, hyper_start: Any
 ) -> Any:
-    """What restricts sets of a ball's literals, as bit sets of their places in the ball.
+    """Forbidden sets over a ball's literals, as bit sets of positions in the ball.
 
     Parameters
     ----------
     ball : int64 (size,), at most 64 literals.
     pairs : bool (literals, literals), forbidden pairs.
-    set_start, set_literal : CSR of larger forbidden sets. of_start, of_set : CSR of the sets that a literal is in.
-    place : int64 (literals,), all -1, and so again at the end.
+    set_start, set_literal : CSR of larger forbidden sets. of_start, of_set : CSR of the sets with a literal.
+    place : int64 (literals,), scratch, all -1 before and after.
     hyper_start : int64 (size + 1,), overwritten.
 
     Returns
     -------
-    (adjacent, hyper) : uint64 (size,) and, by ``hyper_start``, uint64 sets that each literal is in, with all of the
-        set's members in the ball.
+    (adjacent, hyper) : uint64 (size,) and, by ``hyper_start``, the uint64 sets with each literal whose members are all
+        in the ball.
     """
     size = len(ball)
     adjacent = np.zeros(size, dtype=np.uint64)
@@ -76,7 +76,7 @@ def pack_subproblem(
                 adjacent[i] |= _ONE << np.uint64(j)
     hyper = np.empty(0, dtype=np.uint64)
     total = 0
-    for sweep in range(2):  # the first one counts
+    for sweep in range(2):  # the first sweep counts
         if sweep == 1:
             hyper = np.empty(total, dtype=np.uint64)
         total = 0

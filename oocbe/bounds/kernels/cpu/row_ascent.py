@@ -1,8 +1,8 @@
 """Dual ascent for one row at a time, in 32-bit integers; see :mod:`oocbe.bounds.row_ascent`.
 
-A row's state is that of :mod:`oocbe.kernels.cpu.projection`. With the row's *bound* beside it, the sum of all of it and
-of what is left of the functions is what an assignment costs, whatever has been moved; and what is left is never
-negative. So the bound never is too high, whatever order things are done in.
+A row's state is that of :mod:`oocbe.kernels.cpu.projection`. Equivalence-preserving moves keep the sum of the row's
+*bound*, its state, and the reduced costs of the functions equal to the cost of every assignment, and reduced costs stay
+non-negative. So the bound is valid after any sequence of moves.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.projection import MOST_MOVED, REMOVED, project_pair, project_table
 
 SHIFT = 32
-"""Shares of costs are products with a fraction of 2**32."""
+"""Bits of fractions: shares of costs are products with a fraction of 2**32."""
 
 
 class Level(NamedTuple):
-    """What is the same for all rows over the same variables.
+    """Data shared by all rows over the same variables.
 
     Attributes
     ----------
-    order : int64 (open variables,), those not yet assigned, along which passes go.
-    ahead, behind : uint8 (uses,), whether the function has an open variable that comes later, or earlier.
-    fraction : int64 (variables,), what part of its cost a variable hands to each function, in 2**-32.
+    order : int64 (open variables,), unassigned variables in the order of a pass.
+    ahead, behind : uint8 (uses,), whether the function has a later, or an earlier, open variable.
+    fraction : int64 (variables,), part of its cost that a variable passes to each function, in 2**-32.
     """
 
     order: Any
@@ -36,7 +36,7 @@ class Level(NamedTuple):
 
 @helper
 def _remove(network: Any, v: Any, a: Any, state: Any, reach: Any, radius: Any) -> Any:
-    """Rule out a value: no row of any function with it counts any more."""
+    """Remove a value and all tuples with it."""
     state[network.value_start[v] + a] = REMOVED
     for i in range(network.use_start[v], network.use_start[v + 1]):
         use = network.uses[i]
@@ -51,9 +51,9 @@ def _remove(network: Any, v: Any, a: Any, state: Any, reach: Any, radius: Any) -
 def _collect(
     network: Any, v: Any, state: Any, bound: Any, need: Any, reach: Any, radius: Any, least: Any, work: Any
 ) -> Any:
-    """Take out of the functions of a variable all that they can spare; returns the new bound, ``need`` where it is.
+    """Move all spare cost of a variable's functions to its values; returns the new bound, at most ``need``.
 
-    Values that cost too much then are removed.
+    Values whose cost then reaches ``need`` are removed.
     """
     start = network.value_start[v]
     size = network.value_start[v + 1] - start
@@ -72,7 +72,7 @@ def _collect(
                 continue
             taken = state[message + a]
             if least[a] == REMOVED:
-                state[start + a] = REMOVED - 1  # no row: it is removed below
+                state[start + a] = REMOVED - 1  # no tuple: removed below
                 continue
             more = min(least[a] - taken, REMOVED - 1 - cost, MOST_MOVED - taken)
             if more > 0:
@@ -96,7 +96,7 @@ def _collect(
 
 @helper
 def _hand_on(network: Any, v: Any, fraction: Any, ahead: Any, state: Any, reach: Any) -> Any:
-    """Give equal parts of a variable's costs to the functions that reach further."""
+    """Pass equal parts of a variable's costs to functions with variables further along the pass."""
     start = network.value_start[v]
     size = network.value_start[v + 1] - start
     is_any = False
@@ -141,7 +141,7 @@ def _ascend(
 ) -> Any:
     """Pass forward and backward over the open variables within reach; returns the bound, at most ``need``.
 
-    passes : at most; the last one goes backward. They end before where one brings nothing.
+    passes : maximum number; the last one is backward. From the second on, a pass without a gain ends them.
     """
     count = len(level.order)
     for number in range(passes):
@@ -173,7 +173,7 @@ def _assign(
     least: Any,
     work: Any,
 ) -> Any:
-    """Leave one value to a variable; returns the bound that this gives."""
+    """Assign a value to a variable; returns the new bound."""
     start = network.value_start[v]
     if state[start + value] == REMOVED:
         return need
@@ -185,7 +185,7 @@ def _assign(
 
 @jit
 def scratch(network: Any) -> Any:
-    """Room for the values of a variable and the places of a function."""
+    """Scratch for the values of a variable and the positions of a function."""
     largest, places = 1, 1
     for v in range(len(network.value_start) - 1):
         largest = max(largest, network.value_start[v + 1] - network.value_start[v])
@@ -196,7 +196,7 @@ def scratch(network: Any) -> Any:
 
 @jit
 def ascend_all(network: Any, level: Any, state: Any, bound: Any, need: Any, passes: Any) -> Any:
-    """Pass over all open variables so many times, whatever has changed; returns the bound, at most ``need``."""
+    """Make ``passes`` passes over all open variables, changed or not; returns the bound, at most ``need``."""
     least, work = scratch(network)
     reach = np.full(len(network.value_start) - 1, 2, dtype=np.uint8)
     return _ascend(network, level, state, bound, need, passes, reach, 2, least, work)
@@ -223,14 +223,15 @@ def bound_rows(
 
     Parameters
     ----------
-    level : of the variables that are open then. parents : int32 (parents, state). parent_bounds : int64 (parents,).
-    parent, value : int64 (rows,). need : the bound from which on a row goes.
-    passes : over what has changed; fewer where the bound reaches ``need`` before, or a pass brings nothing.
-    radius : at least 1, how many functions away from a variable that loses values others still are passed over.
-    states : int32 (rows, state), written for rows that stay. bounds : int64 (rows,), written, ``need`` for others.
+    level : of the variables open after the assignment. parents : int32 (parents, state). parent_bounds : int64
+        (parents,).
+    parent, value : int64 (rows,). need : rows with this bound are pruned.
+    passes : maximum number of passes over changed variables; they end at ``need`` or without a gain.
+    radius : at least 1, distance in functions up to which a loss of values causes variables to be visited.
+    states : int32 (rows, state), written for surviving rows. bounds : int64 (rows,), written, ``need`` for pruned rows.
     """
     least, work = scratch(network)
-    # One that stays in a core's cache: memory of rows that go is never touched, and never given pages.
+    # Scratch in a core's cache: pruned rows touch no memory of ``states``, which then gets no pages.
     state = np.empty(parents.shape[1], dtype=np.int32)
     reach = np.empty(len(network.value_start) - 1, dtype=np.uint8)
     for row in range(begin, end):

@@ -1,4 +1,4 @@
-"""Which values are left to variables in the states of rows (:mod:`oocbe.bounds.kernels.cpu.row_ascent`)."""
+"""Remaining values of variables in the states of rows (:mod:`oocbe.bounds.kernels.cpu.row_ascent`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from oocbe.kernels.cpu.jit import jit
 
 @jit
 def count_left(value_start: Any, states: Any, gone: Any, variables: Any, together: Any, most: Any) -> Any:
-    """Count the values that rows leave to variables.
+    """Count the remaining values of variables in rows.
 
     Parameters
     ----------
-    value_start : int64 (all variables + 1,). states : (rows, state). gone : what says that a value is removed there.
+    value_start : int64 (all variables + 1,). states : (rows, state). gone : marker of a removed value.
     variables : int64.
-    together, most : int64 (variables,), zero; filled with the values left in all rows, and in the row with the most.
+    together, most : int64 (variables,), zero; filled with the total over all rows, and the maximum of a row.
     """
     for row in range(len(states)):
         for i in range(len(variables)):
@@ -30,7 +30,7 @@ def count_left(value_start: Any, states: Any, gone: Any, variables: Any, togethe
 
 @jit
 def first_left(value_start: Any, states: Any, gone: Any, variables: Any, assignments: Any) -> Any:
-    """Write the first value that each row leaves to each of some variables into its assignment.
+    """Write the first remaining value of each listed variable into each row's assignment.
 
     Parameters
     ----------

@@ -1,15 +1,15 @@
-"""The state of a local search and its incremental updates: what every single move would cost now.
+"""State of a local search and its incremental updates: the cost of every single move.
 
-A *slot* is a variable-value pair; variable v has the slots ``start[v] .. start[v + 1] - 1``. For every slot the state
-holds what the problem would cost if the variable took that value now: the soft functions' values, and the *conflict*,
-the price of the hard constraints it would violate. Changing one variable updates the slots of its neighbours only.
+A *slot* is a (variable, value) pair; variable v has the slots ``start[v] .. start[v + 1] - 1``. For every slot the
+state holds the cost of a move of the variable to the value: the soft functions' values, and the *conflict*, the price
+of the hard constraints violated then. A move updates the slots of the variable's neighbours only.
 
-A value is *safe* where no hard constraint forbids anything with it ("left out" of a photograph). A violated constraint
-can be repaired by *ejecting*: the member that loses least moves to its safe value, and that loss is the constraint's
-share of the conflict. Where no other member has a safe value, its share is a weight.
+A value is *safe* if no hard constraint forbids a tuple with it (such as "left out" of a photograph). *Ejection* repairs
+a violated constraint: the member with the least loss moves to its safe value, and this loss is the constraint's share
+of the conflict. If no other member has a safe value, the share is a weight.
 
-Loops count no references to arrays (``without_allocation``): reading a field of a tuple inside a loop would count some,
-which takes ten times longer than the arithmetic, and a loop that does takes twice as long to compile.
+Loops are compiled without reference counts of arrays (``without_allocation``): reading a field of a tuple inside a
+loop would count references, which takes ten times longer than the arithmetic and doubles the compilation time.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Factors(NamedTuple):
 
     Attributes
     ----------
-    use_start, use_factor, use_stride : CSR over variables; factors that mention each, and its stride there.
+    use_start, use_factor, use_stride : CSR over variables; factors over each, and its stride there.
     scope_start, scope, stride : CSR over factors; variables and their strides.
-    offset : int64; where a factor's dense table begins in ``table``, or -1 where it is sparse.
+    offset : int64; start of a factor's dense table in ``table``, or -1 for a sparse factor.
     table : float64 values, or for constraints 1.0 where forbidden.
-    key_start, keys, key_values : CSR over factors; sorted indices that are listed, and their entries (sparse).
-    default : entry of an index that is not listed (sparse).
+    key_start, keys, key_values : CSR over factors; sorted listed indices and their entries (sparse).
+    default : entry of unlisted indices (sparse).
     """
 
     use_start: Any
@@ -49,15 +49,15 @@ class Factors(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What does not change during a search.
+    """Constant data of a search.
 
     Attributes
     ----------
     start : int64 (variables + 1,), first slot of each variable.
     unary : float64 (slots,). permitted : uint8 (slots,), 0 where a unary constraint forbids the value.
     safe : int64 (variables,), the safe value of each, or -1.
-    linear_start, linear, coefficient : CSR over variables; linear constraints, and where the coefficients of the
-        variable's values begin in ``coefficients`` (float64). capacity : float64 (linear constraints,).
+    linear_start, linear, coefficient : CSR over variables; linear constraints, and the start of the coefficients of the
+        variable's values in ``coefficients`` (float64). capacity : float64 (linear constraints,).
     """
 
     start: Any
@@ -72,7 +72,7 @@ class Model(NamedTuple):
 
 
 class State(NamedTuple):
-    """What changes: the assignment, everything that follows from it, and the memory of the search.
+    """Mutable data: the assignment, all derived quantities, and the memory of the search.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class State(NamedTuple):
     conflict : float64 (slots,), price of the constraints it would violate.
     relief : float64 (slots, linear constraints or 0), consumption that its ejections would free.
     weight : float64 (hard constraints,). violated : int64 (hard constraints,), place in the list, or -1.
-    violations : int64 (hard constraints,), list of the violated ones; counts[0] says how many.
+    violations : int64 (hard constraints,), list of the violated ones; its length is counts[0].
     used, multiplier : float64 (linear constraints,).
     tabu_until : int64 (slots,).
     best : int64 (variables,), best feasible assignment. run_best : of this run. start_values : scratch.
@@ -133,7 +133,7 @@ def _entry(factors: Any, f: Any, index: Any) -> Any:
 
 @without_allocation
 def _add_costs(model: Any, soft: Any, state: Any, v: Any, step: Any) -> Any:
-    """Update the costs of v's neighbours where v's value rises by ``step``, and the indices of its functions."""
+    """Update the costs of v's neighbours for a rise of v's value by ``step``, and the indices of its functions."""
     use_factor, use_stride, scope_start, scope, strides = (
         soft.use_factor,
         soft.use_stride,
@@ -168,7 +168,7 @@ def _add_costs(model: Any, soft: Any, state: Any, v: Any, step: Any) -> Any:
 
 @without_allocation
 def victim_of(model: Any, hard: Any, state: Any, f: Any, v: Any) -> Any:
-    """The member of f other than v whose move to its safe value loses least, or -1."""
+    """The member of f other than v with the least loss at its safe value, or -1."""
     best = -1
     least = np.inf
     for s in range(hard.scope_start[f], hard.scope_start[f + 1]):
@@ -187,7 +187,7 @@ def _add_shares(
 ) -> Any:
     """Add the shares of constraints, times sign, to the conflicts of their members but ``skip``.
 
-    The constraints are ``uses[first_use:last_use]``, or ``first_use`` to ``last_use - 1`` where ``uses`` is empty.
+    The constraints are ``uses[first_use:last_use]``, or ``first_use`` to ``last_use - 1`` if ``uses`` is empty.
     """
     scope_start, scope, strides = hard.scope_start, hard.scope, hard.stride
     offsets, table = hard.offset, hard.table
@@ -243,7 +243,7 @@ def _add_shares(
 
 @without_allocation
 def reprice(model: Any, hard: Any, state: Any, place: Any, step: Any) -> Any:
-    """Let the weight of a violated constraint grow; ``place`` : in the list of the violated ones."""
+    """Raise the weight of a violated constraint by ``step``; ``place`` : in the list of the violated ones."""
     listed, end, nobody = state.violations, place + 1, np.int64(-1)
     _add_shares(model, hard, state, listed, place, end, nobody, -1.0)
     state.weight[listed[place]] += step
@@ -252,7 +252,7 @@ def reprice(model: Any, hard: Any, state: Any, place: Any, step: Any) -> Any:
 
 @without_allocation
 def rebuild(model: Any, soft: Any, hard: Any, state: Any) -> Any:
-    """Compute everything that follows from ``state.values`` from nothing; rounding errors do not add up across it."""
+    """Recompute everything derived from ``state.values``; this also resets accumulated rounding errors."""
     n = len(state.values)
     state.cost[:] = 0.0
     state.conflict[:] = 0.0
@@ -300,8 +300,8 @@ def assign(model: Any, soft: Any, hard: Any, state: Any, v: Any, c: Any) -> Any:
     first = model.start[v]
     state.totals[0] += model.unary[first + c] - model.unary[first + a] + state.cost[first + c] - state.cost[first + a]
     _add_costs(model, soft, state, v, c - a)
-    # Shares with v as their victim depend on v's value, so all of v's constraints are taken out and put back; at a safe
-    # value none has a share.
+    # Shares with v as their victim depend on v's value, so all of v's constraints are subtracted and added again; at a
+    # safe value v violates none.
     safe = model.safe[v]
     uses = hard.use_factor
     if a != safe:

@@ -1,6 +1,6 @@
-"""A variable eliminated from functions that are written out, cell by cell.
+"""Elimination of a variable from dense functions, cell by cell.
 
-Most are of a few dozen cells, where laying anything out better takes longer than going through them.
+Most have a few dozen cells: a better memory layout costs more time than the loop itself.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from oocbe.kernels.cpu.jit import jit
 def eliminate_variable(
     values: Any, permitted: Any, starts: Any, strides: Any, sizes: Any, best: Any, is_left: Any, choice: Any
 ) -> None:
-    """Add up functions and take the least over the values of the variable on the first axis, the first of equal ones.
+    """Add up functions and minimise over the variable on the first axis; ties go to the first value.
 
     Parameters
     ----------
     values, permitted : int64 or float64, and bool: cells of all functions, one function after the other.
-    starts : int64 (functions,), where each begins. strides : int64 (functions, axes), 0 along axes that it has not.
-    sizes : int64 (axes,). best, is_left, choice : (cells,) of the result, whose axes are all but the first, the last
-        one fastest; written: least sum, 0 where all is forbidden; whether anything is permitted; value that is best.
+    starts : int64 (functions,), start of each. strides : int64 (functions, axes), 0 along absent axes.
+    sizes : int64 (axes,). best, is_left, choice : (cells,) of the result, over all axes but the first, the last one
+        fastest; written: least sum (0 if all are forbidden), whether a value is permitted, and the best value.
     """
     functions, axes = strides.shape
     place, digits = starts.copy(), np.zeros(axes, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What putting one value of a variable in another's place costs at worst, function by function."""
+"""Worst-case loss of the substitution of one value of a variable for another, function by function."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from oocbe.kernels.cpu.jit import jit
 
 @jit
 def add_worst_losses(values: Any, permitted: Any, losses: Any, blocked: Any, costs_more: Any) -> Any:
-    """Add to what each substitution costs at worst what one function says of it.
+    """Add one function's worst-case loss to that of each substitution.
 
     Parameters
     ----------
     values : int64 or float64 (size, cells), a row for each of the variable's values. permitted : bool, of that shape.
-    losses : (size, size) of the values' dtype; entry [a, b], b in the place of a, grows by the largest difference over
-        the cells that permit a. Untouched where none does.
-    blocked : bool (size, size), set where a cell permits a and not b. costs_more : bool, set where any cell does.
+    losses : (size, size) of the values' dtype; entry [a, b], b in place of a, grows by the largest difference over the
+        cells that permit a. Unchanged if no cell does.
+    blocked : bool (size, size), set if a cell permits a and not b. costs_more : bool, set if the largest difference is
+        positive.
     """
     size, cells = values.shape
     for a in range(size):
@@ -24,7 +25,7 @@ def add_worst_losses(values: Any, permitted: Any, losses: Any, blocked: Any, cos
             if a == b or blocked[a, b]:
                 continue
             is_any = False
-            worst = losses[a, b]  # of their type; set by the first cell
+            worst = losses[a, b]  # of their dtype; the first cell overwrites it
             for cell in range(cells):
                 if not permitted[a, cell]:
                     continue

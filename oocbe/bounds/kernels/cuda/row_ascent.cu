@@ -1,29 +1,29 @@
-// Dual ascent for rows, ROWS of them at a time in each block; see oocbe/bounds/kernels/cpu/row_ascent.py, whose
-// arithmetic and order of steps these are: bounds and states are equal bit for bit.
+// Dual ascent for rows, ROWS of them at a time in each block. Arithmetic and order of steps are those of
+// oocbe/bounds/kernels/cpu/row_ascent.py: bounds and states are bit-identical.
 // variants: ROWS=1|2|4 THREADS=32|128|256 IN_SHARED=1|0
 #include "integers.cuh"
 
 #define REMOVED (1 << 29)
 #define MOST_MOVED (1 << 28)
 #define SHIFT 32
-#define RESIDENT (ROWS <= 2 ? 1024 : 768) // threads of a multiprocessor that registers are shared among, at least
+#define RESIDENT (ROWS <= 2 ? 1024 : 768) // minimum resident threads of a multiprocessor, for the register allocation
 #define SMALL_DOMAIN 8
-#define BATCH 4 // cells that a thread has loaded at once: they come from the second cache, which takes long
-#define ROUNDS 4 // of a block over a variable's uses at least, that the last one may not leave most threads idle
+#define BATCH 4 // cells loaded together by a thread: hides the latency of the L2 cache
+#define ROUNDS 4 // minimum rounds of a block over a variable's uses: the last one may leave most threads idle
 
-// What is the same for all rows of a call. The variables that passes go over have *positions*; others are *fixed*, to the
-// one value that a row leaves them. A row's numbers lie in *slots*: values by position, then what their uses have taken
-// out of functions, then one number for each use of a fixed variable. Slots of the rows of a block lie side by side.
+// Data shared by all rows of a call. The variables of the passes have *positions*; all others are *fixed* to their one
+// remaining value. A row's numbers lie in *slots*: values by position, then the shares moved out of functions by their
+// uses, then one number for each use of a fixed variable. Equal slots of a block's rows are adjacent.
 struct Layout {
-    const i32 *source; // place in a state of each slot of positions
-    const i32 *slot; // slot of each place of a state, -1 where it has none
-    const i32 *fixed_source, *fixed_owner; // of each slot of fixed variables: where its use begins in a state, whose it is
-    const i32 *digit_place, *digit_owner, *digit; // values of fixed variables: place in a state, whose, which
+    const i32 *source; // index in a state of each slot of positions
+    const i32 *slot; // slot of each index of a state, or -1
+    const i32 *fixed_source, *fixed_owner; // of each slot of fixed variables: start of its use in a state, owner
+    const i32 *digit_place, *digit_owner, *digit; // values of fixed variables: index in a state, owner, value
     const i32 *value_slot; // (positions + 1)
-    const i32 *first_use; // (positions + 2): uses by position in their order, those of the assigned variable last
-    const i32 *use; // slot << 2 | whether its function reaches back << 1 | whether it reaches ahead
+    const i32 *first_use; // (positions + 2): uses by position, in order, those of the assigned variable last
+    const i32 *use; // slot << 2 | function has an earlier variable << 1 | a later one
     const i32 *heavy; // (positions), uses in functions with other positions
-    const int4 *entry; // two for each use, the heavy ones of each position first: see Entry
+    const int4 *entry; // two for each use, heavy uses of a position first: see Entry
     const int4 *place; // other variables of functions over more than two: see Place
     const i32 *near_start, *near; // (positions + 2): positions in common functions, << 2 | behind << 1 | ahead
     const i64 *fraction; // (positions)
@@ -31,29 +31,29 @@ struct Layout {
     i64 positions, full, fixed, owners, digits, state, units, degree;
     i64 assigned; // position of the assigned variable, or -1
     i64 assigned_owner; // among the fixed ones, or -1
-    i64 assigned_start, assigned_size; // its values in a state
+    i64 assigned_start, assigned_size; // start and number of its values in a state
     i64 need, passes, radius;
 };
 
-// A use, as int4s. Kinds: 0 of two variables, the other one with a position; 1 of two, the other one fixed; 2 of more.
+// A use, as two int4s. Kinds: 0 two variables, the other with a position; 1 two, the other fixed; 2 more variables.
 struct Entry {
     i32 number; // among the variable's uses
     i32 kind, table;
     i32 other_slot; // kinds 0 and 1: of the other variable's use
-    i32 other; // its position or owner; kind 2: the first of its places
-    i32 places; // kind 2: how many
+    i32 other; // its position or owner; kind 2: index of its first place
+    i32 places; // kind 2: number of places
     i32 stride; // of the own variable in the table
-    i32 other_stride; // of the other one
+    i32 other_stride; // of the other variable
 };
 
-// Another variable of a function.
+// One of the other variables of a function of kind 2.
 struct Place {
     i32 slot;
     i32 other; // position, or -1 - owner
     i32 stride;
 };
 
-// What the rows of a block have in one slot.
+// The numbers of a block's rows in one slot.
 struct alignas(4 * ROWS) Numbers {
     i32 of[ROWS];
 };
@@ -61,11 +61,11 @@ struct alignas(4 * ROWS) Numbers {
 struct Block {
     i32 *slots, *least;
     i32 *digits, *bound, *before, *low, *flags;
-    int4 *entry; // those of the position at hand, and
-    i32 *use; // its uses
+    int4 *entry; // of the current position
+    i32 *use; // of the current position
     u32 *reached;
     unsigned short *live, *live_count;
-    unsigned char *reach, *state; // state: 0 gone, 1 passes go on, 2 they have ended
+    unsigned char *reach, *state; // state: 0 pruned, 1 in progress, 2 converged
 };
 
 __device__ __forceinline__ Entry entry_of(const int4 *entries, int number) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ Entry entry_of(const int4 *entries, int number) {
     return {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
 }
 
-// Reach of a position in one row, at least so far.
+// Raise the reach of a position in one row to `far`.
 __device__ __forceinline__ void extend(const Block &block, int position, int row, int far) {
     unsigned char *reach = block.reach + position * ROWS + row;
     if (*reach < far) {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void extend(const Block &block, int position, int row
     }
 }
 
-// Lists the values that some row has left, by a warp.
+// List the values that remain in at least one row; called by one warp.
 __device__ void list_live(const Layout &layout, const Block &block, int position, u32 lane) {
     int first = layout.value_slot[position], size = layout.value_slot[position + 1] - first, count = 0;
     for (int begin = 0; begin < size; begin += 32) {
@@ -99,8 +99,8 @@ __device__ void list_live(const Layout &layout, const Block &block, int position
     if (lane == 0) block.live_count[position] = (unsigned short)count;
 }
 
-// Least cost of a function over more than two variables for one row, before what the own variable has taken: over every
-// slices-th combination of the others' values. `cell`: of the own value.
+// Least reduced cost of a function over more than two variables for one row, before the own variable's share: minimum
+// over every slices-th combination of the others' values. `cell`: index of the own value.
 __device__ int least_of_table(const Layout &layout, const Block &block, const Entry &e, int cell, int row, int slice, int slices) {
     i64 base = 0, count = 1;
     for (int p = 0; p < e.places; p++) {
@@ -134,13 +134,13 @@ __device__ int least_of_table(const Layout &layout, const Block &block, const En
     return (int)least;
 }
 
-// Collect and hand on for one position, in the rows of a mask.
+// Collect and distribute costs at one position, in the rows of a mask.
 __device__ void pass_over(const Layout &layout, const Block &block, int position, u32 rows, bool is_backward, int turn) {
     const int thread = threadIdx.x, first = layout.value_slot[position], count = block.live_count[position];
     const unsigned short *live = block.live + first;
     const int first_use = layout.first_use[position], uses = layout.first_use[position + 1] - first_use;
     const int heavy = layout.heavy[position] * count, need = (int)layout.need;
-    // Threads to spare share the other variables' values.
+    // Spare threads split the other variables' values into slices.
     int slices = 1;
     while (slices < 32 && heavy * slices * 2 <= THREADS) slices *= 2;
     while (slices < 32 && heavy * slices < ROUNDS * THREADS && slices * 2 * BATCH < count + BATCH) slices *= 2;
@@ -167,7 +167,7 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
                 for (int x = slice; x < values; x += BATCH * slices) {
                     int b[BATCH], cost[BATCH];
                     #pragma unroll
-                    for (int i = 0; i < BATCH; i++) b[i] = other[min(x + i * slices, values - 1)]; // the last one again
+                    for (int i = 0; i < BATCH; i++) b[i] = other[min(x + i * slices, values - 1)]; // last again
                     #pragma unroll
                     for (int i = 0; i < BATCH; i++) cost[i] = __ldg(table + b[i] * e.other_stride);
                     #pragma unroll
@@ -215,7 +215,7 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
             int least = block.least[use * count * ROWS + i], before = *taken;
             int more = max(0, min(min(least - before, REMOVED - 1 - cost), MOST_MOVED - before));
             if (least == REMOVED) {
-                cost = REMOVED - 1; // no row: it is removed below
+                cost = REMOVED - 1; // no tuple: removed below
             } else {
                 cost += more;
                 *taken = before + more;
@@ -286,7 +286,7 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
     __syncthreads();
 }
 
-// Next position of those that are reached, from one on and in one direction; -1 where there is none.
+// Next reached position from `from` on, in one direction; -1 if there is none.
 __device__ int next_reached(const Block &block, int positions, int from, bool is_backward) {
     if (from < 0 || from >= positions) return -1;
     int word = from >> 5;
@@ -299,7 +299,7 @@ __device__ int next_reached(const Block &block, int positions, int from, bool is
     return (word << 5) + (is_backward ? 31 - __clz(bits) : __ffs(bits) - 1);
 }
 
-// Rows of which passes go on, a bit a row; those that a position concerns.
+// Bit mask of the rows in progress; below, of those that reach a position.
 __device__ __forceinline__ u32 rows_left(const Block &block) {
     u32 rows = 0;
     #pragma unroll
@@ -314,9 +314,9 @@ __device__ __forceinline__ u32 rows_at(const Block &block, int position) {
     return rows;
 }
 
-// Bounds rows: each is a parent's row with a value of one more variable. `parents` (parents, state), `bounds_before`
-// (parents), `parent`, `value` (rows); `states` (rows, state), `bounds` (rows), written; states of rows that go are not.
-// `scratch` (blocks, slots * ROWS): where slots are not in shared memory.
+// Bounds of rows: each is a parent's row with a value of one more variable. `parents` (parents, state), `bounds_before`
+// (parents), `parent`, `value` (rows); `states` (rows, state), `bounds` (rows) are written, states only for surviving
+// rows. `scratch` (blocks, slots * ROWS): slots outside shared memory.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS)
 bound_rows(Layout layout, const i32 *parents, const i32 *bounds_before, const i32 *parent, const i32 *value, i64 rows,
            i32 *states, i32 *bounds, i32 *scratch) {
@@ -351,7 +351,7 @@ bound_rows(Layout layout, const i32 *parents, const i32 *bounds_before, const i3
     block.state = block.reach + positions * ROWS;
     const int first_use = layout.first_use[positions], uses = layout.first_use[positions + 1] - first_use;
     for (i64 group = (i64)blockIdx.x * ROWS; group < rows; group += (i64)gridDim.x * ROWS) {
-        // What the parents have left.
+        // Load the parents' states.
         const int row = thread % ROWS;
         const i64 own = min(group + row, rows - 1);
         const i32 *before = parents + (i64)parent[own] * layout.state;
@@ -376,7 +376,7 @@ bound_rows(Layout layout, const i32 *parents, const i32 *bounds_before, const i3
             int number = (int)(i / ROWS), digit = block.digits[layout.fixed_owner[number] * ROWS + row];
             block.slots[layout.full * ROWS + i] = before[layout.fixed_source[number] + digit];
         }
-        // The other values of the variable go.
+        // Remove the other values of the assigned variable.
         for (i64 i = thread; i < layout.assigned_size * ROWS; i += THREADS) {
             int a = (int)(i / ROWS);
             if (a == given || before[layout.assigned_start + a] == REMOVED) continue;
@@ -405,7 +405,7 @@ bound_rows(Layout layout, const i32 *parents, const i32 *bounds_before, const i3
         for (int i = thread; i < near * ROWS; i += THREADS)
             if (block.flags[row]) extend(block, layout.near[near_start + i / ROWS] >> 2, row, (int)layout.radius);
         __syncthreads();
-        // What its functions can spare for the value that stays, a warp for each of them and row.
+        // Spare cost of its functions for the assigned value; one warp for each function and row.
         for (int unit = thread / 32; unit < uses * ROWS; unit += THREADS / 32) {
             int use = unit / ROWS, r = unit % ROWS, a = value[min(group + r, rows - 1)];
             Entry e = entry_of(layout.entry, first_use + use);
@@ -462,7 +462,7 @@ bound_rows(Layout layout, const i32 *parents, const i32 *bounds_before, const i3
                 block.state[row] = 2;
             __syncthreads();
         }
-        // What is left of the rows that stay.
+        // Write the states of surviving rows.
         for (int r = 0; r < ROWS; r++) {
             if (!block.state[r]) continue;
             const i32 *old = parents + (i64)parent[group + r] * layout.state;

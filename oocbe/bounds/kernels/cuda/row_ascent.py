@@ -1,7 +1,7 @@
 """Dual ascent for rows on the device: the launches of :file:`row_ascent.cu`.
 
-States stay in device memory; what comes back for each row is its bound. Bounds and states are those of
-:mod:`oocbe.bounds.kernels.cpu.row_ascent`, bit for bit.
+States stay in device memory; only bounds are copied to the host. Bounds and states are bit-identical to those of
+:mod:`oocbe.bounds.kernels.cpu.row_ascent`.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ WARP = 32
 """Threads of a warp."""
 
 LARGE_DOMAIN = 16
-"""Values from which several rows in a block are worth it: they look at the same cells of tables."""
+"""Domain size from which a block bounds several rows: they read the same cells of tables."""
 
 MANY_BLOCKS = 3
-"""Of four rows, that a multiprocessor has shared memory for: fewer leave it waiting for cells of tables. On an H100,
-rows of CELAR6-SUB2 with 14 open variables are bounded at 1.5 million a second in single blocks of four rows, at 2.2
-million in three blocks of two."""
+"""Minimum number of four-row blocks in a multiprocessor's shared memory: with fewer, it stalls on cells of tables.
+
+On an H100, rows of CELAR6-SUB2 with 14 open variables are bounded at 1.5 million a second in single blocks of four
+rows, at 2.2 million in three blocks of two."""
 
 THREADS_A_MULTIPROCESSOR = 2048
-"""Of blocks whose slots are not in shared memory."""
+"""Threads a multiprocessor for blocks whose slots are outside shared memory."""
 
 ROOM_SHARE = 0.5
-"""Of the device's free memory, for states: the rest is for messages of elimination."""
+"""Share of the device's free memory for states: the rest is for messages of elimination."""
 
 ALIGNMENT = 16
-"""Bytes at whose multiples arrays of a layout begin."""
+"""Alignment of a layout's arrays, in bytes."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a launch is cut: rows and threads of a block, and whether slots are in shared memory."""
+    """Launch configuration: rows and threads of a block, and whether slots are in shared memory."""
 
     rows: int
     threads: int
     in_shared: bool
 
     def shared_bytes(self, layout: Rows) -> int:
-        """Of a block."""
+        """Shared memory of a block, in bytes."""
         n = layout.numbers
         words = n["units"] + n["owners"] + 5 + 1 + (n["full"] + n["fixed"] if self.in_shared else 0)
         values = int(layout.arrays["value_slot"][-1])
@@ -64,7 +65,7 @@ class Shape:
 
 
 def shape_for(layout: Rows, most_bytes: int) -> Shape | None:
-    """The shape for rows of some layout, with so much shared memory a block; None where no block has room for a row."""
+    """The shape for a layout with ``most_bytes`` shared memory a block; None if no block has room for a row."""
     units = layout.numbers["units"]
     threads = WARP if units <= 2 * WARP else 4 * WARP if units <= 8 * WARP else 8 * WARP
     is_large = int(np.diff(layout.arrays["value_slot"]).max(initial=0)) >= LARGE_DOMAIN
@@ -83,7 +84,7 @@ class DeviceAscent:
 
     Parameters
     ----------
-    network : its functions. need : the bound from which on a row goes.
+    network : its functions. need : rows with this bound are pruned.
     """
 
     def __init__(self, network: Network, need: int) -> None:
@@ -93,7 +94,7 @@ class DeviceAscent:
         self._key: tuple[Level, int] | None = None
 
     def can_bound(self, level: Level, v: int) -> bool:
-        """Whether a block has room for a row."""
+        """Whether a block has room for a row of this layout."""
         self._lay_out(level, v)
         return self._shape is not None
 
@@ -116,11 +117,11 @@ class DeviceAscent:
 
         Parameters
         ----------
-        level : of the variables open then; any other but ``v`` has one value left in each parent's row.
+        level : of the variables open after the assignment; all others but ``v`` have one value in each parent's row.
         v : the variable. parents : device int32 (parents, state). parent_bounds : int64 (parents,).
-        parent, value : int64 (rows,). passes : over what changes.
-        radius : how many functions away from a variable that loses values others still are passed over.
-        shape : how it is launched; None: as suits it.
+        parent, value : int64 (rows,). passes : maximum number of passes over changed variables.
+        radius : distance in functions up to which a loss of values causes variables to be visited.
+        shape : launch configuration; None: the best one for the layout.
         """
         self._lay_out(level, v)
         shape = shape or self._shape
@@ -131,7 +132,7 @@ class DeviceAscent:
         states = module.empty((count, parents.shape[1]), dtype=np.int32)
         bounds = module.empty(count, dtype=np.int32)
         numbers = dict(self._layout.numbers, need=self._need, passes=passes, radius=radius)
-        signed = {name: np.int64(number) for name, number in numbers.items()}  # Python's may not be negative there
+        signed = {name: np.int64(number) for name, number in numbers.items()}  # a Python int is packed as unsigned
         struct = packed(SOURCE, "Layout", **signed, **self._places, tables=self._tables)
         function = kernel(SOURCE, "bound_rows", ROWS=shape.rows, THREADS=shape.threads, IN_SHARED=int(shape.in_shared))
         shared_bytes = shape.shared_bytes(self._layout)
@@ -162,7 +163,7 @@ class DeviceAscent:
         return states, host_array(bounds).astype(np.int64)
 
     def _lay_out(self, level: Level, v: int) -> None:
-        """Have the layout of rows on the device, where it is not that of the last call."""
+        """Upload the layout of rows, unless it equals that of the last call."""
         if self._key is not None and self._key[0] is level and self._key[1] == v:
             return
         self._layout = laid_out(self._network, self._near, level, v)
@@ -187,36 +188,36 @@ class DeviceAscent:
     @staticmethod
     @with_retry
     def taken(states: Any, rows: NDArray[np.int64]) -> Any:
-        """Some of the device's states."""
+        """Selected rows of the device's states."""
         return states[cupy().asarray(rows)]
 
     @staticmethod
     @with_retry
     def joined(parts: Sequence[Any]) -> Any:
-        """States on the device laid end to end."""
+        """Concatenated states on the device."""
         return cupy().concatenate(list(parts))
 
     @staticmethod
     @with_retry
     def numbers_at(states: Any, rows: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int32]:
-        """A number of each of some states."""
+        """One number of each selected state."""
         found: NDArray[np.int32] = host_array(states[cupy().asarray(rows), cupy().asarray(places)])
         return found
 
     @staticmethod
     @with_retry
     def live(states: Any, values: int) -> NDArray[np.bool_]:
-        """Bool (rows, values), which of so many values with which states begin are not removed."""
+        """Bool (rows, values), True for remaining values; a state begins with ``values`` values."""
         bits = host_array(cupy().packbits((states[:, :values] != int(REMOVED)).ravel()))
         return np.unpackbits(bits, count=len(states) * values).view(bool).reshape(len(states), values)
 
     @staticmethod
     def room() -> int:
-        """Bytes of device memory that states may take."""
+        """Device memory available for states, in bytes."""
         return int(ROOM_SHARE * device_room())
 
 
 def _split(array: Any, *lengths: int) -> list[Any]:
-    """Parts of an array, one after the other."""
+    """Consecutive parts of an array, of given lengths."""
     ends = np.cumsum(lengths).tolist()
     return [array[end - length : end] for end, length in zip(ends, lengths, strict=True)]

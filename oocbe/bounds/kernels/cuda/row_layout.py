@@ -1,4 +1,4 @@
-"""How the rows of one call lie in a block's memory, laid out by the host: see ``Layout`` in :file:`row_ascent.cu`."""
+"""Memory layout of a block's rows, computed on the host: see ``Layout`` in :file:`row_ascent.cu`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FULL_PAIR, FIXED_PAIR, TABLE = 0, 1, 2
 
 @dataclass(frozen=True)
 class Near:
-    """Which variables have functions in common: variable, neighbour, use of the variable in the common function.
+    """Pairs of variables with a common function: variable, neighbour, use of the variable in the function.
 
-    Sorted by the first two.
+    Sorted by variable and neighbour.
     """
 
     variable: NDArray[np.int64]
@@ -28,7 +28,7 @@ class Near:
 
     @classmethod
     def of(cls, network: Network) -> Near:
-        """Those of a network."""
+        """The pairs of a network."""
         begin, count = network.function_start[network.function], np.diff(network.function_start)[network.function]
         use = np.repeat(np.arange(len(count)), count)
         other = np.repeat(begin, count) + _counted(count)
@@ -40,11 +40,11 @@ class Near:
 
 @dataclass(frozen=True)
 class Rows:
-    """Arrays and numbers of the ``Layout`` of rows that give one variable a value.
+    """Arrays and numbers of the ``Layout`` of rows that assign one variable.
 
     Attributes
     ----------
-    arrays : int32 or int64, by name, without the tables. numbers : by name, without what a call says itself.
+    arrays : int32 or int64, by name, without the tables. numbers : by name, without arguments of the call.
     """
 
     arrays: dict[str, NDArray[Any]]
@@ -52,9 +52,9 @@ class Rows:
 
 
 def laid_out(network: Network, near: Near, level: Level, v: int) -> Rows:
-    """The layout of rows that give variable ``v`` a value, below which passes go over a level's variables.
+    """The layout of rows that assign variable ``v``; passes visit a level's variables.
 
-    All others have one value left in each row.
+    All other variables have one value left in each row.
     """
     sizes = np.diff(network.value_start)
     order, count = level.order, len(level.order)
@@ -99,7 +99,7 @@ def laid_out(network: Network, near: Near, level: Level, v: int) -> Rows:
     number = _counted(degree)
     entries, places, is_heavy = _entries(network, uses, subject == count, position, owner, slot_of_use)
     entries[:, 0] = number
-    # The heavy ones first, which take longest; the assigned variable's in any order.
+    # Heavy uses first, as they take longest; the assigned variable's in any order.
     arranged = np.lexsort((number, ~is_heavy, subject))
     packed_use = slot_of_use[uses] << 2 | level.behind[uses].astype(np.int64) << 1 | level.ahead[uses]
     heavy = np.bincount(subject, is_heavy, minlength=count + 1)
@@ -149,7 +149,7 @@ def _entries(
     owner: NDArray[np.int64],
     slot_of_use: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """What the source calls entries and places; and which entries have other positions in their functions."""
+    """Entries and places as in the source, and a mask of the entries with other positions in their functions."""
     sizes, variable = np.diff(network.value_start), network.variable
     function = network.function[uses]
     begin, arity = network.function_start[function], np.diff(network.function_start)[function]
@@ -157,7 +157,7 @@ def _entries(
     other = np.where(is_pair, 2 * begin + 1 - uses, uses)
     other_variable, own = variable[other], variable[uses]
     is_full = position[other_variable] >= 0
-    # A table over two lies with either variable the fastest: the one along which threads go.
+    # A table over two variables is stored in both orders: adjacent threads read adjacent cells.
     entries = np.zeros((len(uses), 8), dtype=np.int64)
     entries[:, 1] = np.where(is_pair, np.where(is_full, FULL_PAIR, FIXED_PAIR), TABLE)
     entries[:, 2] = network.table_start[np.where(is_pair & is_last, other, uses)]
@@ -167,7 +167,7 @@ def _entries(
     entries[:, 7] = np.where(is_last, 1, sizes[own])
     is_heavy = is_full & is_pair
     large = np.flatnonzero(~is_pair)
-    # In larger ones the last variable is the fastest.
+    # In larger tables the last variable is the fastest.
     after = np.repeat(begin[large] + arity[large], arity[large])
     place_use = _ranges(begin[large], arity[large])
     stride = np.ones(len(place_use), dtype=np.int64)
@@ -190,7 +190,7 @@ def _entries(
 
 
 def _near(near: Near, level: Level, position: NDArray[np.int64], v: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions near each position, and near the assigned variable, with whether functions reach ahead or behind."""
+    """Positions near each position, and near the assigned variable, with the directions of common functions."""
     count = len(level.order)
     to = position[near.neighbour]
     flags = (level.behind[near.use].astype(np.int64) << 1) | level.ahead[near.use]
@@ -211,19 +211,19 @@ def _near(near: Near, level: Level, position: NDArray[np.int64], v: int) -> tupl
 
 
 def _starts(counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Where each of some stretches laid end to end begins, and the last one ends."""
+    """Start of each of some consecutive stretches, and the end of the last one."""
     starts = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts
 
 
 def _counted(counts: NDArray[Any]) -> NDArray[np.int64]:
-    """0, 1, … of each of some stretches laid end to end."""
+    """0, 1, … within each of some consecutive stretches."""
     starts = _starts(counts)
     return np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
 
 
 def _ranges(first: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Stretches of numbers that begin somewhere, laid end to end."""
+    """Concatenated ranges of integers with given first elements and lengths."""
     found: NDArray[np.int64] = np.repeat(first, counts) + _counted(counts)
     return found
