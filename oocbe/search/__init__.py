@@ -1,1 +1,1 @@
-"""A proven optimum from both sides: orders that race, bounds, incumbents, and what is known in between."""
+"""Branch and bound: racing orders, bounds, incumbents, and their shared state."""

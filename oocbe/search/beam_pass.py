@@ -1,9 +1,9 @@
 """One beam pass, variable by variable: nodes that agree on their separator are merged, and each node is bounded.
 
-It is dynamic programming over the variables in the order in which they are assigned, with rows that a bound of their
-own rules out left away (:mod:`oocbe.bounds.row_ascent`), and, where there are more than a *width* allows, those with
-the highest bounds, too: a beam. A walk from which the beam took nothing is a proof. What it took anything from still
-gives an assignment, and the least bound of what was taken bounds the optimum.
+The pass is dynamic programming over the variables in assignment order. Rows are pruned by their bounds
+(:mod:`oocbe.bounds.row_ascent`). If there are more rows than the beam *width*, those with the highest bounds are
+dropped. A pass that drops nothing is a proof. Other passes still give an assignment, and the least bound of the dropped
+rows is a lower bound on the optimum of their completions.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_tables import Table, Tables
 
 RADIUS = 3
-"""How many functions away from a variable that loses values others are passed over. On mastermind_03_08_03 1, 2 and 3
-need 29,000, 14,000 and 4,000 rows; where all variables are tied, it makes no difference."""
+"""Distance in functions up to which a loss of values causes variables to be visited. On mastermind_03_08_03 1, 2 and 3
+need 29,000, 14,000 and 4,000 rows; if all variables are adjacent, it makes no difference."""
 
 CHOICE = 8
 """Nodes bounded per place in the beam: the most promising ones by their parents' bounds."""
@@ -30,7 +30,7 @@ FEWER = 0.9
 """The ascent's layout is rebuilt when only this share of the variables remains."""
 
 _Block = tuple[Any, NDArray[np.int64], NDArray[np.int64]]
-"""States, in main memory or on a device, bounds and numbers of rows."""
+"""States, in host memory or on a device, bounds and numbers of rows."""
 
 Steps = Generator[None, None, "BeamPassResult"]
 """A beam pass, in steps of some hundredths of a second."""
@@ -42,11 +42,11 @@ class BeamPassResult:
 
     Attributes
     ----------
-    value, assignment : the best assignment below the threshold that it came to, or None.
-    cut : the least value that an assignment may have that the beam cut off; None where it cut nothing.
-    tried, ruled_out : rows bounded, and those of them that their bounds ruled out.
-    expected : rows that a walk without a beam would try, reckoned from what the beam took at each variable.
-    largest : rows kept at a time.
+    value, assignment : the best assignment found below the threshold, or None.
+    cut : lower bound on the value of assignments that the beam dropped; None if it dropped nothing.
+    tried, ruled_out : number of bounded rows, and of those pruned by their bounds.
+    expected : estimated rows of an exhaustive pass (no beam), extrapolated from the share dropped at each variable.
+    largest : maximum number of rows kept at a time.
     """
 
     value: int | float | None
@@ -68,8 +68,8 @@ class WeightedPrimalGraph:
     Attributes
     ----------
     parts : of each variable, the numbers of the tables over it. neighbours : of each variable.
-    weight : float64 (tables,), what a table costs on average beyond its minimum.
-    rank : int64 (variables,), the place of each in the order.
+    weight : float64 (tables,), average cost of a table beyond its minimum.
+    rank : int64 (variables,), position of each in the order.
     """
 
     def __init__(self, tables: Tables, dear: float) -> None:
@@ -88,7 +88,8 @@ class WeightedPrimalGraph:
         self.rank[self.order] = np.arange(count)
 
     def _narrow_order(self) -> list[int]:
-        """Greedily: what lets most leave the frontier, has most neighbours assigned, is tied most strongly."""
+        """Greedy order: prefer variables that complete most others, have most assigned neighbours, and largest
+        weights."""
         count = len(self.parts)
         left = [len(others) for others in self.neighbours]
         completes, assigned_near, tied = [0] * count, [0] * count, [0.0] * count
@@ -97,7 +98,7 @@ class WeightedPrimalGraph:
         order: list[int] = []
 
         def key(v: int) -> tuple[Any, ...]:
-            # Where nothing is assigned nearby: begin at the edge.
+            # A new component begins at its edge.
             return (-completes[v], not assigned_near[v], left[v] - assigned_near[v], -tied[v], -strength[v], v)
 
         heap = [key(v) for v in range(count)]
@@ -134,9 +135,9 @@ class BeamPass:
 
     Parameters
     ----------
-    ascent : bounds rows. ties : of the same problem. width : rows kept at a time. passes : for each row.
-    is_narrow : whether variables come in the order of the narrow frontier; else the one with the fewest values left in
-        the rows for the strength of its ties to variables not yet assigned (Boussemart et al. 2004, dom/wdeg).
+    ascent : bounds the rows. ties : of the same problem. width : maximum number of rows kept. passes : for each row.
+    is_narrow : whether variables are assigned in the narrow order; otherwise the variable with the fewest remaining
+        values relative to the weight of its edges to open variables comes next (Boussemart et al. 2004, dom/wdeg).
     """
 
     def __init__(self, ascent: RowAscent, ties: WeightedPrimalGraph, width: int, passes: int, is_narrow: bool) -> None:
@@ -191,15 +192,16 @@ class BeamPass:
         return self._walked()
 
     def _next(self, order: NDArray[np.int64], left: NDArray[np.int64]) -> int:
-        """The variable to assign, of those open in their order; ``left`` : values of each in all rows."""
+        """The variable to assign among the open ones in ``order``; ``left`` : total remaining values of each over all
+        rows."""
         if self._is_narrow:
             return int(order[0])
         return int(order[np.argmin(left / len(self._states) / (self._tied[order] + 1e-9))])
 
     def _close(self, variables: Sequence[int], are_bounded: bool = True) -> NDArray[np.bool_]:
-        """Count variables as assigned: add what that costs, drop rows that are forbidden, merge; which are left.
+        """Mark variables as assigned: add costs, drop forbidden rows, merge; returns a mask of surviving rows.
 
-        are_bounded : whether there are states and bounds of these rows, to be kept in step.
+        are_bounded : whether the rows have states and bounds, which are filtered too.
         """
         ties, closed = self._ties, []
         for v in variables:
@@ -243,7 +245,7 @@ class BeamPass:
         is_first = np.ones(len(rows), dtype=bool)
         is_first[1:] = hashes[order[1:]] != hashes[order[:-1]]
         first = order[np.maximum.accumulate(np.where(is_first, np.arange(len(rows)), 0))]
-        # Rows that only their hashes have in common stay.
+        # Rows with equal hashes but different keys are kept.
         is_first |= (keys[order] != keys[first]).any(axis=1)
         return np.sort(order[is_first])
 

@@ -218,12 +218,12 @@ class BeamSearchScheduler:
         seconds: float = FIRST_SECONDS,
         more: float = PAYS_SECONDS,
     ) -> None:
-        """Try for a moment, at most until the gap that is asked for is reached.
+        """Run for a short time, at most until the requested gap is reached.
 
         Parameters
         ----------
-        known : filled in. look : called now and then: for better assignments found elsewhere.
-        seconds : for which it is tried. more : for so many more it goes on where it is promising.
+        known : updated. look : called between slices; fetches better assignments found elsewhere.
+        seconds : time limit. more : additional time while the search is promising.
 
         Raises
         ------

@@ -1,13 +1,13 @@
-"""Solve with bounds: an incumbent from above, a relaxation from below, elimination for what lies between.
+"""Solve with bounds: an incumbent as upper bound, a relaxation as lower bound, and elimination between them.
 
-Elimination searches below a *threshold*: rows that cannot be completed to less go, and before that the values that the
-bound rules out (:mod:`oocbe.propagation.value_removal`). Where it finds an assignment, that is the optimum;
-where it finds none, the threshold is a proven lower bound. The first threshold is the least that the bound leaves open
-and the next ones lie further up, to the incumbent at most: rows grow steeply with the distance between threshold and
-bound, so the narrow searches that find nothing cost little, and a poor incumbent costs nothing.
+Elimination searches below a *threshold*: rows without a completion below it are pruned, after the removal of values
+that the bound excludes (:mod:`oocbe.propagation.value_removal`). An assignment that it finds is optimal; if it finds
+none, the threshold is a proven lower bound. The first threshold is just above the root bound, and later ones rise to at
+most the incumbent: the number of rows grows steeply with the distance between threshold and bound, so the narrow
+searches that find nothing are cheap, and a poor incumbent causes no cost.
 
-At each threshold a few orders race under a cap on rows. Where none ends, what is left of the problem gets a tighter
-bound of its own, the search for orders gets its time, and the cap rises. Time limit, gap and memory end it all.
+At each threshold a few orders race under a cap on rows. If none finishes, the remaining problem gets a tighter bound of
+its own, the order search gets more time, and the cap rises. Time limit, gap and memory end the search.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class BoundedSolve:
 
         Raises
         ------
-        ResourceError : memory or disk ran out, and nothing at all is known.
+        ResourceError : memory or disk ran out, and no bound or assignment is known.
         """
         known, options, deadline = self._known, self._options, self._engine.deadline
         share = min(options.incumbent_seconds, deadline.remaining)
@@ -203,21 +203,23 @@ class BoundedSolve:
         self._keep_anew()
 
     def _keep_anew(self) -> None:
-        """Publish what is known by now, and what was at work when it was published last, by this run or before."""
+        """Publish the current bounds, with the work record of the last publication (of this run or the resumed one)."""
         known = self._known
         content = {"lower": known.lower, "value": known.value, "assignment": known.assignment, "width": self._width}
         at_work = self._at_work or {"attempt": None, "running": None, **(self._run.known or {})}
         self._run.keep_known({**at_work, **content})
 
     def _resumed_order(self) -> RunningOrder | None:
-        """The order at work when the run before this one was cut short, where what it looked for is still of use."""
+        """The order that was running when the earlier run was interrupted, if its threshold is still above the
+        bound."""
         record = (self._run.known or {}).get("running")
         found = None if record is None else RunningOrder.of_record(record)
         lower = self._known.lower
         return found if found is not None and lower is not None and found.threshold > lower else None
 
     def _resumed_width(self) -> int | float:
-        """Take what a run before this one has proven and found; the width that it had come to, 0 where none was."""
+        """Take the bounds and the incumbent of an earlier run; returns its threshold width, or 0 if there was no such
+        run."""
         found = self._run.known
         if found is None:
             return 0
@@ -233,9 +235,9 @@ class BoundedSolve:
     def _search_below(
         self, whole: Scope, threshold: int | float, incumbents: IncumbentSearch, resumed: RunningOrder | None = None
     ) -> bool:
-        """Find the optimum, or prove that it is not below the threshold; False where that is possible no more.
+        """Find the optimum, or prove that it is not below the threshold; False if neither is possible.
 
-        resumed : goes on first, with what was left of the problem then and below its own threshold.
+        resumed : an order that continues first, with its removals and its own threshold.
         """
         known, statistics, options = self._known, self.statistics, self._options
         scope = None if resumed is None else whole.after(resumed.removals, resumed.threshold)
@@ -263,7 +265,7 @@ class BoundedSolve:
             self._improve(incumbents)
             assert known.lower is not None
             if known.upper_bound < threshold or known.lower >= threshold:
-                return True  # bounds have come past the threshold: begin again from there
+                return True  # bounds have passed the threshold: the caller chooses the next one
             if self._others.try_where_due(self._keep):
                 return False
             incumbents.extend(options.incumbent_seconds)
@@ -277,10 +279,10 @@ class BoundedSolve:
         return True
 
     def _tightened(self, scope: Scope, threshold: int | float, seconds: float) -> Scope | None:
-        """What a bound of its own leaves of a scope, again and again while that is much less; None: nothing is left.
+        """The scope tightened by a bound of its own, repeatedly while many values are removed; None if infeasible.
 
-        A linear program over fewer values has other optimal multipliers, which rule out other values, even where its
-        bound is no better. The scope's values are worth nothing more where a better incumbent was found on the way.
+        A linear program over fewer values has other optimal multipliers, which exclude other values even if its bound
+        is no better. The loop ends when a better incumbent than the threshold is found.
         """
         end = working_time() + seconds
         while True:
@@ -295,12 +297,12 @@ class BoundedSolve:
             scope = smaller
 
     def _racing(self, scope: Scope) -> Round:
-        """Runs a round of a race below the threshold of its bound, which may be lower than that of the scope."""
-        # What dominance keeps may violate a constraint that elimination leaves out and that bounds know.
+        """A function that runs a round of a race below its pruner's threshold, which may be below the scope's."""
+        # Rows kept by dominance may violate a constraint that elimination leaves out but bounds use.
         fixed = (self._options.dominance and not left_out(scope.problem), self._run, self._engine)
 
         def run(choices: Sequence[OrderChoice], pruner: RowPruner, cap: int) -> RaceWinner | None:
-            # A run that is resumed goes on with messages that hold below this threshold, and no higher one.
+            # Messages of a resumed run are valid below this threshold, and no higher one.
             problem = scope.problem.below(pruner.upper_bound)
             start = self._starter(scope, pruner.upper_bound, cap)
             race = Race(problem, problem.semiring, [*choices], *fixed, pruner)
@@ -323,7 +325,7 @@ class BoundedSolve:
         return start
 
     def _conclude(self, winner: RaceWinner, scope: Scope, threshold: int | float) -> bool:
-        """Take what a finished run proves; False where a constraint that was left out spoils it."""
+        """Take the result of a finished run; False if its assignment violates a left-out constraint."""
         known, statistics, outcome = self._known, self.statistics, winner.outcome
         with winner.store:
             statistics.width, statistics.total_rows = outcome.width, outcome.total_rows
@@ -349,7 +351,7 @@ class BoundedSolve:
         return False
 
     def _orders(self, scope: Scope, seconds: float, given: list[int] | None) -> list[OrderChoice]:
-        """Orders for what is left, searched for so many seconds; the one that was given where one was."""
+        """Orders for the remaining problem, searched for ``seconds``; the given order if there is one."""
         begin = working_time()
         problem, options = scope.problem, self._options
         if given is None and self._given is not None:
@@ -364,7 +366,7 @@ class BoundedSolve:
         return choices
 
     def _bound(self, scope: Scope, threshold: int | float, seconds: float) -> Scope:
-        """The scope with the best bound that can be had in so many seconds, of those that the options allow."""
+        """The scope with the best bound found in ``seconds``, among the sources that the options allow."""
         from oocbe.bounds.bounds import bound_sources
 
         begin = working_time()
@@ -383,9 +385,9 @@ class BoundedSolve:
         if not self.statistics.bounds:
             others = ", ".join(f"{s.name} {s.root}" for s in sources if s is not source)
             self.statistics.bounds = f"{source.name}: {source.why}" + (f" (others: {others})" if others else "")
-        # What is not in this scope is worth the threshold at least.
+        # Assignments outside this scope cost at least `threshold`.
         known.raise_lower(min(source.root, threshold), source.name)
-        # On a tie the fresh one is the better one: it was made for what is left.
+        # On a tie the new source is preferred: it was made for the remaining problem.
         if scope.source is not None and scope.source.root > source.root:
             source = scope.source
         self.statistics.seconds["bounds"] += working_time() - begin
@@ -393,8 +395,8 @@ class BoundedSolve:
 
 
 def _load_relaxation() -> None:
-    """Load what bounds need, which is no part of their time: the solver of linear programs takes a while."""
+    """Load the modules of the bounds outside their time limit: the LP solver's library takes a while."""
     import oocbe.bounds.bounds
 
-    with suppress(ImportError):  # then there is no linear program, and the bounds say so
+    with suppress(ImportError):  # without HiGHS there is no linear program; the bounds report it
         import oocbe.bounds.relaxation  # noqa: F401

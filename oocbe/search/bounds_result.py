@@ -14,12 +14,12 @@ from oocbe.search.shared_bounds import SharedBounds
 def result_of_bounds(
     problem: Problem, options: SolveOptions, known: SharedBounds, statistics: Statistics, dtype: str, backend: str
 ) -> Result:
-    """Everything but times and memory, after a search with bounds of a min-sum problem (perhaps a negated one).
+    """The result without times and memory, after a bounded search of a min-sum problem (perhaps a negated one).
 
     Parameters
     ----------
-    problem : as it was given, in its own semiring. known, statistics : of the problem solved.
-    dtype : of values where no elimination ended.
+    problem : the original problem, in its own semiring. known, statistics : of the solved problem.
+    dtype : of values if no elimination finished.
     """
     sign = 1 if problem.semiring.marginalisation is Marginalisation.MIN else -1
     value, bound, assignment = known.value, known.lower, known.assignment

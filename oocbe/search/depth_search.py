@@ -5,22 +5,22 @@ If hard constraints or dense costs leave no small separator, nothing merges, and
 branches on the variable with the fewest values relative to the cost of its functions and to its number of conflicts
 (Boussemart, Hemery, Lecoutre and Sais 2004, *Boosting systematic search by weighting constraints*), or on the variable
 of the last conflict (Lecoutre, Sais, Tabary and Vidal 2009, *Reasoning from last conflict(s) in constraint
-programming*). A variable of many values is decided by halves of them first (*domain splitting*): one bound rules out a
-half, where values one by one would take a node each. Bounds of nodes are those of rows.
+programming*). A variable with many values is branched on by halves of its domain (*domain splitting*): one bound prunes
+a half, where single values would need a node each. Bounds of nodes are those of rows.
 
-Early decisions are the worst, and a search that goes deep below a bad one does not come back. So it pauses after some
-paths have ended, its open nodes go to a heap, and the one with the least bound goes on, the deepest of equal ones
-(*hybrid best-first search*: Allouche, de Givry, Katsirelos, Schiex and Zytnicki 2015, *Anytime hybrid best-first search
-with tree decomposition for weighted CSP*). Ends of paths are counted, not nodes, as assignments are at the ends. The
-least bound of all open nodes bounds the optimum.
+Early decisions are the worst, and pure depth-first search is slow to revise them. So the search pauses after some path
+ends, its open nodes enter a heap, and the node with the least bound is next, the deepest on ties (*hybrid best-first
+search*: Allouche, de Givry, Katsirelos, Schiex and Zytnicki 2015, *Anytime hybrid best-first search with tree
+decomposition for weighted CSP*). Path ends are counted, not nodes, as assignments are found at ends. The least bound of
+all open nodes is a lower bound on the optimum.
 
-Where no end is in sight, a part of the time goes to neighbourhoods of the best assignment
-(:mod:`oocbe.search.neighbourhoods`), which come to better ones long before the search of the whole does.
+If the estimated remaining time is long, a share of the time is used for neighbourhoods of the incumbent
+(:mod:`oocbe.search.neighbourhoods`), which improve it long before the main search does.
 
-What is on the heap any thread can search: after a tenth of a second all of them do
-(:mod:`oocbe.search.depth_worker`), for a moment at a time, and the nodes that they have at work count as
-open ones do (:mod:`oocbe.search.open_nodes`). A node is no more than its decisions, which are valid below
-any root, so nodes found below one incumbent go on from the root below a better one.
+Any thread can search nodes of the heap: after a tenth of a second all threads do
+(:mod:`oocbe.search.depth_worker`), in short rounds, and their current nodes count as open
+(:mod:`oocbe.search.open_nodes`). A node is stored as its decisions, which are valid below any root, so nodes created
+below one incumbent can be continued from the root of a better one.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class DepthSearch:
             self._workers[0].take()
 
     def _take_in(self) -> None:
-        """Take in what was found elsewhere: its values are tried first."""
+        """Take a better incumbent found elsewhere: its values are tried first."""
         known, shared = self._known, self._shared
         assert shared is not None
         if known.upper_bound < shared.upper:
@@ -187,7 +187,7 @@ class DepthSearch:
                 shared.wanted[:] = self._reduction.restricted(known.assignment)
 
     def _threads(self) -> int:
-        """How many go on now; those that are more than before are made."""
+        """Number of threads for the next round; missing workers are created."""
         shared, workers, blank = self._shared, self._workers, self._blank
         assert shared is not None and blank is not None
         if self.seconds + working_time() - self._work_begin - self._begin_seconds < ALONE_SECONDS:
@@ -198,7 +198,7 @@ class DepthSearch:
         return min(threads, len(workers))
 
     def _near(self, threads: int) -> list[Neighbourhood]:
-        """The searches of neighbourhoods that go on now."""
+        """The neighbourhood searches for the next round."""
         shared, known = self._shared, self._known
         assert shared is not None
         taken = self.seconds + working_time() - self._work_begin - self._begin_seconds - self._alone_seconds
@@ -216,7 +216,7 @@ class DepthSearch:
         return near.prepared(max(1, threads // MOST_OF_THREADS), lower, self._workers[0].pace)
 
     def _work_side_by_side(self, threads: int, near: list[Neighbourhood], seconds: float, deadline: Deadline) -> None:
-        """Have several threads go on for so many seconds, and tell what they found and what is proven then."""
+        """Run several threads for ``seconds``, then report assignments and the lower bound."""
         self._root_below()
         for worker in self._workers[threads - len(near) : threads]:
             worker.put_back()
@@ -225,7 +225,7 @@ class DepthSearch:
         self._tell_least()
 
     def _run(self, workers: list[Worker], near: list[Neighbourhood], seconds: float, deadline: Deadline) -> float:
-        """Have a thread for each go on for so many seconds, and tell what they found; returns the seconds taken."""
+        """Run one thread for each search for ``seconds``, then report assignments; returns the seconds taken."""
         shared = self._shared
         assert shared is not None
         shared.is_stopped = False
@@ -241,12 +241,12 @@ class DepthSearch:
         return taken
 
     def _stop(self) -> None:
-        """Have all threads return soon."""
+        """Make all threads return soon."""
         assert self._shared is not None
         self._shared.is_stopped = True
 
     def _tell(self) -> None:
-        """Report the best assignment that was found, where one was; no thread is at work."""
+        """Report the best new assignment, if any; no thread is running."""
         shared = self._shared
         assert shared is not None
         if shared.found is not None:
@@ -254,14 +254,14 @@ class DepthSearch:
             self._known.offer(value, self._reduction.complete(assignment), "depth-first search")
 
     def _tell_least(self) -> None:
-        """Report the least bound of all open nodes; no thread is at work, and all that was found is told."""
+        """Report the least bound of all open nodes; no thread is running, and all assignments have been reported."""
         assert self._shared is not None
         least = self._shared.open.least
         if -math.inf < least < math.inf:
             self._raise(least, "depth-first search")
 
     def _begin(self) -> None:
-        """Lay out the root, below an assignment wherever one can be had."""
+        """Create the root, below an incumbent if one can be found."""
         known = self._known
         if known.value is None:
             found = None
@@ -270,7 +270,7 @@ class DepthSearch:
             except TimeLimitError:
                 raise
             except OocbeError:
-                pass  # not every problem has such a search
+                pass  # local search does not support every problem
             if found is not None:
                 known.offer(found.value, found.assignment, found.method)
         self._root()
@@ -283,14 +283,14 @@ class DepthSearch:
         self._begin_seconds = self.seconds + working_time() - self._work_begin
 
     def _root_below(self) -> None:
-        """Have nodes begin from an ascent below the best assignment; those at work stay as they are."""
+        """Recompute the root below the incumbent if that is better; running nodes are unchanged."""
         shared = self._shared
         assert shared is not None
         if shared.open.least < shared.upper < shared.root.ascent.threshold:
             self._root()
 
     def _root(self) -> None:
-        """An ascent below the incumbent, as far as passes over all variables bring it."""
+        """A root ascent below the incumbent, to convergence of passes over all variables."""
         known = self._known
         ascent = ascended(self._tables, known.upper_bound)
         if self._blank is None:
@@ -302,7 +302,7 @@ class DepthSearch:
         self._raise(ascent.unscale(ascent.bound), "dual ascent")
 
     def _weights(self) -> NDArray[np.int64]:
-        """What speaks for deciding the variables of each function early: what it costs on average."""
+        """Branching weight of each function: its average cost, in fixed point."""
         most = max(float(self._known.upper_bound - self._tables.least), sys.float_info.min)
         above = self._tables.weights(most)[[len(part.scope) > 1 for part in self._tables.parts]]
         mean = (float(above.mean()) if len(above) else 0.0) or 1.0
@@ -316,7 +316,7 @@ class DepthSearch:
 
 
 def load_loops() -> None:
-    """Load the compiled loops, or compile them: a problem whose root closes nothing needs them all."""
+    """Load or compile the loops, with a problem that the root does not close."""
     variables = tuple(Variable(name, 2) for name in "abc")
     differ = [Function.from_array(pair, [[1, 0], [0, 1]]) for pair in combinations(range(3), 2)]
     problem = Problem(variables, tuple(differ))

@@ -1,7 +1,6 @@
-"""The tree at work of one thread of a depth-first search: one state, decisions, and what leads back from each.
+"""The search tree of one thread: one state, the decisions, and the data to undo each of them.
 
-What is searched with it is up to its owner: a node of the whole search
-(:mod:`oocbe.search.depth_worker`), or what lies near an assignment
+Its owner searches a node of the whole problem (:mod:`oocbe.search.depth_worker`) or a neighbourhood of an assignment
 (:mod:`oocbe.search.neighbourhoods`).
 """
 
@@ -27,31 +26,31 @@ PASSES, RADIUS = 2, 2
 """Ascent passes per node, and radius of the passes, in functions, around a variable that loses values."""
 
 ROOT_ROUNDS = 64
-"""Maximum number of root rounds, each of multipliers of linear constraints and ascent passes."""
+"""Maximum number of root rounds, each with updates of the multipliers of linear constraints and ascent passes."""
 
 ROOT_WORK, MULTIPLIER_WORK = 1 << 26, 8
 """Maximum coefficients and cells visited in all root rounds (one compiled call of some tenths of a second), and visits
 of a coefficient per multiplier."""
 
 FIRST_ROOM = 4
-"""Times what one node can change at most can be kept at first; twice as much each time that it is too little."""
+"""Initial capacity of the undo arrays, as a multiple of the maximum change of one node; doubled when exceeded."""
 
 KEPT_ARRAYS = ("kept", "parts", "flips")
-"""Fields of a node whose arrays grow."""
+"""Fields of a node whose arrays are enlarged on demand."""
 
 MULTIPLIER_BITS = 4
-"""A multiplier is fine enough for steps of 2 to minus so many in what the largest coefficient is charged."""
+"""Resolution of multipliers: steps of 2 ** -MULTIPLIER_BITS in the charge of the largest coefficient."""
 
 READ_ONLY = ("near", "weight")
-"""Fields of a node that no loop writes to; all trees share them."""
+"""Fields of a node that no loop writes; all trees share them."""
 
 
 class Root(NamedTuple):
-    """Where nodes are made from.
+    """The starting point of nodes.
 
     Attributes
     ----------
-    ascent : at the root, with its state and bound. stale : uint8 (uses,), what is stale in that state.
+    ascent : at the root, with its state and bound. stale : uint8 (uses,), stale uses of that state.
     """
 
     ascent: RowAscent
@@ -59,17 +58,17 @@ class Root(NamedTuple):
 
 
 class Tree:
-    """One thread's tree at work.
+    """The search tree of one thread.
 
     Parameters
     ----------
-    tables, linear : what is searched. root : of the tree, until :meth:`begin` names another.
-    blank : a node as of :func:`blank_node`. pace, failures : seconds for a node, and float64 (variables,) conflicts, as
-        far as others know.
+    tables, linear : the problem. root : of the tree, until :meth:`begin` sets another.
+    blank : a node as of :func:`blank_node`. pace, failures : seconds per node, and float64 (variables,) conflict
+        weights, initially.
 
     Attributes
     ----------
-    node, search, root, pace : its own.
+    node, search, root, pace : current values.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class Tree:
         self.node = with_room(blank)
         self.node.failures[:] = 0.0 if failures is None else failures
         sizes = tables.problem.sizes
-        decisions = sum(sizes) + len(sizes) + 1  # at most, as each removes a value
+        decisions = sum(sizes) + len(sizes) + 1  # maximum, as each removes a value
         self.search = Search(
             bounds=np.zeros(decisions, dtype=np.int64),
             trail=np.zeros((decisions, AFTER + 1), dtype=np.int64),
@@ -95,8 +94,8 @@ class Tree:
         )
 
     def begin(self, root: Root, path: NDArray[np.int64], upper: int | float) -> bool:
-        """Make the node that some decisions lead to from a root the first of the tree; returns whether anything below
-        it may be worth less than ``upper``."""
+        """Make the node of a path of decisions below a root the first of the tree; returns whether assignments below it
+        may cost less than ``upper``."""
         node, search, self.root = self.node, self.search, root
         need = root.ascent.cutoff_for(upper)
         if root.ascent.bound >= need:
@@ -110,16 +109,17 @@ class Tree:
         return bound < need
 
     def go_on(self, upper: int | float, seconds: float, most_ends: int, is_refuted: bool) -> tuple[int, int]:
-        """Search on for what is worth less than ``upper``, in one compiled call.
+        """Continue the search for assignments below ``upper``, in one compiled call.
 
         Parameters
         ----------
-        seconds : that it takes at most, a node at least, by the pace so far. most_ends : of paths.
-        is_refuted : whether the deepest node there is done with.
+        seconds : time limit (at least one node), estimated from the pace. most_ends : maximum number of path ends.
+        is_refuted : whether the current deepest node is finished.
 
         Returns
         -------
-        status, nodes : how it ended, see :data:`~oocbe.search.kernels.cpu.depth_first.EXHAUSTED`; nodes made.
+        status, nodes : reason of the end, see :data:`~oocbe.search.kernels.cpu.depth_first.EXHAUSTED`; number of new
+            nodes.
         """
         ascent, counts = self.root.ascent, self.search.counts
         begin, before = working_time(), int(counts[NODES])
@@ -132,24 +132,24 @@ class Tree:
         return status, made
 
     def leaf(self) -> tuple[int | float | None, NDArray[np.int64]]:
-        """The assignment at a node that leaves one value to each variable, int64 (variables,), and what it is worth;
-        None where it is not permitted, or beyond what numbers can say."""
+        """Value and assignment, int64 (variables,), of a node with one remaining value for each variable; the value is
+        None if the assignment is forbidden or the value is not finite."""
         values = np.zeros((1, len(self.search.wanted)), dtype=np.int64)
         self.root.ascent.assign(self.node.state[None], np.arange(values.shape[1]), values)
         value = self._tables.evaluate(tuple(values[0].tolist()))
         return (value if value is not None and math.isfinite(value) else None), values[0]
 
     def grow(self) -> None:
-        """Take twice as much room for what nodes change."""
+        """Double the capacity of the undo arrays."""
         self.node = self.node._replace(**{name: _twice(getattr(self.node, name)) for name in KEPT_ARRAYS})
 
 
 def ascended(tables: Tables, threshold: int | float) -> RowAscent:
-    """An ascent at the root below a threshold, as far as passes over all variables bring it.
+    """An ascent at the root below a threshold, to convergence of passes over all variables.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
     ascent = RowAscent(tables, threshold)
     for _ in ascend_root(ascent):
@@ -158,7 +158,7 @@ def ascended(tables: Tables, threshold: int | float) -> RowAscent:
 
 
 def root_of(ascent: RowAscent, linear: Linear, node: Node) -> Root:
-    """A root from an ascent, which goes on with linear constraints. node : any of its network, overwritten."""
+    """A root from an ascent, continued with linear constraints. node : any node of its network, overwritten."""
     node.state[:], node.stale[:] = ascent.state, 1
     work = MULTIPLIER_WORK * len(linear.coefficient) + int(ascent.tables.pass_work)
     rounds = max(1, min(ROOT_ROUNDS, ROOT_WORK // max(1, work)))
@@ -169,7 +169,7 @@ def root_of(ascent: RowAscent, linear: Linear, node: Node) -> Root:
 
 
 def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
-    """A node without room for what is kept. weight : int64 (functions,)."""
+    """A node with empty undo arrays. weight : int64 (functions,)."""
     network = ascent.network
     variables, functions, uses = len(network.value_start) - 1, len(network.function_start) - 1, len(network.function)
     sizes = np.diff(network.value_start)
@@ -199,7 +199,7 @@ def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
 
 
 def with_room(blank: Node) -> Node:
-    """A node with arrays of its own, and room for any row."""
+    """A node with its own arrays, with the initial capacity of the undo arrays."""
     copies = {name: getattr(blank, name).copy() for name in Node._fields if name not in READ_ONLY}
     parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
     rooms = {"kept": (len(blank.state),), "parts": (parts, 3), "flips": (len(blank.stale),)}
@@ -209,18 +209,18 @@ def with_room(blank: Node) -> Node:
 
 
 def first_bytes(blank: Node) -> int:
-    """What a node keeps at first."""
+    """Initial size of a node's undo arrays, in bytes."""
     parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
     return FIRST_ROOM * (4 * len(blank.state) + 24 * parts + 8 * len(blank.stale))
 
 
 def kept_bytes(node: Node) -> int:
-    """Bytes for what nodes before it were."""
+    """Size of a node's undo arrays, in bytes."""
     return sum(int(getattr(node, name).nbytes) for name in KEPT_ARRAYS)
 
 
 def _twice(array: NDArray[Any]) -> NDArray[Any]:
-    """An array with as much room again."""
+    """An array of twice the length."""
     return np.concatenate([array, np.empty_like(array)])
 
 

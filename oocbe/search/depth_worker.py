@@ -1,8 +1,7 @@
-"""One thread of a depth-first search: it takes an open node, searches below it, and puts back what is left.
+"""One thread of a depth-first search: it takes an open node, searches below it, and returns the remaining open nodes.
 
-Each worker has a state and a tree of its own; what all share (:class:`Shared`) is changed under one lock, which is
-never held while a compiled loop runs. A worker calls nobody outside the search: what it finds is told by whoever made
-it go on, once no other is at work.
+Each worker has its own state and tree. Shared data (:class:`Shared`) is changed under one lock, which is never held
+during a compiled loop. Workers report nothing outside the search: its owner reports their results when no worker runs.
 """
 
 from __future__ import annotations
@@ -54,20 +53,21 @@ MOST_OPEN = 1 << 18
 
 
 class Shared:
-    """What all workers of one search share.
+    """Data shared by the workers of one search.
 
     Parameters
     ----------
-    tables, linear : what is searched. memory : bytes that states may take. upper : as below.
+    tables, linear : the problem. memory : limit of the states, in bytes. upper : as below.
 
     Attributes
     ----------
-    changed : the lock under which all that follows is changed while several workers are at work; told of open nodes.
-    open : the open nodes. root : that of the whole tree, below ``upper``.
-    upper : only assignments with a value below it are of interest. found : the last one that lowered it, and its value;
-        None once it is told. wanted : int64 (variables,), the values of the last one that was found; -1: none was.
-    nodes, restored : made, and made again. pause : ends of paths until another node goes on.
-    kept_bytes : that all workers keep. waiting : workers that have no node. is_stopped : whether all are to return.
+    changed : lock of all following attributes while several workers run; notified about open nodes.
+    open : the open nodes. root : of the whole tree, below ``upper``.
+    upper : only assignments below it count. found : the last improvement and its value, None once reported.
+    wanted : int64 (variables,), values of the last improvement; -1: none.
+    nodes, restored : number of nodes created, and restored. pause : path ends until another node continues.
+    kept_bytes : of all workers. waiting : number of workers without a node. is_stopped : whether all workers must
+        return.
     """
 
     def __init__(self, tables: Tables, linear: Linear, memory: int, upper: int | float, root: Root) -> None:
@@ -83,7 +83,7 @@ class Shared:
         self.is_stopped = False
 
     def take_room(self, size: int) -> bool:
-        """Count so many bytes as kept by one more tree, where memory is left for them; returns whether it is."""
+        """Reserve memory for one more tree; returns whether it was available."""
         with self.changed:
             if self.kept_bytes + size > self.memory:
                 return False
@@ -91,7 +91,7 @@ class Shared:
         return True
 
     def find(self, value: int | float, assignment: NDArray[np.int64]) -> bool:
-        """Take an assignment, int64 (variables,), where it is better than what is known; returns whether it is."""
+        """Offer an assignment, int64 (variables,); returns whether it improves on ``upper``."""
         with self.changed:
             if value >= self.upper:
                 return False
@@ -101,17 +101,17 @@ class Shared:
 
 
 class Worker(Tree):
-    """One thread's part of a search.
+    """The search of one thread.
 
     Parameters
     ----------
-    shared : by all of them. number : of this one. blank : a node as of :func:`blank_node`.
-    pace, failures : seconds for a node, and float64 (variables,) conflicts, as far as others know.
+    shared : by all workers. number : of this worker. blank : a node as of :func:`blank_node`.
+    pace, failures : seconds per node, and float64 (variables,) conflict weights, initially.
 
     Attributes
     ----------
-    shared : as above. is_at_node : whether it has a node at work.
-    is_refuted : whether the deepest node there is done with.
+    shared : as above. is_at_node : whether it has a current node.
+    is_refuted : whether the current deepest node is finished.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Worker(Tree):
         self.is_at_node = self.is_refuted = False
 
     def work(self, until: float, deadline: Deadline) -> None:
-        """Search on beside other workers until a moment of :func:`~oocbe.runtime.compilation.working_time`."""
+        """Search beside other workers until a time of :func:`~oocbe.runtime.compilation.working_time`."""
         shared = self.shared
         while not shared.is_stopped and not deadline.passed:
             left = until - working_time()
@@ -151,7 +151,7 @@ class Worker(Tree):
             return bool(shared.open.heap)
 
     def take(self) -> bool:
-        """Take the open node with the least bound, and make its state again; returns whether there was one."""
+        """Take the open node with the least bound, and restore its state; returns whether there was one."""
         shared = self.shared
         with shared.changed:
             if not shared.open.heap:
@@ -159,7 +159,7 @@ class Worker(Tree):
             taken = shared.open.take(self._number)
             root, upper, self._left = shared.root, shared.upper, shared.pause
             self.search.wanted[:] = shared.wanted
-        # Below another root than the one that the node was found under: its decisions are all that counts of it.
+        # The root may have changed since the node was created: only its decisions are kept.
         path = taken.path.decisions
         if taken.low < upper and root.ascent.bound < root.ascent.cutoff_for(upper):
             with shared.changed:
@@ -170,7 +170,7 @@ class Worker(Tree):
         return True
 
     def search_on(self, seconds: float) -> None:
-        """Search on from the node at work, in one compiled call of so many seconds at most."""
+        """Continue the search from the current node, in one compiled call with a time limit in seconds."""
         shared, counts = self.shared, self.search.counts
         ends = int(counts[ENDS])
         status, made = self.go_on(shared.upper, seconds, self._left, self.is_refuted)
@@ -191,20 +191,20 @@ class Worker(Tree):
             self._left = shared.pause
 
     def _settle(self) -> None:
-        """Nothing is open below the node at work."""
+        """Finish the current node: nothing below it is open."""
         self.is_at_node = False
         with self.shared.changed:
             self.shared.open.settle(self._number)
             self.shared.changed.notify_all()
 
     def _leaf(self) -> None:
-        """Take the assignment at the node at work, where it is better than what is known."""
+        """Offer the assignment at the current node."""
         value, assignment = self.leaf()
         if value is not None and self.shared.find(value, assignment):
             self.search.wanted[:] = assignment
 
     def put_back(self) -> None:
-        """Put all open nodes of the tree at work on the heap, where there are any."""
+        """Return all open nodes of the tree to the heap, if there are any."""
         if self.is_at_node:
             self._put_back()
 
@@ -220,7 +220,7 @@ class Worker(Tree):
             shared.changed.notify_all()
 
     def _open_nodes(self) -> Iterator[tuple[int | float, int, float, Path]]:
-        """Of each open node of the tree at work its bound, minus the values decided for, its part, and its path."""
+        """Bound, negated number of decided values, share of the tree, and path of each open node of the tree."""
         search = self.search
         depth = int(search.counts[DEPTH])
         marks = search.mark[: depth + 1, 0].tolist()

@@ -1,7 +1,7 @@
-"""The search for good assignments, on a thread of its own while bounds are computed and buckets eliminated.
+"""Incumbent search on a thread of its own, during bounds and elimination.
 
-It runs in slices that grow, each from the best assignment so far with another seed, so that what it has found can be
-picked up at any time. The compiled search holds no interpreter lock.
+It runs in slices of growing length, each from the best assignment so far with another seed, so that the current
+incumbent can be read at any time. The compiled search releases the interpreter lock.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LONGEST_SLICE_SECONDS = 2.0
 def beside_elimination(
     problem: Callable[[], Problem], options: SolveOptions
 ) -> AbstractContextManager[IncumbentSearch | None]:
-    """The search beside elimination without bounds: where a limit may end that early; else none.
+    """The incumbent search beside elimination without bounds, if a time limit may end that early; otherwise none.
 
-    problem : makes the problem in min-sum.
+    problem : returns the problem in min-sum.
     """
     if options.time_limit is None or options.incumbent_seconds <= 0:
         return nullcontext()
@@ -48,12 +48,12 @@ def beside_elimination(
 
 
 class IncumbentSearch:
-    """Searches until stopped; a context manager that waits for its thread.
+    """Incumbent search until stopped; a context manager that joins its thread.
 
     Parameters
     ----------
-    problem : in min-sum. seconds : of searching in all, to be extended by :meth:`extend`. seed : of random choices.
-    first : of these seconds before :meth:`go_on`.
+    problem : in min-sum. seconds : total search time, extended by :meth:`extend`. seed : of random choices.
+    first : part of these seconds before :meth:`go_on`.
     """
 
     def __init__(self, problem: Problem, seconds: float, seed: int, first: float = math.inf) -> None:
@@ -64,7 +64,7 @@ class IncumbentSearch:
         self._best: Incumbent | None = None
         self._stopped = threading.Event()
         with unlimited():
-            self._deadline = Deadline(math.inf)  # that of the caller is none of another thread
+            self._deadline = Deadline(math.inf)  # the caller's deadline belongs to its own thread
         self._error: BaseException | None = None
         self._changed = threading.Condition()
         self._is_idle = True
@@ -90,11 +90,11 @@ class IncumbentSearch:
     def best(self) -> Incumbent | None:
         """The best assignment so far, or None.
 
-        A problem that the search cannot take has none.
+        None for a problem that the search does not support.
 
         Raises
         ------
-        BaseException : what the search failed with, where that is an error in it.
+        BaseException : the search failed with a programming error.
         """
         if self._error is not None and not isinstance(self._error, OocbeError):
             raise self._error
@@ -110,13 +110,13 @@ class IncumbentSearch:
             self._changed.notify_all()
 
     def go_on(self) -> None:
-        """Take the seconds that were kept for later."""
+        """Release the seconds reserved for later."""
         later, self._later = self._later, 0.0
         if later > 0:
             self.extend(later)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the time share is used up, at most so many seconds."""
+        """Wait until the search time is used up, at most ``seconds``."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_idle, timeout=min(seconds, threading.TIMEOUT_MAX))
 
@@ -127,7 +127,7 @@ class IncumbentSearch:
     def _search(self) -> None:
         length, number = FIRST_SLICE_SECONDS, 0
         try:
-            from oocbe.bounds.incumbent import find_incumbent  # an easy solve has no use for its loops
+            from oocbe.bounds.incumbent import find_incumbent  # loaded late: an easy solve does not need its loops
 
             while True:
                 with self._changed:
@@ -154,12 +154,12 @@ class IncumbentSearch:
                 self._changed.notify_all()
 
     def search_a_moment(self) -> None:
-        """Look for an assignment where time was too short even to begin a search: one is worth being a moment late."""
+        """Search briefly after the time limit if no search could start: an assignment justifies the small delay."""
         from oocbe.bounds.incumbent import find_incumbent, load_loops
 
         load_loops()
-        with suppress(OocbeError), Deadline(LAST_SECONDS):  # not every problem has such a search
+        with suppress(OocbeError), Deadline(LAST_SECONDS):  # local search does not support every problem
             found = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
-            with self._changed:  # the search's own thread may have come to one meanwhile
+            with self._changed:  # the search thread may have found one meanwhile
                 if found is not None and (self._best is None or found.value < self._best.value):
                     self._best = found

@@ -1,8 +1,8 @@
-"""Mini-buckets beside a search with bounds: better and better bounds on both sides, for a part of the time.
+"""Mini-bucket bounds beside a bounded search, on both sides, with growing z and a share of the time.
 
-Where a linear program or a dual ascent leaves a gap, as on dense networks of costs, mini-bucket elimination often has
-the better bound; and its backward pass gives an assignment. z grows as long as all passes together stay within a part
-of the time that the search has taken.
+If a linear program or dual ascent leaves a gap, as on dense networks of costs, mini-bucket elimination often has the
+better bound; its backward pass gives an assignment. z grows while all passes together stay within a share of the
+elapsed time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIME_SHARE = 0.2
 """Target time of all passes together, relative to the elapsed search time."""
 
 LONGEST_SHARE = 0.5
-"""Part of that time after which a single pass is given up; it is tried again where there is time for much more."""
+"""Share of that time after which a single pass is abandoned; it is repeated when much more time is available."""
 
 LEAST_Z, FIRST_COST = 3, 0.1
 """The first z, and the estimated seconds of its pass, including the order search."""
@@ -38,16 +38,16 @@ class MiniBucketRounds:
 
     Parameters
     ----------
-    problem, options : what is solved. deadline : of the search; TimeLimitError where it comes in a pass.
+    problem, options : the problem and its settings. deadline : of the search; TimeLimitError if it comes during a pass.
 
     Attributes
     ----------
-    seconds : that all passes have taken.
+    seconds : total time of all passes.
     """
 
     def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
         self._problem, self._deadline = problem, deadline
-        # Mini-buckets are joined in memory as a whole: pieces are for other buckets.
+        # Mini-buckets are joined in memory, not in pieces.
         whole = replace(options, piece_rows=None, streams=None)
         self._options = replace(whole, order_seconds=0.0, incumbent_seconds=0.0, semiring=None)
         self._begin = working_time()
@@ -63,7 +63,7 @@ class MiniBucketRounds:
             elapsed = begin - self._begin
             if self.seconds + self._next_cost > TIME_SHARE * elapsed:
                 return
-            # Loaded here, as an easy solve ends before, and before a pass has its deadline.
+            # Loaded late, as easy solves do not need it, and before the deadline of a pass starts.
             from oocbe.bounds.mini_buckets.mini_buckets_bound import Bounding
 
             share = TIME_SHARE * elapsed - self.seconds if self._is_again else LONGEST_SHARE * elapsed
@@ -76,7 +76,7 @@ class MiniBucketRounds:
             except TimeLimitError:
                 self._is_again = True
                 self._deadline.check()
-            except OocbeError:  # no room for more, or a problem that mini-buckets cannot take
+            except OocbeError:  # memory exhausted, or an unsupported problem
                 self._is_open = False
                 self._deadline.check()
             finally:
@@ -92,5 +92,5 @@ class MiniBucketRounds:
             value = self._problem.evaluate(found.assignment)
             assert value is not None
             known.offer(value, found.assignment, why)
-        # Without a bound nothing is below the problem's upper bound.
+        # Without a bound, no assignment is below the problem's upper bound.
         known.raise_lower(known.upper_bound if found.bound is None else found.bound, why)

@@ -1,19 +1,17 @@
-"""Assignments near a good one: all but some variables keep their values, and a depth-first search finds the others'.
+"""Neighbourhood search: most variables keep the values of a good assignment, and a depth-first search sets the others.
 
-Where bounds at the root say little, a search of the whole problem decides what it can't judge, and takes long to come
-back from it. What is left once most variables have their values is judged well by the same bounds. So some variables
-that functions tie to one another are set free, a few at first and more where that leads to nothing better, and each
-such *neighbourhood* of the assignment is searched, for what is worth less, to the end or for so many nodes (*large
-neighbourhood search*: Shaw 1998, *Using constraint programming and local search methods to solve vehicle routing
-problems*; with neighbourhoods that grow: Loudni and Boizumault 2003, *Solving constraint optimization problems in
-anytime contexts*, after Mladenović and Hansen 1997, *Variable neighborhood search*).
+If root bounds are weak, a search of the whole problem takes poor early decisions and revises them slowly. With most
+variables fixed, the same bounds are strong. So a few connected variables are set free, more if nothing better is found,
+and each such *neighbourhood* of the assignment is searched below the incumbent, completely or up to a node limit
+(*large neighbourhood search*: Shaw 1998, *Using constraint programming and local search methods to solve vehicle
+routing problems*; with neighbourhoods that grow: Loudni and Boizumault 2003, *Solving constraint optimization problems
+in anytime contexts*, after Mladenović and Hansen 1997, *Variable neighborhood search*).
 
-Where the largest neighbourhoods have led nowhere, a good part of the variables of the best assignment is given other
-values at random, and what comes of that is improved in turn. It is worse than the best one at first, so all of this is
-searched from a root of its own (:class:`Neighbourhoods`), below a threshold as far above the best assignment as
-that is above the proven bound.
+If the largest neighbourhoods contain no improvement, many variables of the incumbent get random values, and the
+resulting assignment is improved in turn. It is initially worse than the incumbent, so neighbourhoods have a root of
+their own (:class:`Neighbourhoods`), below a threshold as far above the incumbent as that is above the proven bound.
 
-Nothing is proven here. What is found narrows the proof, by the depth-first search of the whole and all others.
+Neighbourhoods prove nothing. Their assignments lower the cutoff of the main search and all other solvers.
 """
 
 from __future__ import annotations
@@ -41,26 +39,27 @@ MOST_NODES = 200
 """Node limit of the search of one neighbourhood."""
 
 LEAST_SHAKEN = 1 / 3
-"""Part of all variables, at least, that are given other values where nothing leads further."""
+"""Minimum share of variables with random values in a perturbation."""
 
 MOST_LOOKED_AT = 64
 """Maximum number of functions of a variable, and of variables of a function, as candidates for the next free ones."""
 
 NARROWER = 0.9
-"""Where the distance from the proven bound to the threshold would be this part of what it is, a new root is made."""
+"""A new root is computed if the distance from the proven bound to the threshold falls below this share of the old
+one."""
 
 
 class Neighbourhoods:
-    """The searches near assignments of one problem, one a thread.
+    """Neighbourhood searches of one problem, one a thread.
 
     Parameters
     ----------
-    shared : the search of the whole, from which assignments come and to which better ones go.
+    shared : the main search, source of assignments and receiver of improvements.
     weight : int64 (functions,), as of :func:`~oocbe.search.depth_tree.blank_node`.
 
     Attributes
     ----------
-    seconds : taken. tried : neighbourhoods searched so far. improved_at : seconds when the last better one was found.
+    seconds : total time. tried : number of neighbourhoods. improved_at : ``seconds`` at the last improvement.
     """
 
     def __init__(self, shared: Shared, weight: NDArray[np.int64]) -> None:
@@ -77,15 +76,15 @@ class Neighbourhoods:
         return sum(search.tried for search in self._searches)
 
     def prepared(self, threads: int, lower: int | float, pace: float) -> list[Neighbourhood]:
-        """The searches of so many threads, or as many as there is memory for, below a threshold that is not too far.
+        """The searches for ``threads`` threads, fewer if memory is short, below a threshold near the incumbent.
 
         Parameters
         ----------
-        lower : proven bound on the optimum. pace : seconds for a node.
+        lower : proven bound on the optimum. pace : seconds per node.
 
         Raises
         ------
-        TimeLimitError : the deadline of the block that this runs in came.
+        TimeLimitError : the deadline of the enclosing block came.
         """
         shared = self._shared
         threshold = shared.upper + max(shared.upper - lower, 0)
@@ -105,7 +104,7 @@ class Neighbourhoods:
         return searches[:threads]
 
     def took(self, seconds: float) -> None:
-        """Count seconds as taken, and whether anything better was found in them."""
+        """Add to the time, and record improvements made in it."""
         self.seconds += seconds
         found = sum(search.found for search in self._searches)
         if found > self._found:
@@ -113,17 +112,16 @@ class Neighbourhoods:
 
 
 class Neighbourhood(Tree):
-    """One thread's search near an assignment.
+    """The neighbourhood search of one thread.
 
     Parameters
     ----------
-    shared : as of :class:`Neighbourhoods`. number : of this one, which its random choices follow from.
+    shared : as of :class:`Neighbourhoods`. number : of this search, the seed of its random choices.
     root, blank, pace : as of :class:`~oocbe.search.depth_tree.Tree`.
 
     Attributes
     ----------
-    next_root : of the neighbourhoods to come. tried, found : neighbourhoods searched, and better assignments than were
-        known.
+    next_root : of later neighbourhoods. tried, found : number of neighbourhoods searched, and of improvements.
     """
 
     def __init__(self, shared: Shared, number: int, root: Root, blank: Node, pace: float) -> None:
@@ -140,7 +138,7 @@ class Neighbourhood(Tree):
         self.tried = self.found = 0
 
     def work(self, until: float, deadline: Deadline) -> None:
-        """Search until a moment of :func:`~oocbe.runtime.compilation.working_time`, a step at least."""
+        """Search until a time of :func:`~oocbe.runtime.compilation.working_time`, at least one step."""
         while not self._shared.is_stopped and not deadline.passed:
             if self._is_open:
                 self._search_on(min(max(until - working_time(), 0.0), BESIDE_SECONDS))
@@ -150,7 +148,7 @@ class Neighbourhood(Tree):
                 return
 
     def _open(self) -> None:
-        """Set variables free: those of the next neighbourhood, or a good part of all where no larger one is left."""
+        """Set variables free: those of the next neighbourhood, or a large share if no larger neighbourhood is left."""
         shared = self._shared
         self._is_shaken = self._bits > MOST_BITS
         if self._is_shaken or not self._is_away:
@@ -179,10 +177,11 @@ class Neighbourhood(Tree):
             self._close()
 
     def _near(self, most: int, bits: float) -> NDArray[np.bool_]:
-        """Bool (variables,), some that functions tie to one another: at most so many, with values for so many bits."""
+        """Bool (variables,), a random connected set: at most ``most`` variables, with a total domain size of ``bits``
+        bits."""
         network, count = self.root.ascent.network, len(self._bits_of)
         free = np.zeros(count, dtype=bool)
-        if bits == math.inf and most > count // 2:  # no need to look at what is near
+        if bits == math.inf and most > count // 2:  # adjacency does not matter
             free[self._random.permutation(count)[:most]] = True
             return free
         others = iter(self._random.permutation(count).tolist())
@@ -208,7 +207,7 @@ class Neighbourhood(Tree):
         return free
 
     def _search_on(self, seconds: float) -> None:
-        """Search on in the open neighbourhood, in one compiled call of so many seconds at most."""
+        """Continue in the open neighbourhood, in one compiled call with a time limit in seconds."""
         most = min(seconds, self._nodes_left * self.pace)
         status, made = self.go_on(self._upper, most, 1 << 40, self._is_refuted)
         self._nodes_left -= max(made, 1)
@@ -224,7 +223,7 @@ class Neighbourhood(Tree):
             self._close()
 
     def _leaf(self) -> None:
-        """Go on from the assignment that was found, where it is good enough."""
+        """Take the assignment of the leaf if it is below the threshold."""
         value, assignment = self.leaf()
         if value is None or value >= self._upper:
             return

@@ -1,15 +1,15 @@
-"""The open nodes of a multi-threaded search, and the lower bound that they give.
+"""The open nodes of a multi-threaded search, and their lower bound.
 
-A node is *open* while not all assignments below it are settled. It is in one of two places: on a heap, or at work in a
-thread. It moves by one of three steps, each of which is all that happens at a time (callers hold the search's lock):
+A node is *open* while some assignments below it are not settled. It is either on a heap, or held by a worker. Three
+atomic steps move it (callers hold the search's lock):
 
 - :meth:`OpenNodes.take`: from the heap to a worker;
-- :meth:`OpenNodes.put_back`: a worker's node becomes those below it that are still open, on the heap;
-- :meth:`OpenNodes.settle`: a worker's node is gone, as nothing below it is open.
+- :meth:`OpenNodes.put_back`: a worker's node is replaced by the open nodes below it, on the heap;
+- :meth:`OpenNodes.settle`: a worker's node is removed, as nothing below it is open.
 
-So every assignment that isn't settled is below a node in one of the two places, whatever threads do meanwhile, and none
-of them costs less than the least bound of all these nodes, :attr:`OpenNodes.least`. What a worker has found out about
-the node at its hands does not count before it puts that back.
+So every unsettled assignment is below a node on the heap or of a worker at any time, and costs at least the least bound
+of all these nodes, :attr:`OpenNodes.least`. A worker's improvements of its node's bound count only after
+:meth:`OpenNodes.put_back`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from oocbe.search.kernels.cpu.depth_first import AFTER, BEFORE, DECISION, opposi
 
 
 class Path(NamedTuple):
-    """The decisions that lead from the root to a node.
+    """The decisions from the root to a node.
 
     Attributes
     ----------
-    trail : int64 (decisions, 5), see :data:`~oocbe.search.kernels.cpu.depth_first.VARIABLE`: others share it, and
-        it is not changed. length : the first so many of them count.
-    is_opposite : whether the last one of these is ruled out: what it leaves is not below the node, the opposite is.
+    trail : int64 (decisions, 5), see :data:`~oocbe.search.kernels.cpu.depth_first.VARIABLE`; shared with other paths,
+        read-only. length : number of leading decisions of the path.
+    is_opposite : whether the last decision is replaced by its complement.
     """
 
     trail: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Path(NamedTuple):
 
     @property
     def decisions(self) -> NDArray[np.int64]:
-        """All of them, an array of its own: int64 (decisions, 5)."""
+        """The decisions as a new array: int64 (decisions, 5)."""
         made = self.trail[: self.length].copy()
         if self.is_opposite:
             last = made[-1]
@@ -50,16 +50,16 @@ class Path(NamedTuple):
 
 
 ROOT = Path(np.zeros((0, AFTER + 1), dtype=np.int64), 0, False)
-"""Of the node without a decision."""
+"""The path of the root."""
 
 
 class OpenNode(NamedTuple):
-    """An open node, as the heap orders them.
+    """An open node, in heap order.
 
     Attributes
     ----------
-    low : no assignment below it costs less. depth : less for deeper ones: minus the values decided for.
-    number : differs from all others'. part : of the whole tree below it. path : from the root.
+    low : lower bound of assignments below it. depth : negated number of decided values; deeper nodes come first.
+    number : unique. part : share of the whole tree. path : from the root.
     """
 
     low: int | float
@@ -70,11 +70,11 @@ class OpenNode(NamedTuple):
 
 
 class OpenNodes:
-    """Those on the heap and those at work; at first, the root is on the heap.
+    """The nodes on the heap and those of workers; initially, the root is on the heap.
 
     Attributes
     ----------
-    heap : of nodes, least first. at_work : by a worker's number, the node that it has taken.
+    heap : of nodes, least first. at_work : node of each worker, by the worker's number.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class OpenNodes:
         self._ahead = 1.0
 
     def take(self, worker: int) -> OpenNode:
-        """Give a worker that has none the open node with the least bound, the deepest of equal ones."""
+        """Assign the open node with the least bound (the deepest on ties) to an idle worker."""
         assert worker not in self.at_work
         node = self.heap[0]
         self.at_work[worker] = node
@@ -93,7 +93,7 @@ class OpenNodes:
         return node
 
     def put_back(self, worker: int, left: Iterable[tuple[int | float, int, float, Path]]) -> None:
-        """Put what is open below a worker's node on the heap: of each node its bound, depth, part and path."""
+        """Replace a worker's node by the open nodes below it: bound, depth, part and path of each."""
         low = self.at_work[worker].low
         for bound, depth, part, path in left:
             self._pushed += 1
@@ -118,5 +118,5 @@ class OpenNodes:
 
     @property
     def behind(self) -> float:
-        """The part of the whole tree that is settled, each value left to a variable being as much as another."""
+        """Share of the whole tree that is settled, if all values of a variable count equally."""
         return 1.0 - self._ahead - sum(node.part for node in self.at_work.values())

@@ -1,9 +1,9 @@
 """The presolved problem: variables, values and functions removed where that costs nothing.
 
-What rows with bounds of their own begin with (:mod:`oocbe.bounds.row_reduction`) pays for elimination, too: removing
-a value makes every message smaller that it would be in, and functions that fall apart make separators smaller. Random
-spin glasses and pedigrees lose nine tenths and more of the rows that elimination would have. Problems of packing stay
-as they are: linear programs bound them by their cliques of conflicts, which sums of functions hide.
+Reduction of tables (:mod:`oocbe.bounds.row_reduction`) helps elimination, too: a removed value shrinks every message
+over its variable, and decomposed functions shrink separators. Random spin glasses and pedigrees lose nine tenths or
+more of the rows of elimination. Packing problems are left unchanged: linear programs bound them by cliques of
+conflicts, which sums of functions would hide.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ MOST_LISTED = 1 << 20
 
 @dataclass(frozen=True)
 class PresolvedProblem:
-    """What is left of a problem.
+    """A presolved problem with its postsolve.
 
     Attributes
     ----------
-    original : the whole problem. problem : what is left, in the same semiring. reduction : the way back.
+    original : the whole problem. problem : the reduced one, in the same semiring. reduction : the postsolve.
     """
 
     original: Problem
@@ -54,7 +54,7 @@ class PresolvedProblem:
 
     @property
     def done(self) -> Reduction:
-        """The reduction of what is left, from which nothing more goes."""
+        """The identity reduction of the reduced problem."""
         sizes = self.reduction.tables.problem.sizes
         return replace(self.reduction, variables=tuple(range(len(sizes))), steps=(), sizes=sizes)
 
@@ -64,17 +64,17 @@ class PresolvedProblem:
         return f"reduced to {self.reduction.summary} before the search"
 
     def lift(self, assignment: Sequence[int]) -> tuple[int, ...]:
-        """An assignment of the whole problem that is worth what one of what is left is."""
+        """An assignment of the whole problem with the value of one of the reduced problem."""
         return self.reduction.complete(assignment)
 
     def lifted(self, result: Result) -> Result:
-        """A result of the whole problem; variables that went before come first in the order."""
+        """A result of the whole problem; eliminated variables come first in the order."""
         from oocbe.bounds.row_reduction import Elimination
 
         eliminated = [step for step in self.reduction.steps if isinstance(step, Elimination)]
         variables = self.reduction.variables
         order: tuple[int, ...] = ()
-        if len(result.order) == len(variables):  # rows have no order
+        if len(result.order) == len(variables):  # a search over rows has no order
             order = (*(step.variable for step in eliminated), *(variables[v] for v in result.order))
         value, bound = result.value, result.bound
         assignment = None if result.assignment is None else self.lift(result.assignment)
@@ -96,16 +96,16 @@ class PresolvedProblem:
 
 
 def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) -> bool:
-    """Whether elimination of a problem of some variables is over in a moment even with complete tables.
+    """Whether elimination with complete tables takes a negligible time.
 
-    That is known along one greedy order in a fraction of the time in which orders are looked for and judged. What
-    linear constraints over many variables add to rows is not.
+    One greedy order decides this in a fraction of the time of an order search. Rows added by linear constraints over
+    many variables cannot be predicted: such problems are not easy.
 
-    graph : makes the problem's graph, where somebody keeps that.
+    graph : returns the cached primal graph of the problem, if there is one.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
     if len(problem.variables) >= MANY_VARIABLES or any(is_wide(c, problem.sizes) for c in problem.linear_constraints):
         return False
@@ -118,18 +118,18 @@ def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) ->
 def presolve(
     problem: Problem, options: SolveOptions, rows: BeamSearchScheduler | None = None
 ) -> PresolvedProblem | None:
-    """What is left of a problem that is not easy, and of which one optimal assignment is wanted.
+    """The presolved problem, if the problem is not easy and one optimal assignment is requested.
 
-    None where something that is asked for is about the whole problem, and where nothing goes.
+    None if an option concerns the whole problem, or if nothing can be removed.
 
     Parameters
     ----------
-    problem : in min-sum or max-sum. rows : of the same in min-sum, where they are to come: they begin with its
-        reduction.
+    problem : in min-sum or max-sum. rows : scheduler of the problem in min-sum, whose reduction is reused; None: a new
+        one.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
     if options.order != "auto" or not options.dominance or options.workdir is not None:
         return None
@@ -137,7 +137,7 @@ def presolve(
     target = negated(problem) if is_maximised else problem
     if target.linear_constraints:
         return None
-    from oocbe.elimination.preparation.packing import is_packing, is_supply  # an easy solve has ended before
+    from oocbe.elimination.preparation.packing import is_packing, is_supply  # loaded late: easy solves do not need it
 
     if is_packing(target, are_penalties_hard=True) or is_supply(target):
         return None

@@ -1,12 +1,11 @@
 """Elimination of the reduced problem, if its estimated time is below the elapsed search time.
 
-What reduction removes (:mod:`oocbe.bounds.row_reduction`) can be most of a problem: of a pedigree with 920 variables
-147 are left, and tables over them have a million cells instead of 2**83. So its orders are looked at once more, with
-the greedy heuristics, which takes milliseconds. Once twice as long has been spent as elimination along the best one is
-expected to take, it is tried, and given up where it takes several times that: both together take a few times what the
-better one takes alone.
+Reduction (:mod:`oocbe.bounds.row_reduction`) can remove most of a problem: of a pedigree with 920 variables 147 are
+left, and tables over them have a million cells instead of 2**83. So orders of the reduced problem are computed by the
+greedy heuristics, in milliseconds. The attempt starts when twice its estimated time has been spent on the search, and
+is given up after several times the estimate: the total is a few times that of the better method.
 
-The optimum of what is left is that of the whole, and its assignment is completed by what reduction remembers.
+The optimum of the reduced problem is that of the whole; postsolve completes its assignment.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ AT_ONCE = 0.05
 """Estimated elimination time, in seconds, up to which the attempt starts at once. The searches start as slowly."""
 
 MOST_SECONDS = 100.0
-"""Of elimination beyond which orders are not looked at closely: what takes longer is a matter for all of the search."""
+"""Estimated elimination time, in seconds, above which orders are discarded: the main search handles such problems."""
 
 ORDER_SECONDS, LONG = 0.25, 0.5
 """Time limit of the order search, and the estimate of the greedy orders above which it is made, in seconds."""
 
 DUE = 2.0
-"""It is tried when so many times what is expected has been spent: one that takes that long is none too rare."""
+"""The attempt starts when this multiple of its estimate has been spent on the search: longer attempts are common."""
 
 ALLOWANCE, LEAST_ALLOWANCE = 8.0, 1.0
 """Time limit of an attempt: this multiple of the estimate plus so many seconds. Two generated pedigrees took three and
@@ -52,16 +51,16 @@ nine times their estimates."""
 
 
 class ReducedElimination:
-    """Elimination of one reduction's problem, tried once.
+    """One attempt at elimination of a reduced problem.
 
     Parameters
     ----------
-    reduction : what is left. options : of the solve.
+    reduction : of the problem. options : of the solve.
 
     Attributes
     ----------
-    is_open : whether it has not been tried yet, and may be: not where a run keeps messages to be resumed, as
-        elimination of the whole problem is what can be, nor where what is left takes too much memory. seconds : taken.
+    is_open : whether an attempt is still possible. Not if a run stores messages for resumption (only elimination of the
+        whole problem can be resumed), or if the reduced problem takes too much memory. seconds : time spent.
     """
 
     def __init__(self, reduction: Reduction, options: SolveOptions) -> None:
@@ -76,16 +75,16 @@ class ReducedElimination:
         if not self.is_open:
             return False
         if self._quick and self._quick_seconds > max(LONG, spent / DUE) and spent < DUE * ORDER_SECONDS:
-            return False  # a longer search for an order would be most of what an easy solve takes
+            return False  # a longer order search would dominate an easy solve
         if self.expected == math.inf:
             self.is_open = False
-            del self._problem  # its tuples take several times what the tables do
+            del self._problem  # its tuples take several times the memory of the tables
         return self.is_open and self.expected <= max(AT_ONCE, spent / DUE)
 
     def run(self, known: SharedBounds, memory: int, deadline: Deadline) -> None:
-        """Eliminate, for as long as is allowed, where all messages fit in memory, and tell what that has found.
+        """Eliminate within the time allowance if all messages fit in memory, and report the result.
 
-        memory : bytes that messages may take.
+        memory : limit of the messages, in bytes.
 
         Raises
         ------
@@ -94,14 +93,14 @@ class ReducedElimination:
         begin = working_time()
         self.is_open = False
         if sum(self._choices[0].predicted_rows) * value_dtype(self._problem, MIN_SUM).itemsize > memory:
-            return  # the way through the disk takes longer than is expected here
+            return  # the estimate does not cover messages on disk
         try:
             with Deadline(ALLOWANCE * self.expected + LEAST_ALLOWANCE) as allowed:
                 self._eliminate(known, memory, allowed)
         except TimeLimitError:
             deadline.check()
         except (ResourceError, MemoryError):
-            pass  # others may do with the memory
+            pass  # the memory may suffice for other solvers
         finally:
             self.seconds += working_time() - begin
 
@@ -134,13 +133,13 @@ class ReducedElimination:
 
     @cached_property
     def _quick_seconds(self) -> float:
-        """Seconds along the best order that takes no search: asked for again and again, and thousands of buckets take
-        a tenth of a second to judge."""
+        """Estimated seconds along the best greedy order; cached, as the estimate takes a tenth of a second for
+        thousands of buckets."""
         return self._seconds(self._quick[0])
 
     @cached_property
     def _quick(self) -> list[OrderChoice]:
-        """Orders that take no search."""
+        """Orders of the greedy heuristics alone."""
         return self._searched(0.0)
 
     def _searched(self, seconds: float) -> list[OrderChoice]:

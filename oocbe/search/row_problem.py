@@ -1,4 +1,4 @@
-"""What a problem is to the searches by rows: written out, reduced, a graph of values, or one of packing."""
+"""Forms of a problem for the searches over rows: tables, reduction, graph of values, packing."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from oocbe.search.stable_set_search import ValueGraph
 
 DENSE = 0.15
-"""Part of all pairs of variables in a hard constraint from which on a problem of packing is searched as others are, as
-each choice forbids most of the rest. Problems of photographs have an eighth at most."""
+"""Share of all pairs of variables in hard constraints from which a packing problem is searched like others, as each
+choice forbids most of the rest. Photograph problems have at most an eighth."""
 
 
 class RowProblem:
-    """A min-sum problem, in the forms in which rows of it are searched.
+    """A min-sum problem in the forms of the searches over rows.
 
     Parameters
     ----------
-    problem : what is solved. given : its reduction, where that is known.
+    problem : the problem. given : its reduction, if known.
     """
 
     def __init__(self, problem: Problem, given: Reduction | None = None) -> None:
@@ -36,7 +36,7 @@ class RowProblem:
 
     @cached_property
     def reduction(self) -> Reduction | None:
-        """What costs nothing to remove, and what is left; None where the problem can't be written out."""
+        """The reduction of the problem; None if the problem cannot be tabulated."""
         from oocbe.bounds.row_reduction import reduced
 
         return self._given or (None if self._tables is None else reduced(self._tables))
@@ -49,15 +49,15 @@ class RowProblem:
 
     @cached_property
     def graph(self) -> ValueGraph | None:
-        """The problem as a graph of values; None where it is another one."""
+        """The problem as a graph of values; None if it has no such form."""
         from oocbe.search.stable_set_search import graph_of
 
         return graph_of(self._problem, lambda: self._tables if self._given is None else self._given.tables)
 
     @property
     def goes_first(self) -> bool:
-        """Whether a search depth first is worth a moment before all else: of packing where values are two each, as
-        when sets are taken to cover something. It closes a hundred sets in a tenth of a second, and cuts take seconds.
+        """Whether depth-first search runs briefly before all else: for problems other than packing, and for packing
+        with binary domains, such as set covers: it closes a hundred sets in a tenth of a second, and cuts take seconds.
         """
         from oocbe.elimination.preparation.packing import is_supply
 
@@ -74,7 +74,7 @@ class RowProblem:
 
 
 def _is_dense(problem: Problem) -> bool:
-    """Whether hard constraints tie each variable to a good part of the others, so that few choices are made in all."""
+    """Whether hard constraints connect each variable with many others, so that few choices are made in all."""
     pairs = {pair for c in problem.constraints for pair in combinations(sorted(c.scope), 2)}
     count = len(problem.variables)
     return 2 * len(pairs) >= DENSE * count * (count - 1)

@@ -1,4 +1,4 @@
-"""What the search by rows comes to where it goes before all else: a result, or what a plan says of it."""
+"""Results and forecasts of the searches over rows when they run before all other solvers."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ EASY_SECONDS = 0.8
 """Time limit of a first attempt, in seconds, if elimination without bounds is fast."""
 
 FEW_ROWS = 500_000.0
-"""Predicted rows up to which elimination is over before a first attempt: a tenth of a second or two."""
+"""Predicted rows up to which elimination finishes before a first attempt: 0.1 to 0.2 s."""
 
 PREPARATION_SECONDS = 1.0
-"""Seconds that a plan's sample of rows may take beyond those of its order; a solve may take longer to prepare them."""
+"""Time limit of the sample of a plan beyond that of its order search, in seconds; preparation in a solve may take
+longer."""
 
 SAMPLE_SECONDS = 0.3
 """Time limit, in seconds, of the sample search from which a plan forecasts the searches."""
 
 
 def is_wide(constraint: LinearConstraint, sizes: Sequence[int]) -> bool:
-    """Whether a linear constraint is over more than a table is written out for."""
+    """Whether a linear constraint is too large to be written as a table."""
     from oocbe.bounds.row_tables import LARGEST_LINEAR
 
     return constraint.can_bind and math.prod(sizes[v] for v in constraint.scope) > LARGEST_LINEAR
 
 
 def rows_to_come(problem: Problem, options: SolveOptions) -> str:
-    """What a solve of a min-sum problem would begin with, by a sample of rows; empty where it tries none."""
+    """Forecast of the first searches of a min-sum problem, from a sample of rows; empty if a solve would make none."""
     known = SharedBounds(problem, options.gap, lambda *_: None)
     rows = BeamSearchScheduler(problem, options, Deadline())
     rows.load()
@@ -65,11 +66,11 @@ def rows_to_come(problem: Problem, options: SolveOptions) -> str:
 def opening_result(
     problem: Problem, rows: BeamSearchScheduler, options: SolveOptions, known: SharedBounds
 ) -> Result | None:
-    """The result by a search depth first before anything else is looked for; None where there is more to do.
+    """The result of depth-first search before all other solvers; None if it does not close the problem.
 
     Parameters
     ----------
-    problem : as it was given. rows : of the same in min-sum. known : about the problem in min-sum, filled in.
+    problem : the original one. rows : of the problem in min-sum. known : bounds in min-sum, updated.
 
     Raises
     ------
@@ -88,15 +89,15 @@ def result_by_rows(
     known: SharedBounds,
     order_seconds: float,
 ) -> Result | None:
-    """The result by rows with bounds of their own before elimination that needs none; None where it is to go ahead.
+    """The result of searches over rows before elimination without bounds; None if elimination should go ahead.
 
     Parameters
     ----------
-    problem : as it was given. rows : of the same in min-sum; where there is no result, they hold no memory after it.
-    choice : the order of elimination. known : about the problem in min-sum, filled in.
-    order_seconds : that the order took.
+    problem : the original one. rows : of the problem in min-sum; without a result, they hold no memory afterwards.
+    choice : the order of elimination. known : bounds in min-sum, updated.
+    order_seconds : time of the order search.
     """
-    # What linear constraints add to rows is in no prediction: a search that promises to end goes on.
+    # Predictions ignore rows added by linear constraints: a promising search continues.
     is_foreseen = not any(is_wide(c, problem.sizes) for c in problem.linear_constraints)
     if is_foreseen and sum(choice.predicted_rows) <= FEW_ROWS:
         return None
@@ -110,7 +111,7 @@ def result_by_rows(
 def _closed_result(
     problem: Problem, rows: BeamSearchScheduler, options: SolveOptions, known: SharedBounds, order_seconds: float
 ) -> Result | None:
-    """The result where rows have closed a problem."""
+    """The result if the searches have closed the problem."""
     if not known.is_closed:
         return None
     statistics = Statistics()

@@ -167,7 +167,7 @@ class RowSearch:
                 distance *= THRESHOLD_FACTOR
                 continue
             if step and restarts and known.lower is not None and lower < known.lower < threshold - step:
-                distance, restarts = step, restarts - 1  # the root has risen: it may be tight there
+                distance, restarts = step, restarts - 1  # the root bound rose: it may be tight there
                 continue
             if self._ties is None:
                 self._ties = WeightedPrimalGraph(self._tables, max(upper - lower, step) or 1.0)

@@ -1,4 +1,4 @@
-"""What bounds have left of a problem, and how it came about, so that a resumed run comes to the very same."""
+"""Restrictions of a problem by bounds, recorded so that a resumed run reproduces them exactly."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Values = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Scope:
-    """What restrictions left of a problem, and a bound on it.
+    """A restricted problem, and a bound on it.
 
     Attributes
     ----------
-    source : None where no bound has been computed yet.
-    lift : turns an assignment into one of the whole problem. variables : the variables' indices there.
-    removals : values removed, one restriction after the other; variables are those of what the one before left.
+    source : None before the first bound.
+    lift : maps an assignment to one of the whole problem. variables : the variables' indices there.
+    removals : values removed by each restriction; variables are numbered as before it.
     """
 
     problem: Problem
@@ -37,7 +37,7 @@ class Scope:
         return cls(problem, None, tuple, tuple(range(len(problem.variables))))
 
     def below(self, threshold: int | float) -> Scope | None:
-        """What can be part of an assignment below a threshold; None where nothing can."""
+        """The scope restricted to assignments below a threshold; None if there are none."""
         assert self.source is not None
         if self.source.root >= threshold:
             return None
@@ -57,7 +57,7 @@ class Scope:
         )
 
     def after(self, removals: Iterable[Values], threshold: int | float) -> Scope | None:
-        """What is left where a run has proven that nothing below the threshold has those values; None: nothing."""
+        """The scope after removals that a run has proven valid below the threshold; None if it is empty."""
         scope: Scope | None = self
         for removed in removals:
             scope = None if scope is None else scope._without(threshold, removed)
@@ -66,12 +66,12 @@ class Scope:
 
 @dataclass(frozen=True)
 class RunningOrder:
-    """An order at work on a scope, as it is published for a run that is resumed.
+    """An order running on a scope, as published for a resumed run.
 
     Attributes
     ----------
-    removals : of the scope. threshold : below which it searches.
-    order : of the scope's variables. cap : rows of a message at most.
+    removals : of the scope. threshold : of the run.
+    order : of the scope's variables. cap : maximum rows of a message.
     """
 
     removals: tuple[Values, ...]

@@ -11,9 +11,9 @@ class Statistics:
 
     Attributes
     ----------
-    seconds : by phase. attempts : runs given up.
-    order, width, total_rows, dtype : of the last run that ended; fixed variables come first in the order.
-    largest_rows : of any run that ended.
+    seconds : by phase. attempts : abandoned runs.
+    order, width, total_rows, dtype : of the last finished run; fixed variables come first in the order.
+    largest_rows : of any finished run.
     bounds : the bound used, a sentence. stopped : why the search ended before the proof, a sentence, or empty.
     spoiled : the best assignment without the linear constraints that elimination left out violates one of them.
     """

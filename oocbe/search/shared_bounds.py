@@ -1,6 +1,6 @@
 """Bounds on the optimum during a search: a proven lower bound and an incumbent.
 
-Everything here is in min-sum; a caller that maximises negates (:class:`Report`).
+All values are in min-sum; a caller that maximises negates them (:class:`Report`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SharedBounds:
 
     Attributes
     ----------
-    problem : in min-sum. gap : how far apart the bounds may stay.
+    problem : in min-sum. gap : accepted distance of the bounds.
     report : called on changes.
     lower : lower bound on all admissible assignments, or None.
     value, assignment : the best assignment found, or None.
@@ -59,7 +59,7 @@ class SharedBounds:
         if value < self.upper_bound and math.isfinite(value):
             check_solution(self.problem, value, assignment, why)
             if self.problem.upper_bound is not None and self.problem.evaluate(assignment) is None:
-                return  # floats added up in the problem's own order reach its bound
+                return  # in the problem's own order of summation the value reaches its bound
             self.value, self.assignment = value, assignment
             self.report(self.lower, self.value, why, self.assignment)
 
@@ -84,9 +84,9 @@ class SharedBounds:
 
 
 def above_all_values(problem: Problem) -> int | float:
-    """A number above the value of every assignment: the sum of the functions' largest values, and some more.
+    """A number above the value of every assignment: the sum of the functions' largest values, plus a margin.
 
-    The largest floating-point number where that is beyond it.
+    Capped at the largest floating-point number.
     """
     greatest = problem.extremes.greatest.tolist()
     total = sum(greatest, problem.constant)

@@ -1,12 +1,11 @@
 """Elimination of the whole reduced problem in one go, if all its tables are small.
 
-A bucket of the engine takes a millisecond or two whatever is in it: it is planned, laid out, joined in the form that
-suits it, and its message is kept where it fits. Chains, circuits and family trees have thousands of buckets of a few
-dozen cells each. Their tables are added up as they lie, as those of variables are that go at no cost
-(:mod:`oocbe.bounds.row_reduction`), which takes a tenth of that; only the best values are kept, a byte each.
+A bucket of the engine takes a millisecond or two whatever its size: it is planned, laid out and joined, and its message
+is stored. Chains, circuits and family trees have thousands of buckets of a few dozen cells each. Here their tables are
+added directly, as in reduction (:mod:`oocbe.bounds.row_reduction`), in a tenth of that time; only the best values are
+kept, a byte each.
 
-Whether all tables are small is known for sure once there is an order: they have no more cells than their variables have
-assignments.
+Given an order, table sizes are bounded in advance: a table has at most as many cells as its variables have assignments.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ SEEDS = 2
 
 
 def eliminated_whole(reduction: Reduction, options: SolveOptions) -> Reduction:
-    """What is left when all variables but one are eliminated.
+    """The reduction after elimination of all variables but one.
 
-    The same as before where a table would be too large, where the engine would be as fast, and where rows are asked for
-    or nothing is feasible.
+    Unchanged if a table would be too large, if the engine would be as fast, if incomplete tables are requested, or if
+    the problem is infeasible.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came.
+    TimeLimitError : the deadline of the enclosing block came.
     """
     tables, memory = reduction.tables, message_memory(options)
     count = len(tables.problem.variables)
@@ -56,7 +55,7 @@ def eliminated_whole(reduction: Reduction, options: SolveOptions) -> Reduction:
     graph = ScopeGraph(tables.problem.name, [part.scope for part in tables.parts], tables.problem.sizes)
     spared = BEGIN_SECONDS + BUCKET_SECONDS * count
     most = spared / (1 / CELLS_A_SECOND - 1 / speed_of(options.backend).cells)
-    best, fewest = None, min(most, memory)  # the best values that are kept are a byte each
+    best, fewest = None, min(most, memory)  # kept best values take a byte each
     for name in ("min-fill", "weighted-min-fill"):
         for seed in range(SEEDS):
             check_deadline()

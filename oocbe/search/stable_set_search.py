@@ -1,12 +1,12 @@
-"""A search for stable sets where single variables cost something, and pairs of their values exclude one another.
+"""Stable set search, for problems with unary costs and forbidden pairs of values.
 
-Where each variable has a value that excludes nothing, what is chosen beyond these is a *stable set* of the graph whose
-vertices are the other values, and whose edges are the pairs that exclude one another; each is worth what it saves. The
-largest cliques of a graph are such a problem, auctions, and photographs without penalties or triples. Where many pairs
-exclude one another few vertices are chosen, and a node is a few bit sets: a branch and bound whose bounds are cliques
-that share out the vertices' weights (Babel 1994, *A fast algorithm for the maximum weight clique problem*; San Segundo,
-Furini and Artieda 2019, *A new branch-and-bound algorithm for the maximum weighted clique problem*) makes a million of
-them a second. Bounds are integers, and so are all costs here.
+If each variable has a value without conflicts, the other chosen values form a *stable set* of the graph whose vertices
+are these values and whose edges are forbidden pairs; a vertex's weight is the cost it saves. Maximum cliques are such
+problems, as are auctions, and photographs without penalties or triples. With many forbidden pairs few vertices are
+chosen, and a node is a few bit sets: a branch and bound with bounds from cliques that share the vertices' weights
+(Babel 1994, *A fast algorithm for the maximum weight clique problem*; San Segundo, Furini and Artieda 2019, *A new
+branch-and-bound algorithm for the maximum weighted clique problem*) processes a million nodes a second. All costs and
+bounds are integers.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from oocbe.search.kernels.cpu.stable_sets import (
 from oocbe.search.shared_bounds import SharedBounds
 
 WHY = "branch and bound over stable sets"
-"""What bounds and assignments come from."""
+"""Name of the method in reports."""
 
 MOST_VERTICES = 1 << 11
-"""Of a graph that is searched."""
+"""Maximum number of vertices of a searched graph."""
 
 FIRST_NODES, CALL_SECONDS = 256, 0.02
-"""Nodes made in the first compiled call; later ones by the pace, for so many seconds."""
+"""Number of nodes of the first compiled call; later calls have this duration in seconds, by the pace."""
 
 
 @dataclass(frozen=True)
 class ValueGraph:
-    """Values of variables that save something, and the pairs of them that exclude one another.
+    """Values with savings, and the forbidden pairs among them.
 
     Attributes
     ----------
-    variable, value : int64 (vertices,), what each vertex is. weight : int64 (vertices,), what it saves; positive.
-    adjacent : uint64 (vertices, words), symmetric bit matrix. free : int64 (variables,), values that exclude nothing.
-    cost : of all variables with these values.
+    variable, value : int64 (vertices,), of each vertex. weight : int64 (vertices,), its saving; positive.
+    adjacent : uint64 (vertices, words), symmetric bit matrix. free : int64 (variables,), values without conflicts.
+    cost : of the assignment ``free``.
     """
 
     variable: NDArray[np.int64]
@@ -69,7 +69,7 @@ class ValueGraph:
 
     @classmethod
     def of(cls, tables: Tables) -> Self | None:
-        """The graph of a problem; None where it is another problem, or one of too many values."""
+        """The graph of a problem; None if the problem has no such form, or too many values."""
         if not tables.is_integral or tables.is_impossible:
             return None
         sizes = tables.problem.sizes
@@ -96,7 +96,7 @@ class ValueGraph:
         edges = edges[~excluded[edges].any(axis=1)]
         has_edge = np.zeros(start[-1], dtype=bool)
         has_edge[edges.ravel()] = True
-        # The cheapest value of each variable that excludes nothing.
+        # The cheapest value of each variable without conflicts.
         judged = np.where(has_edge | excluded, np.iinfo(np.int64).max, costs)
         free = np.array([low + int(np.argmin(judged[low:high])) for low, high in pairwise(start)], dtype=np.int64)
         if (has_edge | excluded)[free].any():
@@ -124,9 +124,9 @@ class ValueGraph:
 
 
 def graph_of(problem: Problem, tables: Callable[[], Tables | None]) -> ValueGraph | None:
-    """A problem as a graph of values; None where it is another one, which mostly needs no tables to be seen.
+    """A problem as a graph of values; None if it has no such form, which is mostly detected without tables.
 
-    problem : in min-sum. tables : writes it out.
+    problem : in min-sum. tables : returns its tables.
     """
     if not problem.is_integral or problem.linear_constraints or any(len(c.scope) > 2 for c in problem.constraints):
         return None
@@ -135,8 +135,8 @@ def graph_of(problem: Problem, tables: Callable[[], Tables | None]) -> ValueGrap
 
 
 def _order(adjacent: NDArray[np.bool_], weight: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Vertices in the order in which cliques begin, which is branched on from its end: of those left the one that most
-    others exclude goes to the end, the lightest of equal ones."""
+    """Vertex order for cliques, branched on from its end: the vertex with most remaining neighbours goes to the end,
+    the lightest on ties."""
     degree = adjacent.sum(axis=1).astype(np.int64)
     is_left = np.ones(len(degree), dtype=bool)
     order = np.empty(len(degree), dtype=np.int64)
@@ -150,16 +150,16 @@ def _order(adjacent: NDArray[np.bool_], weight: NDArray[np.int64]) -> NDArray[np
 
 
 class StableSetSearch:
-    """One search of a min-sum problem that is a graph of values.
+    """Stable set search of one min-sum problem.
 
     Parameters
     ----------
-    graph : of the whole problem. known : about the problem, filled in.
+    graph : of the whole problem. known : updated.
 
     Attributes
     ----------
-    nodes : made. seconds : taken. is_over : whether there is nothing more to do.
-    lower : bound on the optimum that it has shown by itself, None until its end.
+    nodes : number created. seconds : time spent. is_over : whether the search has ended.
+    lower : lower bound proven by this search alone; None until its end.
     """
 
     def __init__(self, graph: ValueGraph, known: SharedBounds) -> None:
@@ -172,7 +172,7 @@ class StableSetSearch:
         self._node: Node | None = None
 
     def work(self, seconds: float, deadline: Deadline) -> None:
-        """Go on for so many seconds, a compiled call at least.
+        """Search for ``seconds``, at least one compiled call.
 
         Raises
         ------
@@ -190,7 +190,7 @@ class StableSetSearch:
 
     @property
     def expected(self) -> float:
-        """Seconds from the root to the end, each branch of a node being as much as another; infinite at first."""
+        """Estimated total seconds, if sibling branches take equal times; infinite at first."""
         node = self._node
         if node is None or self.is_over:
             return math.inf
@@ -217,7 +217,7 @@ class StableSetSearch:
             self.is_over = True
             return
         if self._node is None:
-            if graph.cost < known.upper_bound:  # nothing chosen: thresholds are of sets that are worth more
+            if graph.cost < known.upper_bound:  # the empty set: later sets must save more
                 known.offer(graph.cost, tuple(graph.free.tolist()), WHY)
             self._node = _node_of(graph)
             self._take_threshold()
@@ -247,7 +247,7 @@ class StableSetSearch:
         node.best[0] = max(int(node.best[0]), threshold, -1)
 
     def _offer(self) -> None:
-        """Take the best set as an assignment."""
+        """Report the best set as an assignment."""
         graph, node = self._graph, self._node
         assert node is not None
         chosen = node.best[1:]
@@ -259,7 +259,7 @@ class StableSetSearch:
 
 
 def _node_of(graph: ValueGraph) -> Node:
-    """A node with room for any path. A set has a vertex of each variable at most."""
+    """A node with capacity for any path: a set has at most one vertex of each variable."""
     count, words = graph.adjacent.shape
     depths = len(graph.free) + 2
     return Node(

@@ -1,20 +1,20 @@
 """Lower bounds from subproblems: the minimum cost of some functions is part of the total cost.
 
-Where a problem is hard in one place, as radio links that are close to one another make it, the functions over a few
-variables cost nearly as much in every assignment as all functions do in the best one, and a bound at the root sees
-nothing of that. A search of the whole finds it out again and again, below each decision about variables that have
-nothing to do with it. So *subproblems* are solved here: some variables and the functions over these alone. The optimum
-of one, and the minima of the functions that it lacks, bound the optimum of the whole (de Givry, Verfaillie and Schiex
-1997, *Bounding the optimum of constraint optimization problems*, who bounded CELAR's instances so). Of subproblems
-without a function in common all count: costs beyond minima add up, as those of disjoint cores do in Max-SAT
-(Li, Manyà and Planes 2006, *Detecting disjoint inconsistent subformulas for computing lower bounds for Max-SAT*).
+If a problem is hard in one place, as with radio links close to one another, the functions over a few variables cost
+nearly as much in every assignment as all functions do in an optimal one, and root bounds miss this. A search of the
+whole proves it repeatedly, below each decision about unrelated variables. So *subproblems* are solved here: some
+variables and the functions over these alone. The optimum of a subproblem plus the minima of all other functions is a
+lower bound on the whole (de Givry, Verfaillie and Schiex 1997, *Bounding the optimum of constraint optimization
+problems*, for CELAR's instances). Bounds of subproblems without a common function add up: their excess over the minima
+is additive, as for disjoint cores in Max-SAT (Li, Manyà and Planes 2006, *Detecting disjoint inconsistent subformulas
+for computing lower bounds for Max-SAT*).
 
-Which variables belong together is tried out: from many variables, those are added one by one whose functions with the
-ones before cost most on average. Of the subproblems of one size the third with the greatest optima grows further, each
-from the one before it, until there is one; that one grows as long as there is time (the other way round than in Russian
-doll search: Verfaillie, Lemaître and Schiex 1996). Beside it the same begins with the functions that it lacks
-(:class:`NeighbourhoodGrowth`), as there may be another hard place, and beside both once more. So CELAR's scen06, of 100
-variables, is proven: 22 of its variables cost 3,230, and 16 others 159.
+Subproblems are grown greedily from many start variables: the variable whose functions with the chosen ones have the
+greatest average cost is added next. Of the subproblems of one size, the third with the greatest excess is grown
+further, until one is left, which grows as long as there is time (the reverse of Russian doll search: Verfaillie,
+Lemaître and Schiex 1996). A second line starts from the remaining functions (:class:`NeighbourhoodGrowth`), as there
+may be another hard place, and then a third. CELAR's scen06, of 100 variables, is proven in this way: 22 of its
+variables cost 3,230, and 16 others 159.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ class Subproblem:
 
     @property
     def excess(self) -> int | float:
-        """What its functions cost beyond their minima, at least."""
+        """Lower bound on the cost of its functions beyond their minima."""
         return max(self.lower - self.least, 0)
 
 
 class NeighbourhoodGrowth:
-    """Subproblems that grow from one another.
+    """A line of subproblems that grow from one another.
 
     Parameters
     ----------
@@ -205,14 +205,14 @@ class SubproblemSearch:
             if one.lower > lower:
                 self._raise()
             if one.known.is_closed and one.known.value is None:
-                # With what others cost it leaves nothing below what the whole was to cost less than.
+                # Together with the other costs it excludes all assignments of the whole below the cutoff.
                 self._known.raise_lower(one.upper, f"subproblems of up to {self._widest} variables")
         if search.is_over or (one.seconds >= line.allowed and not is_only):
             one.search = one.known = None
             line.done.append(line.waiting.pop())
 
     def _begin(self) -> None:
-        """Look at what functions cost on average, and over which variables they are."""
+        """Compute average costs of functions, and the functions over each variable."""
         tables = self._tables
         most = float(self._known.upper_bound - tables.least)
         if not 0.0 < most < math.inf or not tables.parts:
@@ -225,7 +225,7 @@ class SubproblemSearch:
                 self._over[v].append(number)
 
     def _open_line(self) -> None:
-        """Begin one more line with the functions that those there lack, where each of these has one subproblem."""
+        """Start one more line with the remaining functions, once each existing line has a single subproblem."""
         if len(self._lines) >= MOST_LINES:
             return
         only = [line.only for line in self._lines]
@@ -252,7 +252,7 @@ class SubproblemSearch:
         return line
 
     def _ties(self, line: NeighbourhoodGrowth, v: int) -> dict[int, float]:
-        """What ties a variable to others in a line."""
+        """Weights of the edges of a variable within a line."""
         check_deadline()
         found = line.ties.get(v)
         if found is None:
@@ -266,7 +266,7 @@ class SubproblemSearch:
         return found
 
     def _grown(self, line: NeighbourhoodGrowth, cores: Iterable[Sequence[int]]) -> list[Subproblem]:
-        """Subproblems with bits for the size at hand, each once, the first one at the end."""
+        """Distinct subproblems of the current size, the first one at the end."""
         made: dict[frozenset[int], Subproblem] = {}
         for core in cores:
             variables = self._with_nearest(line, core)
@@ -280,7 +280,7 @@ class SubproblemSearch:
         return [*made.values()][::-1]
 
     def _with_nearest(self, line: NeighbourhoodGrowth, core: Sequence[int]) -> list[int]:
-        """Some variables, and those tied to them most, one by one; one of these at least, where there is any."""
+        """A core and its most strongly connected variables, one by one; at least one is added if there is any."""
         sizes = self._tables.problem.sizes
         chosen: dict[int, None] = {}
         near: dict[int, float] = {}
@@ -298,8 +298,8 @@ class SubproblemSearch:
         return [*chosen]
 
     def _begins_search(self, one: Subproblem) -> bool:
-        """Begin to search for the optimum of a subproblem, below what with others is as much as the whole may cost;
-        returns whether it can be written out."""
+        """Create the search of a subproblem, below the cutoff of the whole less the costs of all other functions;
+        returns whether the subproblem can be tabulated."""
         tables, known = self._tables, self._known
         variables = sorted(one.variables)
         number = {v: place for place, v in enumerate(variables)}
@@ -332,7 +332,7 @@ class SubproblemSearch:
         return True
 
     def _raise(self) -> None:
-        """Report what subproblems without a function in common prove together."""
+        """Report the joint bound of subproblems without a common function."""
         tables, best = self._tables, self._best
         margin = 0 if tables.is_integral else ROUNDING * tables.rounding
         bound = tables.least - margin
@@ -346,11 +346,11 @@ class SubproblemSearch:
 
     @property
     def _best(self) -> list[Subproblem]:
-        """Those that add to the bound, the most first."""
+        """Subproblems with an excess, the largest first."""
         return sorted((one for one in self._all if one.excess > 0), key=lambda one: -one.excess)
 
     def _beside(self, first: Subproblem, best: Iterable[Subproblem]) -> list[Subproblem]:
-        """Subproblems without a function in common with one and with each other, the best first."""
+        """Subproblems without a function in common with ``first`` and with each other, the best first."""
         taken, found = set(first.functions), []
         for one in best:
             if taken.isdisjoint(one.functions):
@@ -359,7 +359,7 @@ class SubproblemSearch:
         return found
 
     def _next_size(self, line: NeighbourhoodGrowth) -> None:
-        """Have the best subproblems of a line grow; later lines, from whose functions they take, begin anew."""
+        """Grow the best subproblems of a line; later lines that overlap with the last one are dropped."""
         count = len(self._tables.problem.sizes)
         best = sorted(line.done, key=lambda one: -one.excess)
         best = best[: max(1, len(best) // KEPT)]
@@ -371,7 +371,7 @@ class SubproblemSearch:
         if len(self._all) > MOST_KEPT:
             self._all = [*self._best[: MOST_KEPT // 2], *(one for one in self._all if one.search is not None)]
             self._all = list({id(one): one for one in self._all}.values())
-        if not line.waiting:  # nothing else is tied to these
+        if not line.waiting:  # no connected variables are left
             self._lines.remove(line)
             self._finished |= best[0].functions if best else frozenset()
             return
@@ -382,5 +382,5 @@ class SubproblemSearch:
 
 
 def _functions(line: NeighbourhoodGrowth) -> frozenset[int]:
-    """Those of all subproblems at hand."""
+    """Functions of all current subproblems of a line."""
     return frozenset().union(*(one.functions for one in (*line.waiting, *line.done)))

@@ -1,9 +1,9 @@
-"""When a bounded search checks rows against mini-bucket tables, and how large the tables are.
+"""Use of mini-bucket tables in a bounded search: when, and of which size.
 
-A round of a race that some order wins needs no tables. Where all are given up, the most promising one runs again with
-tables (:mod:`oocbe.bounds.mini_buckets.outside_tables`), larger the more rows messages may have, so that making
-them takes about as long as joining a message; below the threshold, or below one nearer to what is proven. A sample of
-rows shows whether they pay: where hardly any goes, none is made again, as thresholds only rise.
+A race that some order wins needs no tables. If all orders are given up, the most promising one runs again with tables
+(:mod:`oocbe.bounds.mini_buckets.outside_tables`), below the threshold or one nearer to the proven bound. Their size
+grows with the cap on rows, so that construction takes about as long as the join of a message. A sample of rows shows
+whether they pay off: if hardly any row is dropped, no more tables are made, as thresholds only rise.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SAMPLE_ROWS = 1 << 16
 """Number of rows looked up before the benefit is judged."""
 
 LEAST_DROPPED = 0.02
-"""Part of the rows looked up that must go: each goes through all joins that come, a look-up is a small part of one."""
+"""Minimum share of looked-up rows that must be dropped: each saves all later joins; a look-up costs a small part."""
 
 
 Round = Callable[[Sequence[OrderChoice], RowPruner, int], RaceWinner | None]
-"""A round of a race, of some orders, under a bound and a cap on rows; None where all were given up."""
+"""A round of a race: orders, a bound and a cap on rows; None if all orders were given up."""
 
 
 class TableBounds:
@@ -57,12 +57,12 @@ class TableBounds:
 
     Parameters
     ----------
-    options : what is solved how. deadline : of the search.
+    options : of the solve. deadline : of the search.
 
     Attributes
     ----------
-    looked_up, dropped : rows held against tables, and those of them that went. seconds : that making tables took.
-    is_open : whether they pay, as far as is known.
+    looked_up, dropped : rows tested against tables, and rows dropped by them. seconds : construction time.
+    is_open : whether tables pay off, as far as known.
     """
 
     def __init__(self, options: SolveOptions, deadline: Deadline) -> None:
@@ -75,7 +75,7 @@ class TableBounds:
         self._below: TablesBelow | None = None
 
     def below(self, problem: Problem, threshold: int | float) -> TablesBelow | None:
-        """Tables for what can be below a threshold, made for an order when it runs; None where they would not pay."""
+        """Tables for assignments below a threshold, built for an order when it runs; None if they would not pay off."""
         has_linear = any(c.can_bind for c in problem.linear_constraints)
         if not self.is_open or has_linear:
             return None
@@ -92,13 +92,14 @@ class TableBounds:
         cap: int,
         run: Round,
     ) -> tuple[RaceWinner | None, int | float]:
-        """Run an order with tables below a threshold, and where it is given up, below one half as far from what is
-        proven; the winner, None where both were given up or tables do not pay, and its threshold.
+        """Run an order with tables below a threshold; if it is given up, below one half as far from the proven bound.
+
+        Returns the winner and its threshold; no winner if both runs were given up or tables do not pay off.
 
         Parameters
         ----------
         scope : with a source. choice : the most promising order.
-        lower : what is proven. cap : rows of a message at most. run : a round.
+        lower : the proven bound. cap : maximum rows of a message. run : runs a round.
         """
         problem, source = scope.problem, scope.source
         assert source is not None
@@ -114,9 +115,9 @@ class TableBounds:
             try:
                 winner = run([choice], RowPruner(problem, source, limit, bounds), cap)
             except DiskError:
-                raise  # of a run that is resumed when there is space
+                raise  # the run can be resumed when there is space
             except ResourceError:
-                winner = None  # others may do with the memory
+                winner = None  # the memory may suffice for other solvers
             if winner is not None:
                 self._part = min(1.0, 2 * part)
                 return winner, limit
@@ -141,7 +142,7 @@ class TablesBelow:
 
     Parameters
     ----------
-    tables : of the search, which counts. problem, threshold : only what is below the threshold counts.
+    tables : of the search, for counts. problem, threshold : only assignments below the threshold count.
     """
 
     def __init__(self, tables: TableBounds, problem: Problem, threshold: int | float) -> None:
@@ -149,13 +150,13 @@ class TablesBelow:
         self._looked_up = self._dropped = 0
 
     def source(self, order: Sequence[int], cap: int | None) -> OutsideTables | None:
-        """Tables for an order; None where they take too long or too much, or there is nothing to make them from."""
+        """Tables for an order; None if they take too much time or memory, or there is no additive bound."""
         tables, begin = self._tables, working_time()
         made = None
         try:
             with suppress(TimeLimitError, ResourceError, MemoryError), Deadline(tables.patience):
                 if self._source is not None and self._source.root < self.threshold:
-                    from oocbe.bounds.mini_buckets.outside_tables import OutsideTables  # an easy solve ends before
+                    from oocbe.bounds.mini_buckets.outside_tables import OutsideTables  # unused in easy solves
 
                     memory = int(MEMORY_SHARE * tables.options.memory_limit)
                     room = memory // (4 * max(1, len(order)))
@@ -169,7 +170,7 @@ class TablesBelow:
         return made
 
     def count(self, rows: int, kept: int) -> bool:
-        """Count rows that were looked up, and those of them that stayed; whether it pays."""
+        """Count looked-up rows and survivors; returns whether tables pay off."""
         self._looked_up += rows
         self._dropped += rows - kept
         self._tables.looked_up += rows

@@ -13,7 +13,7 @@ GAP_PARTS = 8
 """Thresholds but the first cover at least this part (an eighth) of the gap."""
 
 LEAST_WIDTH = 2.0**-30
-"""Width of the first threshold relative to the upper bound, where values are no integers."""
+"""Width of the first threshold relative to the upper bound, for non-integral values."""
 
 
 def first_width(known: SharedBounds) -> int | float:
@@ -25,7 +25,7 @@ def first_width(known: SharedBounds) -> int | float:
 
 
 def next_width(known: SharedBounds, width: int | float) -> int | float:
-    """Wider than before, and at least a share of the current gap."""
+    """The next width: larger, and at least a share of the current gap."""
     part = 0 if known.lower is None or known.value is None else (known.upper_bound - known.lower) / GAP_PARTS
     if known.grid.step == 0:
         return max(WIDER * width, part)

@@ -1,9 +1,9 @@
 """Depth-first search over rows that each have a bound of their own; see :mod:`oocbe.search.depth_search`.
 
-A node is a row: values left to variables, and a state with a bound (:mod:`oocbe.bounds.kernels.cpu.row_ascent`). It
-branches on a decision about one variable, that it has a value or that its value is in one half of them, and then on the
-opposite, which is told to the node's own state. There is one state, and what leads back from a node to the one before
-(:mod:`oocbe.search.kernels.cpu.node_state`), with note of what is stale in it
+A node is a row: remaining values of variables, and a state with a bound (:mod:`oocbe.bounds.kernels.cpu.row_ascent`).
+It branches on a decision about one variable (it has a value, or its value is in one half of the domain), and then on
+the opposite decision, which is applied to the node's own state. There is one state, undo data for each node of the path
+(:mod:`oocbe.search.kernels.cpu.node_state`), and a record of stale uses
 (:mod:`oocbe.search.kernels.cpu.incremental_soft_ac`).
 """
 
@@ -20,37 +20,36 @@ from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS, ascend_with_line
 from oocbe.search.kernels.cpu.node_state import FLIPS, PARTS, begin_node, begin_root, go_back, has_room, keep_values
 
 EXHAUSTED, LEAF, PAUSED, FULL = 0, 1, 2, 3
-"""How :func:`search_depth_first` ends: nothing is left; at a node that leaves one value to each variable; after so many
-nodes or ends of paths; where there is no room to keep what another node would change."""
+"""Results of :func:`search_depth_first`: the tree is closed; at a node with one value for each variable; node or path
+limit reached; undo arrays too small for another node."""
 
 DEPTH, NODES, LAST, ENDS = 0, 1, 2, 3
-"""Places of what is counted: the node's depth, nodes made, the variable of the last conflict or -1, and how often a
-path has ended, at a leaf or where a decision was ruled out."""
+"""Indices of ``counts``: the node's depth; nodes created; variable of the last conflict or -1; number of path ends, at
+a leaf or a refuted decision."""
 
 VARIABLE, VALUE, DECISION, BEFORE, AFTER = 0, 1, 2, 3, 4
-"""Places of a decision: which variable and value it is about, what it says of them, and how many values the variable
-had before it and after it."""
+"""Columns of a decision: variable and value, its kind, and the number of the variable's values before and after it."""
 
 IS, IS_NOT, UP_TO, BEYOND = 1, 0, 2, 3
-"""What a decision says: the variable has the value, or not; its value is that one at most, or beyond it."""
+"""Kinds of decisions: the variable has the value, or not; its value is at most that one, or greater."""
 
 MOST_TRIED = 8
-"""Values that are tried one by one: of a variable with more of them, which costs of neighbours rarely tell apart, one
-half of what lies between the first and the last is ruled out at once."""
+"""Maximum domain size for branching on single values; for larger domains, which costs of neighbours rarely
+distinguish, a decision excludes one half between the first and the last remaining value."""
 
 WEIGHT_BITS = 20
-"""Weights of functions are counted in 2**-20 of a failure."""
+"""Fraction bits of weights: functions' weights are in units of 2**-20 failures."""
 
 
 class Search(NamedTuple):
-    """What a search writes to beside its node.
+    """Arrays written by a search beside its node.
 
     Attributes
     ----------
     bounds : int64 (depths,).
     trail : int64 (most decisions, 5), see :data:`VARIABLE`.
-    mark : int64 (depths, 3), decisions that led to the node at each depth, and parts and flips kept before it.
-    wanted : int64 (variables,), the value to try first; -1: the cheapest one.
+    mark : int64 (depths, 3), number of decisions on the path to each depth, and parts and flips kept before it.
+    wanted : int64 (variables,), preferred first value; -1: the cheapest one.
     counts : int64 (4,), see :data:`DEPTH`.
     """
 
@@ -63,8 +62,8 @@ class Search(NamedTuple):
 
 @without_allocation
 def _choose(node: Any, last: Any) -> Any:
-    """The variable to decide next; -1 where all are: the one of the last conflict, or the one with the fewest values
-    for what speaks for it."""
+    """The variable to branch on; -1 if all are decided: that of the last conflict, or the one with the fewest values
+    relative to its weight."""
     left, tied, failures = node.left, node.tied, node.failures
     if last >= 0 and left[last] > 1:
         return last
@@ -79,7 +78,7 @@ def _choose(node: Any, last: Any) -> Any:
 
 @without_allocation
 def _value(network: Any, state: Any, v: Any, wanted: Any) -> Any:
-    """The value to try first: the one that is wanted, where it is left; else the cheapest."""
+    """The value to try first: the preferred one if it remains; otherwise the cheapest."""
     start = network.value_start[v]
     if wanted >= 0 and state[start + wanted] != REMOVED:
         return wanted
@@ -92,7 +91,7 @@ def _value(network: Any, state: Any, v: Any, wanted: Any) -> Any:
 
 @without_allocation
 def _middle(network: Any, state: Any, v: Any) -> Any:
-    """The value halfway between the first and the last one that are left."""
+    """The midpoint of the first and the last remaining value."""
     start, end = network.value_start[v], network.value_start[v + 1]
     first, last = start, end - 1
     while state[first] == REMOVED:
@@ -104,7 +103,7 @@ def _middle(network: Any, state: Any, v: Any) -> Any:
 
 @without_allocation
 def _decide(network: Any, node: Any, v: Any, a: Any, decision: Any, radius: Any) -> Any:
-    """Remove the values of a variable that a decision rules out."""
+    """Apply a decision: remove the values that it excludes."""
     start = network.value_start[v]
     before = node.left[v]
     for b in range(network.value_start[v + 1] - start):
@@ -121,7 +120,7 @@ def _decide(network: Any, node: Any, v: Any, a: Any, decision: Any, radius: Any)
 
 @jit
 def opposite(decision: Any) -> Any:
-    """What is left where a decision is ruled out."""
+    """The complement of a decision."""
     return 1 - decision if decision <= IS else UP_TO + BEYOND - decision
 
 
@@ -138,14 +137,14 @@ def search_depth_first(
     most_ends: Any,
     done: Any,
 ) -> Any:
-    """Go on from the node at the depth that ``search.counts`` says; returns how it ends, see :data:`EXHAUSTED`.
+    """Continue from the node at depth ``search.counts[DEPTH]``; returns the reason of the end, see :data:`EXHAUSTED`.
 
     Parameters
     ----------
-    need : nodes whose bound reaches it go. passes, radius : as of
+    need : nodes with this bound are pruned. passes, radius : as of
         :func:`~oocbe.bounds.kernels.cpu.row_ascent.bound_rows`.
-    most_nodes : made at most in this call, one more at times. most_ends : of paths in this call, after which it pauses.
-    done : whether the node is done with, as a leaf is whose value is known.
+    most_nodes : limit of nodes in this call, exceeded by at most one. most_ends : limit of path ends in this call.
+    done : whether the node is finished, such as a leaf with a known value.
     """
     return _search(network, linear, node, search, need, passes, radius, most_nodes, most_ends, done)
 
@@ -204,13 +203,13 @@ def _search(
                 continue
             counts[LAST] = v
             counts[ENDS] += 1
-        # The node is done with: the one before it goes on without the value that it had decided.
+        # The node is finished: its parent continues with the complement of its decision.
         done = True
         while done:
             depth = counts[DEPTH] - 1
             if depth < 0:
                 return EXHAUSTED
-            # What the child changed is free again: there is room for what this node changes.
+            # The child's undo data is freed, which leaves room for that of this node.
             go_back(network, node, mark[depth + 1, 1], mark[depth + 1, 2])
             counts[DEPTH] = depth
             if bounds[depth] >= need:
@@ -237,13 +236,13 @@ def _search(
 def restore(
     network: Any, linear: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, rounds: Any, trail: Any
 ) -> Any:
-    """Make the state of a node from that of the root, by all its decisions; returns its bound, at most ``need``.
+    """Restore the state of a node from the root's by its decisions; returns its bound, at most ``need``.
 
     Parameters
     ----------
-    node : with the root's state and what is stale in that. bound : of the root.
-    rounds : of multipliers and passes, at most.
-    trail : int64 (decisions, 5). Without any, all that is stale is looked at.
+    node : with the root's state and stale uses. bound : of the root.
+    rounds : limit of rounds of multipliers and passes.
+    trail : int64 (decisions, 5). If empty, all stale uses are visited.
     """
     return _restore(network, linear, node, bound, need, passes, radius, rounds, trail)
 
@@ -260,7 +259,7 @@ def _restore(
         _decide(network, node, v, trail[i, VALUE], trail[i, DECISION], radius)
         if node.left[v] == 0:
             return need
-    for v in range(len(node.left)):  # those that have one value are passed over once, others in the ascent
+    for v in range(len(node.left)):  # single values are visited once here, others in the ascent
         if node.reach[v]:
             bound = collect(network, node, v, bound, need, radius)
             if bound >= need:

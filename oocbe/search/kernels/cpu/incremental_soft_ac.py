@@ -1,9 +1,8 @@
-"""Dual ascent for a node that differs little from the one before it: only what is *stale* is looked at.
+"""Incremental dual ascent for a node that differs little from its parent: only *stale* uses are visited.
 
-A use of a variable in a function is stale where the function may have more to spare for the variable than when that was
-taken last, as another variable has lost a value or handed something on. States, bounds and what moves between them are
-those of :mod:`oocbe.bounds.kernels.cpu.row_ascent`, but a use of a value that is removed is not marked: what was taken
-for it stands for nothing.
+A use of a variable in a function is stale if the function may have more spare cost for the variable than at the last
+visit, because another variable lost a value or moved costs into it. States, bounds and cost moves are those of
+:mod:`oocbe.bounds.kernels.cpu.row_ascent`, but uses of removed values are not marked: their shares are meaningless.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ from oocbe.search.kernels.cpu.node_state import (
 )
 
 MOST_PASSES = 16
-"""Of one node, however many values go."""
+"""Maximum number of passes of one node, even while values are removed."""
 
 NO_ROW = np.int64(1 << 40)
-"""More than any sum of costs and of what has been moved, in 64 bits."""
+"""A cost above any sum of costs and shares, in 64 bits."""
 
 LAST_COST = np.int32(REMOVED - 1)
-"""The most that a value can cost which is not removed."""
+"""Maximum cost of a value that is not removed."""
 
 
 @inline
 def _project_pair(network: Any, node: Any, i: Any, size: Any) -> Any:
-    """Least cost of a function over two variables for each value of one, before what that one has taken."""
+    """Least cost of a function over two variables for each value of one, before the share of that variable."""
     near, state, least, tables = node.near, node.state, node.least, network.tables
     start, message, cell = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, TABLE]
-    if size == 2:  # two numbers, and no loop over them
+    if size == 2:  # unrolled
         one, two = np.int64(REMOVED), np.int64(REMOVED)
         for b in range(near[i, OTHER + SIZE]):
             if state[start + b] != REMOVED:
@@ -75,7 +74,8 @@ def _project_pair(network: Any, node: Any, i: Any, size: Any) -> Any:
 
 @inline
 def _project_tie(network: Any, node: Any, i: Any, size: Any) -> Any:
-    """The same of a tie, of whose table each row and column is one of two: time that grows with both sizes only."""
+    """:func:`_project_pair` for a tie, in time linear in the domain sizes: its table has two distinct rows and
+    columns."""
     near, state, least, tables = node.near, node.state, node.least, network.tables
     start, message, value = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, TIED_VALUE]
     within, outside = REMOVED, REMOVED
@@ -104,7 +104,7 @@ def _project_tie(network: Any, node: Any, i: Any, size: Any) -> Any:
 
 @inline
 def _project_triple(network: Any, node: Any, i: Any, size: Any) -> Any:
-    """The same of a function over three variables."""
+    """:func:`_project_pair` for a function over three variables."""
     near, state, least, tables = node.near, node.state, node.least, network.tables
     start_b, message_b, step_b = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, OTHER + STEP]
     start_c, message_c, step_c = near[i, THIRD + PLACE], near[i, THIRD + MESSAGE], near[i, THIRD + STEP]
@@ -127,11 +127,11 @@ def _project_triple(network: Any, node: Any, i: Any, size: Any) -> Any:
 
 @inline
 def _project_small_triple(network: Any, node: Any, i: Any) -> Any:
-    """The same where all three have two values: eight numbers, and no loop over them."""
+    """:func:`_project_triple` for three variables with two values each, unrolled."""
     near, state, tables = node.near, node.state, network.tables
     start_b, message_b, step_b = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, OTHER + STEP]
     start_c, message_c, step_c = near[i, THIRD + PLACE], near[i, THIRD + MESSAGE], near[i, THIRD + STEP]
-    # What a value that is removed adds makes a row none.
+    # A removed value adds NO_ROW, which excludes its tuples.
     b_0 = -np.int64(state[message_b]) if state[start_b] != REMOVED else NO_ROW
     b_1 = -np.int64(state[message_b + 1]) if state[start_b + 1] != REMOVED else NO_ROW
     c_0 = -np.int64(state[message_c]) if state[start_c] != REMOVED else NO_ROW
@@ -146,7 +146,7 @@ def _project_small_triple(network: Any, node: Any, i: Any) -> Any:
 
 @inline
 def _mark_others(network: Any, node: Any, i: Any, further: Any) -> Any:
-    """The other uses of a function are stale, and their variables' reach becomes so much at least."""
+    """Mark the other uses of a function as stale, and raise the reach of their variables to ``further``."""
     near, arity = node.near, node.near[i, ARITY]
     if arity <= 3:
         mark_dirty(node, near[i, OTHER + USE_OF], 1)
@@ -168,7 +168,7 @@ def _mark_others(network: Any, node: Any, i: Any, further: Any) -> Any:
 
 @without_allocation
 def remove(network: Any, node: Any, v: Any, a: Any, radius: Any) -> Any:
-    """Rule out a value: no row of any function with it counts any more."""
+    """Remove a value and all tuples with it."""
     keep_values(network, node, v)
     node.state[network.value_start[v] + a] = REMOVED
     node.left[v] -= 1
@@ -177,7 +177,7 @@ def remove(network: Any, node: Any, v: Any, a: Any, radius: Any) -> Any:
 
 @without_allocation
 def propagate_removal(network: Any, node: Any, v: Any, values: Any, radius: Any) -> Any:
-    """Tell the neighbours of a variable that so many of its values have gone."""
+    """Propagate the loss of ``values`` values of a variable to its neighbours."""
     node.counts[REMOVALS] += values
     for i in range(network.use_start[v], network.use_start[v + 1]):
         _mark_others(network, node, i, radius)
@@ -187,7 +187,7 @@ def propagate_removal(network: Any, node: Any, v: Any, values: Any, radius: Any)
 
 @inline
 def _take_two(network: Any, node: Any, i: Any, v: Any, start: Any) -> Any:
-    """As :func:`_take`, of a variable with two values."""
+    """:func:`_take` for a variable with two values."""
     state, message = node.state, node.near[i, MESSAGE_PLACE]
     least_0, least_1 = np.int64(node.least[0]), np.int64(node.least[1])
     cost_0, cost_1 = np.int64(state[start]), np.int64(state[start + 1])
@@ -202,14 +202,14 @@ def _take_two(network: Any, node: Any, i: Any, v: Any, start: Any) -> Any:
     keep_message(node, node.near[i, USE], message, 2)
     more_0, more_1 = max(none, more_0), max(none, more_1)
     state[message], state[message + 1] = taken_0 + more_0, taken_1 + more_1
-    # No row: it is removed by whoever collects.
+    # No tuple: removed in :func:`collect`.
     state[start] = LAST_COST if is_none_0 else cost_0 + more_0
     state[start + 1] = LAST_COST if is_none_1 else cost_1 + more_1
 
 
 @inline
 def _take(network: Any, node: Any, i: Any, v: Any, start: Any, size: Any) -> Any:
-    """Take out of a function what it can spare for each value of one of its variables, as ``node.least`` says."""
+    """Move the spare cost of a function to each value of one of its variables, by ``node.least``."""
     state, least, message = node.state, node.least, node.near[i, MESSAGE_PLACE]
     most = np.int32(0)
     for a in range(size):
@@ -226,15 +226,15 @@ def _take(network: Any, node: Any, i: Any, v: Any, start: Any, size: Any) -> Any
         more = np.int32(0) if cost == REMOVED else more
         state[message + a] = taken + more
         cost = np.int32(cost + more)
-        # No row: it is removed by whoever collects.
+        # No tuple: removed in :func:`collect`.
         state[start + a] = LAST_COST if least[a] == REMOVED and cost != REMOVED else cost
 
 
 @without_allocation
 def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any) -> Any:
-    """Take out of the functions of a variable all that they can spare; returns the new bound, ``need`` where it is.
+    """Move all spare cost of a variable's functions to its values; returns the new bound, at most ``need``.
 
-    Values that cost too much then are removed.
+    Values whose cost then reaches ``need`` are removed.
     """
     state = node.state
     start = network.value_start[v]
@@ -278,9 +278,9 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
 
 @inline
 def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any) -> Any:
-    """Give equal parts of a variable's costs to the functions with an open variable that comes later in this pass.
+    """Pass equal parts of a variable's costs to functions with an open variable further along this pass.
 
-    further : what their variables' reach becomes at least.
+    further : new minimum reach of their variables.
     """
     state, left, ahead, share = node.state, node.left, node.ahead, node.share
     start, first = network.value_start[v], network.use_start[v]
@@ -290,7 +290,7 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
         share[a] = np.int32(0) if state[start + a] == REMOVED else state[start + a]
         most = max(most, share[a])
     if most == 0:
-        return  # nothing to give
+        return  # no cost to move
     before, after = 0, 0
     for i in range(first, network.use_start[v + 1]):
         is_before, is_after = False, False
@@ -324,7 +324,7 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
         use, message = node.near[i, USE], node.near[i, MESSAGE_PLACE]
         keep_message(node, use, message, size)
         for a in range(size):
-            # Nothing of a value that is gone, whose message may say so.
+            # Zero for a removed value, whose message may hold the marker.
             part = min(share[a], max(np.int32(0), np.int32(state[message + a] + MOST_MOVED)))
             state[message + a] -= part
             state[start + a] -= part
@@ -336,8 +336,8 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
 def tighten_node(network: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any) -> Any:
     """Pass forward and backward over the variables within reach; returns the bound, at most ``need``.
 
-    passes : so many at least, unless one brings nothing; more while values go. The variable at which the bound comes to
-    ``need`` has one failure more then.
+    passes : minimum number, unless one gains nothing; more while values are removed. If the bound reaches ``need``, the
+    failure count of the current variable is raised.
     """
     reach, left = node.reach, node.left
     count = len(left)

@@ -1,12 +1,12 @@
-"""Linear constraints at a node of a depth-first search: what they forbid, and what they cost by a multiplier.
+"""Linear constraints at a node of a depth-first search: removal of values, and Lagrangian bounds.
 
-A constraint says that what values take adds up to its capacity at most. Whatever its *multiplier*, a number from 0 on,
-charging each value for what it takes and giving back what the whole capacity is worth makes no permitted assignment
-dearer (*Lagrangian relaxation*; Geoffrion 1974, *Lagrangean relaxation for integer programming*). The charges are costs
-of single values, which dual ascent moves on as it moves all others; the multiplier is a part of the state, and moves at
-each node to where the sum of the cheapest values is largest, which is the linear program of the one constraint (for
-knapsacks among cost functions: Montalbano, de Givry and Katsirelos 2022, *Multiple-choice knapsack constraint in
-graphical models*). Charges are rounded down, and so is what is given back, which is no less than the sum of them.
+A constraint limits the total consumption of values to its capacity. For any *multiplier* of at least 0, each value is
+charged for its consumption and the charge of the full capacity is refunded; this makes no permitted assignment more
+expensive (*Lagrangian relaxation*; Geoffrion 1974, *Lagrangean relaxation for integer programming*). Charges are unary
+costs, which dual ascent moves like all others. The multiplier is part of the state; each node moves it to the maximum
+of the sum of the cheapest values, which solves the linear program of the single constraint (for knapsacks among cost
+functions: Montalbano, de Givry and Katsirelos 2022, *Multiple-choice knapsack constraint in graphical models*).
+Charges and refunds are rounded down; the refund is at least the sum of the charges of any permitted assignment.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from oocbe.search.kernels.cpu.incremental_soft_ac import collect, remove, tighte
 from oocbe.search.kernels.cpu.node_state import REMOVALS, keep_number, keep_values
 
 LARGEST_MULTIPLIER = np.int64(1 << 30)
-"""It is counted in fixed point, see :class:`Linear`."""
+"""Maximum multiplier, in fixed point, see :class:`Linear`."""
 
 MOST_STEPS = 24
-"""Multipliers tried at a time, at most: three to six are usual."""
+"""Maximum number of interpolation steps for a multiplier: three to six are usual."""
 
 MOST_ROUNDS = 16
-"""Multipliers and passes take turns so often at a node at most, other than the root."""
+"""Maximum number of rounds of multipliers and passes at a node other than the root."""
 
 PROMISE = 16
-"""They go on at a node where so many rounds like the last one would bring the bound to what is needed. With 3 rounds
-at each node knapsacks and nurses' shifts took 1.5 times as long, with 1 knapsacks four times as many nodes."""
+"""Rounds continue at a node while this many rounds like the last one would raise the bound to ``need``. With 3 rounds
+at each node knapsacks and nurses' shifts took 1.5 times as long, with 1 knapsacks took four times as many nodes."""
 
 
 class Linear(NamedTuple):
-    """Linear constraints laid out for the search; an *entry* is a variable's place in one.
+    """Linear constraints laid out for the search; an *entry* is a variable of a constraint.
 
     Attributes
     ----------
     start : int64 (constraints + 1,), the entries of each. variable : int64 (entries,).
-    coefficient_start : int64 (entries,), where the coefficients of an entry's values begin in ``coefficient``.
-    coefficient : int64, from 0 on. capacity : int64 (constraints,). bits : int64 (constraints,), a multiplier is
-        counted in 2 to minus so many. place : int64 (constraints,), where the multiplier is in a state.
+    coefficient_start : int64 (entries,), start of the coefficients of an entry's values in ``coefficient``.
+    coefficient : int64, at least 0. capacity : int64 (constraints,). bits : int64 (constraints,), multipliers are in
+        units of 2**-bits. place : int64 (constraints,), index of the multiplier in a state.
     """
 
     start: Any
@@ -56,7 +56,7 @@ class Linear(NamedTuple):
 
 @without_allocation
 def _relaxed(network: Any, linear: Any, state: Any, c: Any, now: Any, tried: Any) -> Any:
-    """What the cheapest values come to with a multiplier in the place of another, and what they take beyond the
+    """Sum of the cheapest values with the multiplier ``tried`` instead of ``now``, and their consumption beyond the
     capacity."""
     bits, capacity = linear.bits[c], linear.capacity[c]
     total = ((now * capacity) >> bits) - ((tried * capacity) >> bits)
@@ -79,10 +79,10 @@ def _relaxed(network: Any, linear: Any, state: Any, c: Any, now: Any, tried: Any
 
 @without_allocation
 def _multiplier(network: Any, linear: Any, state: Any, c: Any) -> Any:
-    """The multiplier at which the cheapest values come to the most, and what they come to.
+    """The multiplier with the maximum sum of the cheapest values, and the sum.
 
-    The sum is concave in the multiplier, and linear between few of them: where the lines at two of them meet that
-    have the best one between them, the next is tried.
+    The sum is concave and piecewise linear in the multiplier. Two multipliers bracket the maximum; the intersection of
+    their tangent lines is tried next.
     """
     now = np.int64(state[linear.place[c]])
     best, best_total = now, np.int64(0)
@@ -131,7 +131,7 @@ def _multiplier(network: Any, linear: Any, state: Any, c: Any) -> Any:
 
 @without_allocation
 def _exclude(network: Any, linear: Any, node: Any, c: Any, bound: Any, need: Any, radius: Any) -> Any:
-    """Remove the values that take more than is left of a capacity; returns the bound, at most ``need``."""
+    """Remove the values that exceed the remaining capacity; returns the bound, at most ``need``."""
     state, left = node.state, linear.capacity[c]
     for entry in range(linear.start[c], linear.start[c + 1]):
         v, first = linear.variable[entry], linear.coefficient_start[entry]
@@ -164,7 +164,7 @@ def _exclude(network: Any, linear: Any, node: Any, c: Any, bound: Any, need: Any
 
 @without_allocation
 def _charge(network: Any, linear: Any, node: Any, c: Any, bound: Any, need: Any, radius: Any) -> Any:
-    """Move a constraint's multiplier to where the bound is highest; returns the bound, at most ``need``."""
+    """Move a constraint's multiplier to the maximum of the bound; returns the bound, at most ``need``."""
     state = node.state
     for entry in range(linear.start[c], linear.start[c + 1]):
         v = linear.variable[entry]
@@ -213,7 +213,7 @@ def ascend_with_linear(
 ) -> Any:
     """As :func:`~oocbe.search.kernels.cpu.incremental_soft_ac.tighten_node`, with linear constraints.
 
-    rounds : of multipliers and passes, at most.
+    rounds : limit of rounds of multipliers and passes.
     """
     for c in range(len(linear.capacity)):
         bound = _exclude(network, linear, node, c, bound, need, radius)

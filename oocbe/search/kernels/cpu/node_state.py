@@ -1,11 +1,11 @@
-"""The node at work of a depth-first search: one state, and what undoes its changes.
+"""The current node of a depth-first search: one state with undo data.
 
-A node differs from the one before it in little, so there is one state for all of them: before a part of it changes for
-the first time at a node, it is kept, and going back puts what was kept where it came from. A *part* is what the values
-of one variable cost, what one use of a variable has taken (:mod:`oocbe.bounds.kernels.cpu.row_ascent`), or the
-multiplier of a linear constraint (:mod:`oocbe.search.kernels.cpu.linear_bounds`).
+A node differs little from its parent, so all nodes share one state: a part is saved before its first change at a node,
+and backtracking restores the saved parts. A *part* is the costs of the values of one variable, the shares of one use of
+a variable (:mod:`oocbe.bounds.kernels.cpu.row_ascent`), or the multiplier of a linear constraint
+(:mod:`oocbe.search.kernels.cpu.linear_bounds`).
 
-What follows from the values left (how many they are, which functions have open variables) is put right with them.
+Data derived from the remaining values (their numbers, functions with open variables) is updated with them.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from oocbe.kernels.cpu.jit import helper, jit, without_allocation
 from oocbe.kernels.cpu.projection import REMOVED
 
 NUMBER, KEPT, PARTS, FLIPS, REMOVALS = 0, 1, 2, 3, 4
-"""Places of what a node counts: its number, which differs from those of all nodes before it, how much is kept of
-states, of parts and of what was stale, and the values removed at all nodes so far."""
+"""Indices of ``counts``: the node's unique number; lengths of saved states, parts and flips; total number of removed
+values over all nodes."""
 
 USE, MESSAGE_PLACE, TABLE, ARITY, OWN_STEP, OTHER, THIRD, TIE, TIED_VALUE, COLUMNS = 0, 1, 2, 3, 4, 5, 11, 17, 18, 19
-"""Columns of what is near a use: itself, where its part of a state begins, where its function's table does, over how
-many variables that is, and how many cells lie from one of the use's own values to the next; then what is told of the
-one other variable, and of a second one; and what the use is in a tie."""
+"""Columns of ``near`` for a use: itself; start of its part of a state; start of its function's table; number of the
+function's variables; stride of the use's own values; then the columns of the other variable, and of a second one; and
+the use's role in a tie."""
 
 MEMBER, SELECTOR = 1, 2
-"""A *tie* is a function that says no more than that one variable, its member, has one of some values exactly where
-another, its selector, has a certain one, the tied value."""
+"""Roles in a *tie*: a function that only states that one variable, the member, has a value of a certain set exactly if
+another, the selector, has a certain value, the tied value."""
 
 USE_OF, VARIABLE, PLACE, SIZE, MESSAGE, STEP = 0, 1, 2, 3, 4, 5
-"""Of another variable: its use, itself, where its values begin in a state, how many they are, where its use's part
-begins, and how many cells lie from one value to the next."""
+"""Columns of another variable: its use; itself; start of its values in a state; domain size; start of its use's part;
+stride of its values."""
 
 
 class Node(NamedTuple):
-    """The node at work.
+    """The current node.
 
     Attributes
     ----------
-    near : int32 (uses, 19), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; of functions
-        over more than three variables nothing is told of the others.
+    near : int32 (uses, 19), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; columns of
+        other variables are empty for functions over more than three.
     state : int32 (state,). stale : uint8 (uses,), 1 where a use is.
-    left : int64 (variables,), values left to each. open_of : int64 (functions,), variables with more than one.
-    tied : int64 (variables,), weights of the functions with another open variable. weight : int64 (functions,).
-    reach : uint8 (variables,), how far from each what has changed is passed on.
-    failures : float64 (variables,), conflicts that ended at each.
+    left : int64 (variables,), number of remaining values. open_of : int64 (functions,), number of open variables.
+    tied : int64 (variables,), total weight of the functions with another open variable. weight : int64 (functions,).
+    reach : uint8 (variables,), distance in functions up to which changes at each variable are propagated.
+    failures : float64 (variables,), number of conflicts at each.
     least, share : int32 (most values,), digits : int64 (3, most places of a function), ahead : bool (most uses of a
         variable,): overwritten.
     saved_values, saved_message, saved_stale, saved_number : int64 (variables,), (uses,), (uses,), (linear
-        constraints,), the number of the node at which a part was kept last.
-    kept : int32, parts end to end. parts : int64 (parts, 3), of each its place, its length, and the variable whose
-        values it costs, or -1. flips : int64, twice a use, and 1 more where it was stale.
+        constraints,), the number of the node at which a part was last saved.
+    kept : int32, concatenated saved parts. parts : int64 (parts, 3), start and length of each, and the variable if it
+        holds costs of values, or -1. flips : int64, twice the use, plus 1 if it was stale.
     counts : int64 (5,), see :data:`NUMBER`.
     """
 
@@ -81,7 +81,7 @@ class Node(NamedTuple):
 
 @helper
 def _is_row(tables: Any, one: Any, other: Any, size: Any, need: Any) -> Any:
-    """Whether two rows of a table are equal (1) or opposite (-1), all of them costing nothing or ``need``; else 0."""
+    """1 if two rows of a table are equal, -1 if complementary, where all costs are 0 or ``need``; otherwise 0."""
     equal, opposite = True, True
     for a in range(size):
         cost = tables[one + a]
@@ -94,8 +94,8 @@ def _is_row(tables: Any, one: Any, other: Any, size: Any, need: Any) -> Any:
 
 @helper
 def _tied_value(tables: Any, start: Any, size: Any, rows: Any, need: Any) -> Any:
-    """The one row of a table that is opposite to all others, which are equal; -1 where there is none."""
-    if size < 3 or rows < 3:  # as fast by its table
+    """The one row of a table that is complementary to all others, which are equal; -1 if there is none."""
+    if size < 3 or rows < 3:  # the table is as fast
         return -1
     is_first = _is_row(tables, start, start + size, size, need) + _is_row(tables, start, start + 2 * size, size, need)
     base = start + size if is_first == -2 else start
@@ -111,7 +111,7 @@ def _tied_value(tables: Any, start: Any, size: Any, rows: Any, need: Any) -> Any
 
 @jit
 def near_uses(network: Any, need: Any) -> Any:
-    """What is near each use, for :class:`Node`. need : what a row that is forbidden costs."""
+    """The array ``near`` of :class:`Node`. need : cost of a forbidden tuple."""
     near = np.zeros((len(network.uses), COLUMNS), dtype=np.int32)
     place_of = np.empty(len(network.uses), dtype=np.int64)
     for i in range(len(network.uses)):
@@ -157,7 +157,7 @@ def near_uses(network: Any, need: Any) -> Any:
 
 @without_allocation
 def _keep(node: Any, place: Any, length: Any, v: Any) -> Any:
-    """Keep a part as it is."""
+    """Save a part."""
     end, number = node.counts[KEPT], node.counts[PARTS]
     for i in range(length):
         node.kept[end + i] = node.state[place + i]
@@ -168,7 +168,7 @@ def _keep(node: Any, place: Any, length: Any, v: Any) -> Any:
 
 @without_allocation
 def keep_values(network: Any, node: Any, v: Any) -> Any:
-    """Keep what a variable's values cost, before that changes."""
+    """Save the costs of a variable's values before a change."""
     if node.saved_values[v] != node.counts[NUMBER]:
         node.saved_values[v] = node.counts[NUMBER]
         _keep(node, network.value_start[v], network.value_start[v + 1] - network.value_start[v], v)
@@ -176,7 +176,7 @@ def keep_values(network: Any, node: Any, v: Any) -> Any:
 
 @without_allocation
 def keep_message(node: Any, use: Any, place: Any, length: Any) -> Any:
-    """Keep what a use has taken, before that changes. place : where that begins. length : values of its variable."""
+    """Save the shares of a use before a change. place : start in the state. length : domain size of its variable."""
     if node.saved_message[use] != node.counts[NUMBER]:
         node.saved_message[use] = node.counts[NUMBER]
         _keep(node, place, length, -1)
@@ -184,7 +184,7 @@ def keep_message(node: Any, use: Any, place: Any, length: Any) -> Any:
 
 @without_allocation
 def keep_number(node: Any, c: Any, place: Any) -> Any:
-    """Keep the multiplier of a linear constraint, before that changes. place : of it in the state."""
+    """Save the multiplier of a linear constraint before a change. place : index in the state."""
     if node.saved_number[c] != node.counts[NUMBER]:
         node.saved_number[c] = node.counts[NUMBER]
         _keep(node, place, 1, -1)
@@ -192,7 +192,7 @@ def keep_number(node: Any, c: Any, place: Any) -> Any:
 
 @without_allocation
 def mark_dirty(node: Any, use: Any, is_stale: Any) -> Any:
-    """Say whether a use is stale."""
+    """Set whether a use is stale."""
     if node.stale[use] == is_stale:
         return
     if node.saved_stale[use] != node.counts[NUMBER]:
@@ -204,7 +204,7 @@ def mark_dirty(node: Any, use: Any, is_stale: Any) -> Any:
 
 @without_allocation
 def close(network: Any, node: Any, v: Any, sign: Any) -> Any:
-    """Count a variable as one with a single value (sign -1), or as open again (1)."""
+    """Update derived data for a variable that now has a single value (sign -1), or is open again (1)."""
     for i in range(network.use_start[v], network.use_start[v + 1]):
         use = network.uses[i]
         f = network.function[use]
@@ -214,14 +214,14 @@ def close(network: Any, node: Any, v: Any, sign: Any) -> Any:
             if w == v:
                 continue
             is_open = node.left[w] > 1
-            # Those open beside w, of which v is one or the only one.
+            # Open variables beside w change from none to v alone, or back.
             if node.open_of[f] - is_open == (0 if sign < 0 else 1):
                 node.tied[w] += sign * node.weight[f]
 
 
 @without_allocation
 def go_back(network: Any, node: Any, parts: Any, flips: Any) -> Any:
-    """Put back all that was kept after the first so many parts and flips."""
+    """Restore all parts and flips saved after the first ``parts`` and ``flips``."""
     end = node.counts[KEPT]
     for number in range(node.counts[PARTS] - 1, parts - 1, -1):
         place, length, v = node.parts[number, 0], node.parts[number, 1], node.parts[number, 2]
@@ -244,7 +244,7 @@ def go_back(network: Any, node: Any, parts: Any, flips: Any) -> Any:
 
 @without_allocation
 def has_room(node: Any) -> Any:
-    """Whether all that one node may change can be kept."""
+    """Whether the undo arrays can hold all changes of one node."""
     counts = node.counts
     return (
         counts[KEPT] + len(node.state) <= len(node.kept)
@@ -255,13 +255,13 @@ def has_room(node: Any) -> Any:
 
 @without_allocation
 def begin_node(node: Any) -> Any:
-    """Begin to change the state anew: the parts that change from now on are kept."""
+    """Start a new node: parts are saved at their next change."""
     node.counts[NUMBER] += 1
 
 
 @without_allocation
 def begin_root(network: Any, node: Any) -> Any:
-    """Take the state as it is for a root, of which nothing need be kept, and count what follows from it."""
+    """Use the current state as a root, without undo data, and compute the derived data."""
     counts = node.counts
     counts[NUMBER] += 1
     counts[KEPT] = counts[PARTS] = counts[FLIPS] = 0

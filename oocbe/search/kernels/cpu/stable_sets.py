@@ -1,9 +1,9 @@
 """Branch and bound for stable sets of the largest weight; see :mod:`oocbe.search.stable_set_search`.
 
-A node has *candidates*, vertices without a neighbour among those chosen so far. Cliques that share out the candidates'
-weights bound what they can add: of each clique one vertex at most is chosen. They are made until they come to what an
-improvement would have to exceed; those vertices whose weight is not used up then are *branches*, one of which every
-improvement has.
+A node has *candidates*, vertices without a neighbour in the chosen set. Cliques that share the candidates' weights
+bound the gain: at most one vertex of each clique is chosen. Cliques are formed until their total reaches the gain
+required for an improvement; the vertices with weight left then are *branches*, and every improvement contains one of
+them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from oocbe.kernels.cpu.orders.greedy_order import count_bits
 U64 = np.uint64
 
 EXHAUSTED, PAUSED = 0, 1
-"""How :func:`search_stable_sets` ends: nothing is left; after so many nodes."""
+"""Results of :func:`search_stable_sets`: the tree is closed; the node limit was reached."""
 
 DEPTH, NODES, FOUND = 0, 1, 2
-"""Places of what is counted: the node's depth, -1 at the end; nodes made; how often a better set was found."""
+"""Indices of ``counts``: the node's depth, -1 at the end; nodes created; number of improvements."""
 
 
 class Node(NamedTuple):
-    """The path to the node at work, of whose depths each has what is left to do there.
+    """The path to the current node, with the remaining work at each depth.
 
     Attributes
     ----------
-    candidates, branches : uint64 (depths, words), bit sets. weight : int64 (depths,), of the vertices chosen.
-    chosen : int64 (depths,), the vertex chosen at each depth. number : int64 (depths,), branches there were at first.
+    candidates, branches : uint64 (depths, words), bit sets. weight : int64 (depths,), total of the chosen vertices.
+    chosen : int64 (depths,), the vertex chosen at each depth. number : int64 (depths,), initial number of branches.
     residual : int64 (vertices,), clique : int64 (vertices,), open, common : uint64 (words,): overwritten.
     best : int64 (vertices + 1,), weight of the best set, then its vertices, -1 beyond them. counts : int64 (3,).
     """
@@ -50,7 +50,7 @@ class Node(NamedTuple):
 
 @helper
 def _lowest(bits: Any) -> Any:
-    """The first element of a bit set; -1 where it is empty."""
+    """The first element of a bit set; -1 if it is empty."""
     for w in range(len(bits)):
         if bits[w] != U64(0):
             return w * 64 + count_bits((bits[w] & (~bits[w] + U64(1))) - U64(1))
@@ -59,7 +59,7 @@ def _lowest(bits: Any) -> Any:
 
 @helper
 def _highest(bits: Any) -> Any:
-    """The last element of a bit set; -1 where it is empty."""
+    """The last element of a bit set; -1 if it is empty."""
     for w in range(len(bits) - 1, -1, -1):
         word = bits[w]
         if word != U64(0):
@@ -71,7 +71,7 @@ def _highest(bits: Any) -> Any:
 
 @helper
 def _share_out(adjacent: Any, weights: Any, node: Any, depth: Any) -> Any:
-    """Make branches of the candidates that cliques do not pay for, worth what an improvement exceeds."""
+    """Compute the branches of a depth: candidates with weight left after cliques up to the required gain."""
     words = adjacent.shape[1]
     budget = node.best[0] - node.weight[depth]
     candidates, branches = node.candidates[depth], node.branches[depth]
@@ -114,7 +114,7 @@ def _share_out(adjacent: Any, weights: Any, node: Any, depth: Any) -> Any:
 
 @jit
 def begin_stable_sets(adjacent: Any, weights: Any, node: Any) -> Any:
-    """Go to the root, where all vertices are candidates; ``node.best`` says what is known."""
+    """Start at the root, where all vertices are candidates; ``node.best`` is the incumbent."""
     node.candidates[0] = U64(0)
     for v in range(len(weights)):
         node.candidates[0, v >> 6] |= U64(1) << U64(v & 63)
@@ -125,12 +125,12 @@ def begin_stable_sets(adjacent: Any, weights: Any, node: Any) -> Any:
 
 @jit
 def search_stable_sets(adjacent: Any, weights: Any, node: Any, most_nodes: Any) -> Any:
-    """Go on from the node at work; returns how it ends, see :data:`EXHAUSTED`.
+    """Continue from the current node; returns the reason of the end, see :data:`EXHAUSTED`.
 
     Parameters
     ----------
     adjacent : uint64 (vertices, words), symmetric bit matrix, zero diagonal. weights : int64 (vertices,), positive.
-    node : changed. most_nodes : in this call.
+    node : updated. most_nodes : limit in this call.
     """
     words, nodes = adjacent.shape[1], 0
     depth = node.counts[DEPTH]
@@ -139,7 +139,7 @@ def search_stable_sets(adjacent: Any, weights: Any, node: Any, most_nodes: Any) 
         if v < 0:
             depth -= 1
             continue
-        # Once a vertex is done with, all that is left to find is without it.
+        # Later sets at this depth exclude the vertex.
         mask = ~(U64(1) << U64(v & 63))
         node.branches[depth, v >> 6] &= mask
         node.candidates[depth, v >> 6] &= mask
