@@ -1,4 +1,4 @@
-"""Where an array is, and its way to main memory: NumPy's arrays are there, CuPy's in a device's memory."""
+"""Location of arrays, and copies to host memory: NumPy arrays are in host memory, CuPy arrays in a device's."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def is_device_array(array: Any) -> bool:
 
 
 def host_array(array: Any) -> NDArray[Any]:
-    """An array in main memory: itself where it is there, else a copy; waits for the kernels that write it."""
+    """An array in host memory: itself, or a copy of a device array; waits for the kernels that write it."""
     return host_arrays([array])[0]
 
 
 def host_arrays(arrays: Sequence[Any]) -> list[NDArray[Any]]:
-    """Some arrays in main memory: those that are there, and copies in C order of those on a device, brought together.
+    """Arrays in host memory: host arrays themselves, and copies in C order of device arrays, transferred together.
 
     arrays : (items,), or (rows, items).
     """

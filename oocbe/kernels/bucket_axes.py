@@ -1,4 +1,5 @@
-"""Axes of a bucket of complete functions: those that lie alike in all functions are one, large ones are cut in two."""
+"""Axes of a bucket of complete functions: axes with equal memory order in all functions are merged, large ones
+split."""
 
 from __future__ import annotations
 
@@ -14,26 +15,25 @@ class Axis:
     Attributes
     ----------
     size : values along it.
-    strides : how far apart neighbours lie in each function, and, where it is asked for, in the result last (0 for an
-        eliminated axis).
+    strides : distance of neighbours in each function and, if requested, in the result (last; 0 for an eliminated axis).
     """
 
     size: int
     strides: tuple[int, ...]
 
     def cut(self, low: int) -> tuple[Axis, Axis]:
-        """Two axes in its place, the first of ``low`` values; the second one's last step may go beyond the end."""
+        """Split the axis in two, the first of ``low`` values; the second one's last step may exceed the end."""
         return Axis(low, self.strides), Axis(-(-self.size // low), tuple(stride * low for stride in self.strides))
 
     def without_result(self) -> Axis:
-        """The axis as an eliminated one."""
+        """The axis as an eliminated axis."""
         return Axis(self.size, (*self.strides[:-1], 0))
 
 
 def bucket_axes(
     strides: Sequence[Sequence[int]], sizes: Sequence[int], eliminated: int
 ) -> tuple[list[Axis], list[Axis]]:
-    """Axes of the result, fastest first, and eliminated axes; neighbours that lie alike everywhere are one.
+    """Axes of the result, fastest first, and eliminated axes; neighbours contiguous in all functions are merged.
 
     Parameters
     ----------
@@ -46,13 +46,13 @@ def bucket_axes(
         kept.append(Axis(size, (*(row[axis] for row in strides), step)))
         step *= size
     gone = [Axis(sizes[a], (*(row[a] for row in strides), 0)) for a in range(kept_count, len(sizes))]
-    # Eliminated axes have no order of their own: that of the function that has most of them merges best.
+    # Eliminated axes may be reordered: the order of the function with most of them merges best.
     gone.sort(key=lambda axis: (sum(s == 0 for s in axis.strides), [s for s in axis.strides if s]))
     return merged(kept), merged(gone)
 
 
 def merged(axes: Sequence[Axis]) -> list[Axis]:
-    """Axes with each pair of neighbours of which the second goes on where the first ends, everywhere, made one."""
+    """Axes with each pair of neighbours merged if the second continues the first in all functions."""
     found: list[Axis] = []
     for axis in axes:
         if axis.size == 1:
@@ -66,10 +66,10 @@ def merged(axes: Sequence[Axis]) -> list[Axis]:
 
 
 def cells(axes: Sequence[Axis]) -> int:
-    """Cells that some axes span."""
+    """Number of cells that some axes span."""
     return prod(axis.size for axis in axes)
 
 
 def largest_divisor(number: int, most: int) -> int:
-    """The largest divisor that is at most ``most``; 1 where there is no other."""
+    """The largest divisor of at most ``most``."""
     return next(d for d in range(min(number, most), 0, -1) if number % d == 0)

@@ -1,7 +1,7 @@
-"""Which kernels work on what: a backend by its name, and ``auto``'s choice by the number of rows.
+"""Choice of kernels: a backend by its name, and ``auto`` by the number of rows.
 
-``auto`` takes the GPU where there is one and the rows are many enough to be worth the way there, the CPU otherwise. It
-chooses anew for every operation, so that small and large tables of one problem each run where they are fastest.
+``auto`` selects the GPU if there is one and the rows are many enough to pay for the transfer, otherwise the CPU. It
+chooses for every operation, so that small and large tables of one problem each run where they are fastest.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend, CompleteBackend
 
 VARIABLE = "OOCBE_BACKEND"
-"""The environment variable that names a backend."""
+"""Environment variable with the name of a backend."""
 
 AUTO_ROWS = 1 << 16
-"""Rows from which ``auto`` takes the GPU. With 16 cores against an H200 (``benchmarks/gpu_choice.py``), tables in main
-memory and shuffled: 16,000 to 32,000 rows took the CPU half the GPU's time, 64,000 to 128,000 rows twice."""
+"""Minimum number of rows for which ``auto`` selects the GPU. With 16 cores against an H200
+(``benchmarks/gpu_choice.py``), for shuffled tables in host memory: at 16,000 to 32,000 rows the CPU took half the GPU's
+time, at 64,000 to 128,000 twice."""
 
 
 def backend_named(name: str) -> Backend:
-    """The kernels called ``cpu`` or ``cuda``.
+    """The kernels of ``cpu`` or ``cuda``.
 
     Raises
     ------
-    UsageError : another name, or there is no CUDA device that can be used (the message says why).
+    UsageError : another name, or no CUDA device is usable (the message gives the reason).
     """
-    # Imported here because Numba takes a third of a second and CuPy more, which commands that do not compute with them
-    # should not pay.
+    # Imported late: Numba takes a third of a second and CuPy more, and some commands need neither.
     if name == "cpu":
         from oocbe.kernels.cpu.backend import CpuBackend
 
@@ -54,9 +54,9 @@ def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool
 
     Parameters
     ----------
-    rows : rows of its inputs.
-    backend : the kernels themselves, a name, or None for the value of ``OOCBE_BACKEND`` (``auto`` by default).
-    on_device : whether some input is in device memory already: then ``auto`` stays there, however few rows.
+    rows : total rows of its inputs.
+    backend : the kernels, a name, or None for the value of ``OOCBE_BACKEND`` (``auto`` by default).
+    on_device : whether some input is in device memory: ``auto`` then selects the device for any number of rows.
     """
     if backend is not None and not isinstance(backend, str):
         return backend
@@ -69,7 +69,7 @@ def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool
 
 
 def complete_kernels(cells: int, backend: Backend | str | None) -> CompleteBackend:
-    """Kernels for complete tables: those of the requested backend; ``auto`` takes one that has them.
+    """Kernels for complete tables of the requested backend; for ``auto``, of one that supports them.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def complete_kernels(cells: int, backend: Backend | str | None) -> CompleteBacke
 
 @cache
 def _cuda() -> Backend:
-    # One object, made once: it sets the limit of the memory pool.
+    # A singleton: it sets the limit of the memory pool.
     from oocbe.kernels.cuda.backend import CudaBackend
 
     return CudaBackend(device_memory_limit())
@@ -94,7 +94,7 @@ def _cuda() -> Backend:
 
 @cache
 def cuda_works(wanted: bool) -> bool:
-    """Whether CUDA can be used; logs the reason once if not, as a warning if it is wanted."""
+    """Whether CUDA can be used; logs the reason once if not, as a warning if ``wanted``."""
     from oocbe.kernels.cuda.device import why_unavailable
 
     reason = why_unavailable()

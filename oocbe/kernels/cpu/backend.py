@@ -1,4 +1,4 @@
-"""The CPU backend: the loops of this folder under the names of :class:`oocbe.kernels.interface.Backend`."""
+"""The CPU backend: the loops of this folder behind :class:`oocbe.kernels.interface.Backend`."""
 
 from __future__ import annotations
 

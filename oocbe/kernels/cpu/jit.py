@@ -1,17 +1,16 @@
-"""The one way in which loops are compiled here: Numba, without the interpreter lock, cached on disk.
+"""Compilation of all loops: Numba, without the interpreter lock, cached on disk.
 
 Parallelism comes from :mod:`oocbe.kernels.cpu.threads` (several calls of one compiled loop over row ranges), not from
 Numba's own: a compiled loop without the lock is simpler, can be scheduled dynamically and survives a fork.
 
-Numba renews a cached compilation when the function's own file changes, not when a helper compiled into it from another
-file does. So each module's compilations lie in a folder named after a digest of its source and of the modules of this
-package that it names, directly or not; a new digest removes the folder of the one before. These folders lie in the
-first of several places that can be written: a container may have a read-only program and no home. What lies in a place
-before that one is used all the same: an image is warmed up while it is made, and read-only from then on.
+Numba invalidates a cached compilation when the function's own file changes, not when a helper from another file does.
+So each module's compilations are in a folder named after a digest of its source and of the modules of this package that
+it names, directly or not; a new digest removes the old folder. The folders are in the first writable one of several
+places: a container may have a read-only program and no home. Unwritable places before it are read as well: an image is
+warmed up during its build, and read-only afterwards.
 
-Numba also loads everything that it compiles with before it looks into its cache, and then the modules that code in it
-came from. That takes longer than a small solve does, so here code from the cache is loaded by itself: whatever must be
-compiled after all loads the rest then.
+Numba loads its whole compiler before it reads its cache, and the modules that defined the cached code. That takes
+longer than a small solve, so cached code is loaded separately here; the first actual compilation loads the rest.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from oocbe.runtime.data_limit import data_limit
 
 require(LOOPS_BYTES, "loading and running compiled loops")
 
-# ruff: noqa: E402  (Numba's library ends the process where there is no room for it)
+# ruff: noqa: E402  (Numba's library ends the process if memory is short)
 with data_limit.lifted():
     import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
@@ -48,32 +47,32 @@ from oocbe.runtime.writable import can_be_written, private_scratch
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
-"""The environment variable that says where compiled loops are kept."""
+"""Environment variable with the folder of compiled loops."""
 
 _MODULE = re.compile(rb"oocbe\.((?:\w+\.)*kernels\.cpu\.\w+(?:\.\w+)*)")
-"""Names of the package's modules of loops in a compiled function's data."""
+"""Pattern of the package's loop modules in a compiled function's data."""
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120  (half the time of a Path, at every start)
-"""The folder of the package, below which all compiled loops are, in folders called ``kernels/cpu``."""
+"""The folder of the package; all compiled loops are below it, in folders called ``kernels/cpu``."""
 
 
 class _Locator(FunctionCache._impl_class._locator_classes[0]):  # type: ignore[misc]
-    """The folder that Numba's configuration names at that moment, for a function's compilations."""
+    """Folder of a function's compilations: Numba's configuration at the time of decoration."""
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> Any:
-        """The locator; Numba's own first writes a file to see whether it can, for each of hundreds of loops."""
+        """The locator; Numba's own method writes a test file, for each of hundreds of loops."""
         return cls(py_func, py_file)
 
 
 class _Implementation(FunctionCache._impl_class):  # type: ignore[misc]
-    """What Numba's cache is made of, with one place to look at."""
+    """Numba's cache implementation, with a single locator."""
 
     _locator_classes = (_Locator,)
 
 
 class _DataFile(IndexDataCacheFile):  # type: ignore[misc]
-    """Compilations of a function, read without the modules of Numba that code in them came from."""
+    """Cached compilations of a function, loaded without the Numba modules that define parts of them."""
 
     def _load_data(self, name: str) -> Any:
         with open(self._data_path(name), "rb") as file:  # noqa: PTH123  (half the time of a Path, at every start)
@@ -87,10 +86,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _environment(module: str, constants: Sequence[object], name: str) -> Any:
-    """The constants of a function of some module; Numba's own imports that module, for its names.
+    """The constants of a function of a module; Numba's own method imports that module, for its names.
 
-    Only code in object mode looks names up, of which there is none here. Numba's modules take a tenth of a second, and
-    one of them another third, where it looks for SciPy's BLAS.
+    Only code in object mode looks names up, and there is none here. Numba's modules take a tenth of a second, and one
+    of them another third, as it searches for SciPy's BLAS.
     """
     if not module.startswith("numba.") or module in sys.modules or lookup_environment(name) is not None:
         return _rebuild_env(module, constants, name)
@@ -102,11 +101,11 @@ def _environment(module: str, constants: Sequence[object], name: str) -> Any:
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of a function, which does without what only compiling needs, and has folders to read from as well.
+    """Numba's cache of a function, loaded without the compiler, and with additional read-only folders.
 
     Parameters
     ----------
-    function : the loop. folders : where its compilations lie; Numba's configuration names the first of them.
+    function : the loop. folders : of its compilations; the first is that of Numba's configuration.
     """
 
     _impl_class = _Implementation
@@ -120,15 +119,15 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
     @property
     def folder(self) -> str:
-        """Where compilations of this function's module lie; where there are none yet, where they would be kept."""
+        """Folder with compilations of this function's module; if there are none yet, the folder for new ones."""
         return next((path for path in self._paths if Path(path).is_dir()), self._paths[0])
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled for a signature, or None; Numba's own first refreshes the context, for over 100 ms."""
+        """The compilation for a signature, or None; Numba's own method first refreshes the context, for over 100 ms."""
         rtsys.initialize(target_context)  # the allocations of compiled code
         key = self._index_key(sig, target_context.codegen())
         for file in self._files:
-            with suppress(OSError):  # it cannot be read, which is as if it were not there
+            with suppress(OSError):  # unreadable files count as missing
                 found = file.load(key)
                 if found is not None:
                     with data_limit.lifted():
@@ -136,7 +135,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled, where that can be, and tell whoever waited for it where no good place is."""
+        """Save a compilation if possible; warn the user if there is no good folder."""
         if self._folders.warning:
             _say(self._folders.warning)
         if self._folders.writable is not None:
@@ -144,7 +143,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
 
 class _Listener(Listener):  # type: ignore[misc]
-    """Hears from Numba when it compiles; what is in the cache is not compiled."""
+    """Listener for Numba's compilations; cached code causes no events."""
 
     def on_start(self, event: Any) -> None:
         compilation.begin()
@@ -157,48 +156,48 @@ register("numba:compile", _Listener())
 
 
 def jit(function: Function) -> Function:
-    """Compile a loop over arrays and numbers on its first call (decorator; the type stays the function's own)."""
+    """Compile a loop over arrays and numbers on its first call (decorator; the static type is the function's own)."""
     return _compiled(function)
 
 
 def inline(function: Function) -> Function:
-    """Compile a small helper into its callers' loops as a whole, so that no call remains there (decorator)."""
+    """Inline a small helper into its callers' loops, without a call (decorator)."""
     return _compiled(function, inline="always")
 
 
 def helper(function: Function) -> Function:
-    """Compile a loop for other compiled loops only, which are the only ones that may call it (decorator).
+    """Compile a loop that only compiled loops may call (decorator).
 
-    What makes Python objects into arguments is left out: it takes long to compile, about a hundredth of a second for
-    each array, and as long as the loop itself for many.
+    The conversion of Python objects to arguments is left out: it takes about a hundredth of a second for each array to
+    compile, often as long as the loop itself.
     """
     return _compiled(function, no_cpython_wrapper=True)
 
 
 def borrowing(function: Function) -> Function:
-    """Compile a loop that borrows arrays and returns numbers, without counting references (decorator).
+    """Compile a loop that borrows arrays and returns numbers, without reference counts (decorator).
 
-    It may not allocate; :func:`without_allocation` says more, and is for those that only loops call.
+    It may not allocate; see :func:`without_allocation`, which is for helpers called only by loops.
     """
     return _compiled(function, _nrt=False)
 
 
 def without_allocation(function: Function) -> Function:
-    """Compile a helper that borrows arrays and returns numbers, without counting references (decorator).
+    """Compile a helper that borrows arrays and returns numbers, without reference counts (decorator).
 
-    Numba counts references to an array whenever it gets another name, goes into a tuple or is sliced, with an atomic
-    instruction each, and only leaves out pairs of them that no loop parts: most of the time of a loop that handles
-    millions of short pieces. Here nothing is counted. In return nothing can be allocated; Numba refuses to compile what
-    would. Only other loops may call it, as with :func:`helper`.
+    Numba counts references to an array at each assignment, tuple and slice, with an atomic instruction each, and elides
+    only pairs without a loop between them: most of the time of a loop that handles millions of short pieces. Here
+    nothing is counted. In return nothing can be allocated; Numba rejects functions that would. Only other loops may
+    call it, as with :func:`helper`.
     """
     return _compiled(function, _nrt=False, no_cpython_wrapper=True)
 
 
 def _compiled(function: Function, **settings: Any) -> Function:
-    """Numba takes the folder of its cache from its configuration, once, while it decorates a function.
+    """Compile with Numba, which reads its cache folder from its configuration once, at decoration.
 
-    No loop is called from C, so what Numba would compile for that is left out. What lies in a cache is run, so a file
-    of settings in the current folder (``.numba_config.yaml``), which may be somebody else's, does not say where it is.
+    No loop is called from C, so C wrappers are left out. Cached code is executed, so a settings file in the current
+    folder (``.numba_config.yaml``), possibly somebody else's, does not determine the cache folder.
     """
     folders = _cache_folders(function.__code__.co_filename, os.environ.get(CACHE_VARIABLE, ""))
     compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **settings)(function)
@@ -215,13 +214,13 @@ def _compiled(function: Function, **settings: Any) -> Function:
 
 
 class _Folders(NamedTuple):
-    """Folders for compilations, of one module or of all.
+    """Folders of compilations, of one module or of all.
 
     Attributes
     ----------
-    writable : where new ones are kept; None where nothing can be written anywhere.
-    others : where nothing can be written, and older ones may lie.
-    warning : what to say where something is compiled.
+    writable : for new compilations; None if no folder is writable.
+    others : read-only folders, possibly with older compilations.
+    warning : printed at a compilation.
     """
 
     writable: str | None
@@ -229,15 +228,15 @@ class _Folders(NamedTuple):
     warning: str
 
     def all(self) -> tuple[str, ...]:
-        """The folders to look into, in this order."""
+        """The folders to search, in order."""
         return self.others if self.writable is None else (self.writable, *self.others)
 
 
 @cache
 def _cache_folders(source: str, chosen: str) -> _Folders:
-    """Where a module's compilations lie.
+    """The folders of a module's compilations.
 
-    chosen : the folder that ``NUMBA_CACHE_DIR`` names, or nothing.
+    chosen : the folder in ``NUMBA_CACHE_DIR``, or nothing.
     """
     package, module = _package_and_module(source)
     places = _places(package, chosen)
@@ -255,9 +254,9 @@ def _beside(package: str) -> str:
 
 @cache
 def _places(package: str, chosen: str) -> _Folders:
-    """The first folder that can be written: the one chosen, next to the source, in the home, in the scratch folder.
+    """The first writable folder of: the chosen one, next to the source, the home, the scratch folder.
 
-    Those before it are the others, as far as they can be read.
+    Readable folders before it are the others.
     """
     home = _home()
     wanted = [f"{chosen}/oocbe"] if chosen else [_beside(package), *([] if home is None else [f"{home}/oocbe"])]
@@ -276,27 +275,27 @@ def _places(package: str, chosen: str) -> _Folders:
 
 
 def _home() -> str | None:
-    """The user's folder of caches; None where there is no home."""
+    """The user's cache folder; None without a home."""
     try:
         return os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    except RuntimeError:  # a user that the system does not know
+    except RuntimeError:  # a user without an entry in the system
         return None
 
 
 @cache
 def _say(what: str) -> None:
-    """Tell people, once: it is about a process and no error."""
+    """Print a warning to stderr, once a process; it is not an error."""
     print(f"oocbe: {what}; {CACHE_VARIABLE} may name a better place", file=sys.stderr)
 
 
 def _package_and_module(source: str) -> tuple[str, str]:
-    """The folder that modules are named from, and a module's name there: dotted where it lies deeper."""
+    """The root folder of module names, and a module's dotted name relative to it."""
     package = PACKAGE if source.startswith(PACKAGE + os.sep) else os.path.dirname(source)  # noqa: PTH120
     return package, source[len(package) + 1 :].removesuffix(".py").replace(os.sep, ".")
 
 
 def source_digest(package: str, module: str) -> str:
-    """Digest of a module's source and of those below the same folder that it names, directly or not."""
+    """Digest of a module's source and of the modules below the same folder that it names, directly or not."""
     found = {module}
     waiting = [module]
     while waiting:

@@ -1,7 +1,7 @@
 """Copies that bypass the caches, for memory that is not read soon.
 
-An ordinary store first brings the line that it changes into a cache. Where another device reads the copy, that is a
-third of all traffic for nothing: eight threads beside a busy bus copied 46 GB/s so, instead of 32.
+An ordinary store first loads the target line into a cache. If another device reads the copy, that wastes a third of all
+traffic: eight threads beside a busy bus copied 32 GB/s with ordinary stores, 46 GB/s with these.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.native import LINE_BYTES, copy_byte, copy_line, finish_lines, number_at, pause, set_number_at
 
 PAUSE_MICROSECONDS = 20
-"""A thread that waits for room in a ring sleeps for so long: of a ring's pieces, each takes twenty times that."""
+"""Sleep of a thread that waits for a free stretch in a ring; copying a piece takes twenty times as long."""
 
 
 @jit
 def _copy_lines(target: Any, source: Any, lines: Any) -> Any:
-    """Copy so many lines from one address to another."""
+    """Copy ``lines`` lines from one address to another."""
     for line in range(lines):
         copy_line(target + line * LINE_BYTES, source + line * LINE_BYTES)
     finish_lines()
@@ -28,7 +28,7 @@ def _copy_lines(target: Any, source: Any, lines: Any) -> Any:
 
 
 def copy_past_caches(target: NDArray[Any], source: NDArray[Any]) -> None:
-    """Copy an array (items,) into another of its dtype and length, which do not overlap; both are contiguous."""
+    """Copy an array (items,) into another of its dtype and length; both are contiguous and do not overlap."""
     if source.dtype != target.dtype or source.shape != target.shape:
         raise ValueError(f"{source.shape} of {source.dtype} do not fit into {target.shape} of {target.dtype}")
     there, here = target.view(np.uint8), source.view(np.uint8)
@@ -44,14 +44,14 @@ def copy_past_caches(target: NDArray[Any], source: NDArray[Any]) -> None:
 def fill_ring(copies: Any, ring: Any, state: Any, thread: Any) -> Any:
     """Copy a thread's share of every piece into a ring of equal stretches of memory, until all are copied.
 
-    A waiting thread polls the counters of the others; none of them needs the interpreter.
+    A waiting thread polls the other threads' counters, without the interpreter.
 
     Parameters
     ----------
-    copies : int64 (pieces, columns, 3), address and bytes of each column, and its place in the piece's memory, a
-        multiple of a line. ring : int64 (3,), address of the first stretch, a multiple of a line; bytes of each; how
-        many there are. state : int64 (threads + 2, a line), of which the first number of each line counts: pieces that
-        each thread has copied, filled in; pieces whose memory is free again; and not zero where all is to end.
+    copies : int64 (pieces, columns, 3), address and bytes of each column, and its offset in the piece's memory, a
+        multiple of a line. ring : int64 (3,), address of the first stretch, a multiple of a line; bytes of each; number
+        of stretches. state : int64 (threads + 2, a line), counters in the first number of each line: pieces copied by
+        each thread, written here; pieces whose memory is free again; and a stop flag, nonzero to end.
     """
     threads = len(state) - 2
     line = state.itemsize * state.shape[1]

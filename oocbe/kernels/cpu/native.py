@@ -1,7 +1,7 @@
-"""Arithmetic in the operands' own type, arrays at addresses, and stores past the caches, for use inside compiled loops.
+"""Arithmetic in the operands' own type, arrays at addresses, and cache-bypassing stores, for use in compiled loops.
 
-Numba adds and multiplies narrow integers in 64 bits, which leaves vectors of int16 a quarter of their lanes. These do
-what the processor does: integers wrap around (the caller has checked that they do not), floats are not reordered.
+Numba adds and multiplies narrow integers in 64 bits, which leaves vectors of int16 a quarter of their lanes. These use
+the processor's operations: integers wrap around (the caller excludes that), floats are not reordered.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
 
 @inline
 def array_at(address: Any, first: Any, count: Any, like: Any) -> Any:
-    """Elements ``first`` and ``count - 1`` after it of the array that begins at an address.
+    """A view of ``count`` elements from index ``first`` of the array at an address.
 
-    They have the type of the array ``like``; the caller keeps that memory alive.
+    The dtype is that of the array ``like``; the caller keeps the memory alive.
     """
     return carray(_pointer(address + first * like.itemsize, like), count)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy_line(typing_context: Any, target: Any, source: Any) -> Any:
-    """Copy :data:`LINE_BYTES` bytes from one address to another, which is a multiple of as many, past the caches.
+    """Copy :data:`LINE_BYTES` bytes between addresses, the target's a multiple of as many, bypassing the caches.
 
-    Such stores are in no order with others until :func:`finish_lines`.
+    Such stores are unordered until :func:`finish_lines`.
     """
     del typing_context
 
@@ -88,7 +88,7 @@ def copy_line(typing_context: Any, target: Any, source: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def finish_lines(typing_context: Any) -> Any:
-    """Have all stores of this thread so far come before later ones."""
+    """Order all earlier stores of this thread before later ones."""
     del typing_context
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -115,7 +115,7 @@ def copy_byte(typing_context: Any, target: Any, source: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def number_at(typing_context: Any, address: Any) -> Any:
-    """The int64 at an address, as another thread has left it: it is read anew each time, before all that follows."""
+    """The int64 at an address, reread at each call (acquire order), as written by another thread."""
     del typing_context
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -128,7 +128,7 @@ def number_at(typing_context: Any, address: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def set_number_at(typing_context: Any, address: Any, number: Any) -> Any:
-    """Write an int64 to an address for another thread, after all that was written before."""
+    """Write an int64 to an address for another thread, after all earlier stores (release order)."""
     del typing_context
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -145,5 +145,5 @@ _usleep = types.ExternalFunction("usleep", types.intc(types.uintc))
 
 @inline
 def pause(microseconds: Any) -> Any:
-    """Let others have this thread's processor for so long and a little more, while it waits for one of them."""
+    """Yield this thread's processor for about ``microseconds``, while it waits for another thread."""
     _usleep(types.uintc(microseconds))

@@ -1,7 +1,7 @@
-"""Cost functions in 32-bit fixed point, and their projections onto one variable: what every dual ascent works on.
+"""Cost functions in 32-bit fixed point and their projections onto one variable, the basis of all dual ascents.
 
-A *state* is one int32 vector: what the variables' values cost by themselves (at least 0), then what each use of a
-variable in a function has taken out of the function, value by value.
+A *state* is one int32 vector: the unary costs of the variables' values (at least 0), then the shares that each use of a
+variable has moved out of its function, value by value.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import numpy as np
 from oocbe.kernels.cpu.jit import without_allocation
 
 REMOVED = np.int32(1 << 29)
-"""Cost of a value that no completion below the threshold has; what its uses have taken is minus this."""
+"""Cost of a value in no completion below the threshold; the shares of its uses are minus this."""
 
 MOST_MOVED = np.int32(1 << 28)
-"""No more than this is ever moved into a function, or out of it, for one value: sums stay within 32 bits."""
+"""Maximum cost moved into or out of a function for one value: sums stay within 32 bits."""
 
 
 class Network(NamedTuple):
-    """Functions laid out for the ascent. A *use* is a variable's place in a function; uses go by function.
+    """Functions laid out for the ascent. A *use* is a variable's position in a function; uses are ordered by function.
 
     Attributes
     ----------
-    value_start : int64 (variables + 1,), where a variable's values begin in a state.
+    value_start : int64 (variables + 1,), start of a variable's values in a state.
     use_start, uses : CSR, the uses of each variable.
     function_start : int64 (functions + 1,), the uses of each function.
-    function, variable : int64 (uses,), which function, which variable.
-    message_start : int64 (uses,), where a use's part of a state begins.
-    table_start : int64 (uses,), where the function's table begins in ``tables``: for two variables one for each use,
-        the use's own variable fastest; for more, the same one, the last variable fastest.
+    function, variable : int64 (uses,), of each use.
+    message_start : int64 (uses,), start of a use's part of a state.
+    table_start : int64 (uses,), start of the function's table in ``tables``: for two variables one table for each use,
+        with the use's own variable fastest; for more, the same one, with the last variable fastest.
     tables : int32, at least 0.
     """
 
@@ -47,13 +47,13 @@ class Network(NamedTuple):
 
 @without_allocation
 def project_pair(network: Any, use: Any, other: Any, state: Any, size: Any, least: Any) -> Any:
-    """Least cost of a function over two variables for each value of one, before what that one has taken.
+    """Least cost of a function over two variables for each value of one, before the share of that variable.
 
     use, other : of the variable with ``size`` values, and of the other one.
     """
     w = network.variable[other]
     start, message, row = network.value_start[w], network.message_start[other], network.table_start[use]
-    if size == 2:  # two numbers, and no loop over them
+    if size == 2:  # unrolled
         one, two = REMOVED, REMOVED
         for b in range(network.value_start[w + 1] - start):
             if state[start + b] != REMOVED:
@@ -76,7 +76,7 @@ def project_pair(network: Any, use: Any, other: Any, state: Any, size: Any, leas
 
 @without_allocation
 def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work: Any) -> Any:
-    """Least cost of a function over any number of variables for each value of one, before what that one has taken.
+    """Least cost of a function over any number of variables for each value of one, before the share of that variable.
 
     work : int64 (3, most places of a function), overwritten.
     """

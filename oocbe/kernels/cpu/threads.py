@@ -1,6 +1,6 @@
-"""The thread pool that compiled loops share, and ways to cut rows into ranges for it.
+"""The thread pool of all compiled loops, and the division of rows into ranges for it.
 
-``OOCBE_THREADS`` sets the number of threads (default: the cores this process may use). Compiled loops release the
+``OOCBE_THREADS`` sets the number of threads (default: the cores available to this process). Compiled loops release the
 interpreter lock, so threads are enough. A forked child starts its own pool on first use.
 """
 
@@ -21,10 +21,10 @@ from oocbe.runtime.deadline import Deadline, current
 from oocbe.runtime.waiting import wait_for
 
 SMALLEST_SHARE = 1 << 14
-"""Rows below which another thread costs more (some 20 microseconds to hand over) than it saves."""
+"""Minimum rows for another thread: below it the hand-over (some 20 microseconds) costs more than it saves."""
 
 LARGEST_CALL = 1 << 25
-"""Rows or joined cells of a call at most: a tenth of a second or so, after which :func:`run_all` looks at the time."""
+"""Maximum rows or joined cells of a call (about 0.1 s); :func:`run_all` checks the deadline between calls."""
 
 _lock = Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -33,10 +33,10 @@ _inside = local()
 
 
 class Sharing:
-    """Threads that work beside one another, each of which calls :func:`run_all`: they share the pool's threads.
+    """Concurrent threads that each call :func:`run_all` and share the pool's threads.
 
-    Were each call spread over all threads, as many calls would wait for one another, and handing over costs more than
-    small calls take.
+    If each call were spread over all threads, calls would wait for one another, and the hand-over costs more than small
+    calls.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Sharing:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Within the block, this thread is one of those at work."""
+        """Within the block, this thread counts as active."""
         self._count(1)
         before, _inside.sharing = getattr(_inside, "sharing", None), self
         try:
@@ -56,7 +56,7 @@ class Sharing:
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """Within a block of :meth:`at_work`: this thread's share is for the others."""
+        """Within a block of :meth:`at_work`: this thread's share is available to the others."""
         self._count(-1)
         try:
             yield
@@ -68,18 +68,18 @@ class Sharing:
             self._active += more
 
     def share(self, threads: int) -> int:
-        """How many of so many threads are for one of those at work."""
+        """Share of ``threads`` threads for one active thread."""
         return -(-threads // max(1, self._active))
 
 
 def resting() -> AbstractContextManager[None]:
-    """Within the block, this thread waits for another one: where it is one of several at work, they have its share."""
+    """Within the block, this thread waits for another one, and other active threads get its share."""
     sharing: Sharing | None = getattr(_inside, "sharing", None)
     return nullcontext() if sharing is None else sharing.resting()
 
 
 def thread_count() -> int:
-    """Threads to use: ``OOCBE_THREADS``, or the cores this process may run on, or its control group's quota.
+    """Number of threads: ``OOCBE_THREADS``, or the cores available to this process, or its control group's quota.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def thread_count() -> int:
 
 
 def threads_at_hand() -> int:
-    """How many calls :func:`run_all` would have side by side now: one within the pool, its share beside others."""
+    """Number of concurrent calls that :func:`run_all` would make now: one within the pool, a share beside others."""
     if getattr(_inside, "worker", False):
         return 1
     threads = thread_count()
@@ -103,7 +103,7 @@ def threads_at_hand() -> int:
 
 
 def row_ranges(rows: int, piece_rows: int | None = None, pieces_a_thread: int = 1) -> list[tuple[int, int]]:
-    """Cut ``range(rows)`` into half-open ranges: of ``piece_rows`` rows where given, else near-equal ones.
+    """Cut ``range(rows)`` into half-open ranges: of ``piece_rows`` rows if given, else near-equal ones.
 
     Without ``piece_rows`` no range is below :data:`SMALLEST_SHARE` rows (unless it is the only one). Always at least
     one range, ``(0, 0)`` for no rows, so that a caller's loop body is reached.
@@ -118,8 +118,8 @@ def row_ranges(rows: int, piece_rows: int | None = None, pieces_a_thread: int = 
 def tiled_ranges(cells: int, tile: int, runs: int, work: int = 1) -> list[tuple[int, int, int, int]]:
     """Cut ``runs`` runs of ``cells`` cells for the threads: cells ``low`` to ``high`` of runs ``first`` to ``last``.
 
-    Where a run has many tiles, ranges are whole tiles of all runs; otherwise whole runs. work : what a cell costs, in
-    rows: no range is below :data:`SMALLEST_SHARE` of them.
+    If a run has many tiles, ranges are whole tiles of all runs; otherwise whole runs. work : cost of a cell, in rows;
+    no range costs less than :data:`SMALLEST_SHARE` rows.
     """
     total = cells * runs * work
     pieces = max(1, min(4 * thread_count(), total // SMALLEST_SHARE), total // LARGEST_CALL)
@@ -139,13 +139,13 @@ def run_all(
 ) -> list[Any]:
     """Call ``function(*arguments)`` for each tuple of arguments, spread over the pool; results in their order.
 
-    interrupt : makes running calls give up soon; called where the caller is interrupted. Give it where calls may take
-        long: a call that runs in the caller, as one alone does without it, can't be interrupted.
+    interrupt : makes running calls give up soon; called if the caller is interrupted. Needed for long calls: without it
+        a single call runs in the caller and cannot be interrupted.
 
-    One call, or one thread, runs in the caller (unless ``interrupt`` is given), and so does everything called from
-    within the pool (a worker that waited for its own pool would wait for ever). All calls have ended when this returns
-    or raises; the first error (in the order of the calls) is raised. An interrupt of the caller (Ctrl-C) cancels the
-    calls that have not begun, and so does the deadline of the block that the caller is in.
+    A single call, or all calls with one thread, run in the caller (unless ``interrupt`` is given), as do calls from
+    within the pool (a worker that waited for its own pool would deadlock). All calls have ended when this returns or
+    raises; the first error (in the order of the calls) is raised. An interrupt of the caller (Ctrl-C), or the deadline
+    of the enclosing block, cancels the calls that have not started.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def run_all(
     batch = _Batch(partial(_called, function, deadline=deadline), work)
     try:
         pool = _shared_pool(thread_count())
-        # One future a thread and not one a call, which costs 30 microseconds: a sort has 256 calls for its buckets.
+        # One future a thread, not a call, as each costs 30 microseconds: a sort has 256 calls for its buckets.
         futures = [pool.submit(batch.work) for _ in range(min(most, len(work)))]
         wait_for(partial(_all_done, futures), TimeoutError)
     except BaseException:
@@ -172,18 +172,18 @@ def run_all(
 
 
 def _called(function: Callable[..., Any], arguments: tuple[Any, ...], deadline: Deadline | None) -> Any:
-    """A call's result, unless the deadline has come."""
+    """A call's result, after a check of the deadline."""
     if deadline is not None:
         deadline.check()
     return function(*arguments)
 
 
 class _Batch:
-    """Calls of one function, taken in their order by several threads, that can be stopped: those that run are waited
-    for, no other begins.
+    """Calls of one function, taken in order by several threads. After a stop no call starts, and running ones are
+    awaited.
 
-    The count of running threads is kept here and not in their futures: an interrupt may come before the caller has got
-    hold of the future of a thread that works already.
+    Running threads are counted here and not by their futures: an interrupt may come before the caller has received the
+    future of a thread that is already running.
     """
 
     def __init__(self, function: Callable[..., Any], calls: list[tuple[Any, ...]]) -> None:
@@ -205,7 +205,7 @@ class _Batch:
                 except BaseException as error:
                     self._errors[number] = error
                     with self._changed:
-                        self._stopped |= isinstance(error, TimeLimitError)  # it has come for all
+                        self._stopped |= isinstance(error, TimeLimitError)  # it applies to all calls
         finally:
             with self._changed:
                 self._running -= 1
@@ -219,13 +219,13 @@ class _Batch:
             return self._begun - 1
 
     def results(self) -> list[Any]:
-        """What the calls returned; raises the first error, in the order of the calls."""
+        """Results of the calls; raises the first error, in the order of the calls."""
         if self._errors:
             raise self._errors[min(self._errors)]
         return self._results
 
     def stop(self) -> None:
-        """Let no further call begin, and wait for those that run: they write into arrays of the caller."""
+        """Start no further call, and wait for running ones: they write into arrays of the caller."""
         with self._changed:
             self._stopped = True
             self._changed.wait_for(lambda: self._running == 0)
@@ -252,7 +252,7 @@ def _mark_worker() -> None:
 
 
 def _forget_pool() -> None:
-    """In a forked child: the parent's threads do not exist here."""
+    """Reset the pool in a forked child, where the parent's threads do not exist."""
     global _pool, _lock
     _pool, _lock = None, Lock()
 

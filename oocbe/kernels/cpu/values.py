@@ -1,10 +1,9 @@
 """The two operations of a semiring on values, by code, for use inside compiled loops.
 
 The codes are :class:`oocbe.model.semiring.Combination` and :class:`oocbe.model.semiring.Marginalisation`. They are
-arguments rather than separate compiled versions: the branch goes the same way in every row, which a processor predicts
-for nothing, and one compilation serves all semirings. Results are stored into arrays and never returned from a branch:
-a function that could return either an integer or the float of log-sum-exp would be typed as float throughout, and lose
-bits.
+arguments rather than separate compiled versions: the branch is the same in every row, so its prediction is free, and
+one compilation serves all semirings. Results are stored into arrays and never returned from a branch: a function that
+returns either an integer or the float of log-sum-exp would be typed as float throughout, and lose bits.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SUM = int(Marginalisation.SUM)
 
 @helper
 def combine(a: Any, b: Any, combination: int) -> Any:
-    """Join two values: their sum or product, in their own type (the caller has checked the range)."""
+    """Sum or product of two values, in their own type (the caller has checked the range)."""
     if combination == ADD:
         return a + b
     return a * b
@@ -36,7 +35,7 @@ def combine(a: Any, b: Any, combination: int) -> Any:
 def log_sum_exp(a: Any, b: Any) -> Any:
     """log(exp(a) + exp(b)) in float64, whatever the types of a and b.
 
-    From the greater one, so that nothing overflows. Equal infinities, whose difference is no number, stay as they are.
+    Computed relative to the greater one to avoid overflow. Equal infinities, whose difference is NaN, stay as they are.
     """
     greater, lesser = np.float64(max(a, b)), np.float64(min(a, b))
     if greater == lesser:
@@ -49,7 +48,7 @@ def accumulate(target: NDArray[Any], place: int, value: Any, marginalisation: in
     """Marginalise a value into ``target[place]``, which holds one already."""
     held = target[place]
     if marginalisation == MAX:
-        # A store in any case, as a choice of values rather than of ways: the outcome is too random to predict.
+        # An unconditional store of a selected value: a branch would be unpredictable.
         target[place] = max(held, value)
     elif marginalisation == MIN:
         target[place] = min(held, value)
@@ -60,7 +59,7 @@ def accumulate(target: NDArray[Any], place: int, value: Any, marginalisation: in
 
 
 def neutral_value(marginalisation: int, dtype: np.dtype[Any]) -> Any:
-    """Scalar of a dtype that marginalisation leaves every other value unchanged by."""
+    """Neutral element of a marginalisation, as a scalar of a dtype."""
     if marginalisation == SUM:
         return dtype.type(0)
     lowest, highest = (-math.inf, math.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)

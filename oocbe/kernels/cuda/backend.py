@@ -1,4 +1,4 @@
-"""The CUDA backend: the kernels of this folder under the names of :class:`oocbe.kernels.interface.Backend`."""
+"""The CUDA backend: the kernels of this folder behind :class:`oocbe.kernels.interface.Backend`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from oocbe.runtime.tracing.recorder import HOST_TO_DEVICE
 class CudaBackend:
     """Kernels on CuPy's current device and stream; arrays are CuPy's.
 
-    All of a call's rows are in device memory, and a launch covers them all: ``piece_rows`` is accepted and changes
-    nothing. Beside inputs and outputs a call takes up to: sort, one more copy of the rows (two where keys have several
-    words); groups, 3 bits a row; joins, 8 bytes a group and some 30 bytes a run.
+    All of a call's rows are in device memory, and a launch covers them all: ``piece_rows`` is accepted and ignored.
+    Beside inputs and outputs a call takes up to: sort, one more copy of the rows (two if keys have several words);
+    groups, 3 bits a row; joins, 8 bytes a group and some 30 bytes a run.
 
     Parameters
     ----------
-    memory_limit : bytes that CuPy's memory pool may hold; None: the whole device. The pool is the process's: what the
-        last backend or solve asked for holds for all of them, so those that run side by side share one limit.
+    memory_limit : limit of CuPy's memory pool in bytes; None: the whole device. The pool belongs to the process: the
+        last limit set by any backend or solve applies to all of them, so concurrent ones share one limit.
 
     Raises
     ------
-    UsageError : there is no device, no CuPy, or the two do not fit together; the message says which.
+    UsageError : there is no device, no CuPy, or they are incompatible; the message gives the reason.
     """
 
     name = "cuda"

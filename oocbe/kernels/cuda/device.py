@@ -1,4 +1,4 @@
-"""The one access point to CuPy, which has no type annotations, and whether this machine can use it."""
+"""The only access point to CuPy, which has no type annotations, and its availability on this machine."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from oocbe.runtime.waiting import interruptibly
 from oocbe.runtime.writable import can_be_written, private_scratch
 
 CACHE_VARIABLE = "CUPY_CACHE_DIR"
-"""The environment variable with CuPy's folder of compiled kernels."""
+"""Environment variable with CuPy's folder of compiled kernels."""
 
 OLDEST_CAPABILITY = 70
-"""Volta: older devices lack independent thread scheduling, which waiting for another block's prefix relies on."""
+"""Volta: older devices lack independent thread scheduling, which is required for waiting on another block's prefix."""
 
 
 @cache
 def why_unavailable() -> str | None:
-    """Why no CUDA device can be used here, in a phrase for people; None where one can. The answer is kept."""
+    """Reason why no CUDA device is usable, for users; None if one is. The result is cached."""
     try:
         module = import_module("cupy")
-    except Exception as error:  # a broken installation raises whatever it likes
+    except Exception as error:  # a broken installation may raise any exception
         return f"CuPy cannot be imported ({error}); as the driver needs, {install_hint('cuda12', 'cuda13')}"
     try:
         if module.cuda.runtime.getDeviceCount() == 0:
@@ -33,9 +33,9 @@ def why_unavailable() -> str | None:
         if capability < OLDEST_CAPABILITY:
             return f"the device's compute capability {capability / 10} is below {OLDEST_CAPABILITY / 10}"
         _give_cupy_a_cache()
-        # Driver, runtime and compiler agree only if a kernel compiles and its result comes back.
+        # Driver, runtime and compiler are compatible only if a kernel compiles and returns its result.
         found: list[int] = []
-        with unlimited():  # whoever asks has not begun yet, and could not say what is known
+        with unlimited():  # the caller has no partial results to report yet
             interruptibly(lambda: found.append(int(module.arange(3, dtype=module.int64).sum())))
         if found != [3]:
             return "the CUDA device computes wrong results"
@@ -45,12 +45,12 @@ def why_unavailable() -> str | None:
 
 
 def cupy_cache() -> str:
-    """Where CuPy keeps compiled kernels."""
+    """CuPy's folder of compiled kernels."""
     return os.environ.get(CACHE_VARIABLE) or os.path.expanduser("~/.cupy/kernel_cache")  # noqa: PTH111  (a Path fails without a home)
 
 
 def _give_cupy_a_cache() -> None:
-    """Have CuPy keep kernels among temporary files where it cannot write to its own place: it would compile none."""
+    """Move CuPy's cache to temporary files if its own folder is not writable: otherwise it would compile no kernel."""
     if not os.environ.get(CACHE_VARIABLE) and not can_be_written(cupy_cache()):
         scratch = private_scratch("oocbe-cupy")
         if scratch is not None:
@@ -63,7 +63,7 @@ def cupy() -> Any:
 
     Raises
     ------
-    UsageError : it cannot be used on this machine; the message says why.
+    UsageError : it is not usable on this machine; the message gives the reason.
     """
     reason = why_unavailable()
     if reason is not None:

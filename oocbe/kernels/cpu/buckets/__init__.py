@@ -1,1 +1,1 @@
-"""Loops over a whole bucket: all tables and lookups walked together."""
+"""Loops over a whole bucket, with a joint traversal of all tables and lookups."""

@@ -1,28 +1,27 @@
 """Join all tables and lookups of a bucket and eliminate its variable, in one pass and without a sort.
 
-The inputs are *tries in disguise*: every table is sorted by key, and all tables order their variables alike (by
-elimination position, the eliminated variable in the least significant bits). So the rows that share a prefix are
-neighbours, and the join can walk down from the most significant variable, narrowing one row range a table at each
-step, as worst-case optimal join algorithms do (Veldhuizen, *Leapfrog Triejoin*, ICDT 2014; Abo Khamis, Ngo, Rudra,
-*FAQ: Questions Asked Frequently*, PODS 2016, for the elimination on top). Output rows come out in ascending order.
+The inputs are implicit *tries*: every table is sorted by key, and all tables order their variables alike (by
+elimination position, the eliminated variable in the least significant bits). So rows with a common prefix are adjacent.
+The join descends from the most significant variable and narrows one row range a table at each step, as worst-case
+optimal join algorithms do (Veldhuizen, *Leapfrog Triejoin*, ICDT 2014; Abo Khamis, Ngo, Rudra, *FAQ: Questions Asked
+Frequently*, PODS 2016, for the elimination on top). Output rows are in ascending order.
 
-Neighbouring variables in which the same tables take part form a *run* and are taken in one step. A run in which no
-table takes part enumerates the values of its one variable. After each step the hard constraints whose last variable
-lies in that run are looked up in bit sets, so that a prefix that violates one is never extended. What a lookup needs of
-the runs above is gathered once, on arrival: an enumerating run then knows all permitted values, and constraints that
-permit everything below (in SPOT5: of a photograph left out) are not looked at until the walk returns. At its end (a
-*leaf*: one assignment of the separator) the remaining rows differ in the eliminated variable only; they are combined
-with the functions of the bucket, looked up in dense arrays, and reduced to one value.
+Consecutive variables in the scopes of the same tables form a *run* and are processed in one step. A run without a table
+enumerates the values of its one variable. After each step, hard constraints whose last variable is in the run are
+tested in bit sets, so that a violating prefix is never extended. The part of a lookup's index from runs above is
+computed once, on arrival at a level: an enumerating run then reads all permitted values at once, and constraints that
+permit everything below (in SPOT5: of a photograph left out) are skipped until the walk leaves the level. At a *leaf*
+(one assignment of the separator) the remaining rows differ in the eliminated variable only; they are combined with the
+functions of the bucket, in dense arrays, and reduced to one value.
 
-With a bound on what each prefix of a key costs at least (:mod:`oocbe.elimination.engine.row_pruning`), it goes as soon
-as no completion can be below a threshold: what tables say of the variables so far, their least values for the rest, and
-the least value among the rows of each table that agree with it. A row is judged once more by its own value when
-written.
+With a lower bound for each prefix of a key (:mod:`oocbe.elimination.engine.row_pruning`), a prefix is pruned if no
+completion can be below a threshold. The bound is the sum of the bound tables over the assigned variables, their minima
+over the rest, and the least value among the matching rows of each table. A row is tested again with its own value when
+it is written.
 
-Where rows carry what they consume of linear constraints (:mod:`oocbe.elimination.engine.consumption`), that is the
-lowest field of every key, a leaf has several rows (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), and bounds count
-a
-*price* for what a row consumes. Flat arrays for all of it (:mod:`oocbe.kernels.cpu.buckets.join_arrays`) come from
+If rows carry the consumption of linear constraints (:mod:`oocbe.elimination.engine.consumption`), it is the lowest
+field of every key, a leaf has several rows (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), and bounds include a
+*price* for a row's consumption. The flat arrays (:mod:`oocbe.kernels.cpu.buckets.join_arrays`) come from
 :mod:`oocbe.elimination.engine.join_program`.
 """
 
@@ -53,26 +52,26 @@ from oocbe.kernels.cpu.buckets.walk_steps import grown, values_a_row
 from oocbe.kernels.cpu.jit import jit
 
 LEAF_ROOM = 256
-"""Rows that the lists of a leaf whose rows carry a consumption have room for at first."""
+"""Initial capacity, in rows, of the lists of a leaf with consumptions."""
 
 
 @jit
 def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any, step_limit: Any, shared: Any) -> Any:
     """Walk the tries from given items down to a level.
 
-    Returns the fields of :class:`oocbe.kernels.cpu.buckets.walk_steps.Frontier`. All that allocates is here; the loop
-    (:mod:`oocbe.kernels.cpu.buckets.walk_loop`) comes back where it has no more room.
+    Returns the fields of :class:`oocbe.kernels.cpu.buckets.walk_steps.Frontier`. All allocations are here; the loop
+    (:mod:`oocbe.kernels.cpu.buckets.walk_loop`) returns when its capacity is exhausted.
 
     Parameters
     ----------
     tables, program, start, shared : ``TableArrays``, ``JoinProgram``, ``WalkStart`` and ``SharedCounts`` of
-        :mod:`oocbe.kernels.cpu.buckets.join_arrays`, as plain tuples (of plain tuples): they get their names
-        here, as Numba takes three times as long to look at arguments that are named tuples. The program without its
-        last field:
-    consumption : that field, ``ConsumptionArrays`` as a plain tuple, or None where rows carry none. Numba then leaves
-        out what handles consumptions before it compiles, which takes less than half as long.
-    row_limit : give up beyond this many rows, or partial walks. step_limit : give up beyond about this many steps, each
-        of which takes up or leaves one field of a key: with a bound, many may lead to few rows.
+        :mod:`oocbe.kernels.cpu.buckets.join_arrays`, as plain tuples (of plain tuples), because Numba takes three times
+        as long to type named-tuple arguments. The program lacks its last field:
+    consumption : that field, ``ConsumptionArrays`` as a plain tuple, or None if rows carry none. Numba then removes the
+        consumption code before compilation, which takes less than half as long.
+    row_limit : maximum number of rows, or partial walks; beyond it the walk is given up. step_limit : approximate
+        maximum number of steps, each of which sets or leaves one field of a key: with a bound, many steps may give few
+        rows.
     """
     table_arrays, walk_start, counts = TableArrays(*tables), WalkStart(*start), SharedCounts(*shared)
     runs, lookups, leaf, semiring, bounds = program
@@ -125,7 +124,7 @@ def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any
     low = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
     high = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
 
-    zero = np.int64(0)  # not literals, which would be second types for what they are given to
+    zero = np.int64(0)  # not literals, which would add a second type to parameters
     progress = (zero + walk_start.first, zero + walk_start.level - 1, zero, zero, zero)
     limits = (row_limit, step_limit)
     while True:

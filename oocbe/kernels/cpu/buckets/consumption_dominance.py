@@ -1,9 +1,9 @@
-"""Mark the rows that another row dominates by substitution, where rows carry what they consume.
+"""Mark rows dominated by another row through substitution, for rows with consumptions.
 
-As :mod:`oocbe.kernels.cpu.buckets.dominance`, but the row in whose place another one is put need not consume exactly as
-much: any that consumes at most as much, the substituted variable's own part included, will do. The rows of one key make
-a staircase, so the last of those is the best of them. Of several constraints only the first one's consumption may be
-less, that of the others must be the same.
+As :mod:`oocbe.kernels.cpu.buckets.dominance`, but the replacing row may consume less: any row with at most the same
+consumption, including that of the substituted variable, dominates. The rows of one key form a Pareto front, so the last
+of these is the best. With several constraints only the first one's consumption may be less; those of the others must be
+equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oocbe.kernels.cpu.jit import helper, jit
 U64 = np.uint64
 
 LOOK_UP_STEP = (1 << 12) - 1
-"""Rows, less one, after which marking looks whether to give up; ones in the low bits."""
+"""Mask of the row number: the stop flag is read every 4096 rows."""
 
 
 @jit
@@ -34,17 +34,17 @@ def mark_dominated_consumption(
     dominated: Any,
     stop: Any,
 ) -> Any:
-    """Set ``dominated`` for rows that can be replaced by another one at no loss, substituting one variable.
+    """Set ``dominated`` for rows that can be replaced by another row at no loss, by substitution of one variable.
 
     Parameters
     ----------
     keys : uint64 (words, rows), ascending, the packed consumption in the lowest bits. values : (rows,).
     field, pair_start, pair_target, pair_penalty : as for :func:`oocbe.kernels.cpu.buckets.dominance.mark_dominated`.
-    pair_saving : int64 (pairs, constraints), what the value replaced consumes more than the value put in its place.
-    parts : (shift, mask), int64 (constraints,), of each constraint in the packed consumption; the first is the lowest.
-    sign : 1 where small values are better, -1 where large ones are.
-    dominated : uint8 (rows,), written with 1 only, so that several variables may be worked on at once.
-    stop : int64 (1,), looked at now and then; set to another value than 0 it leaves the rest of the rows unmarked.
+    pair_saving : int64 (pairs, constraints), consumption of the replaced value minus that of the new value.
+    parts : (shift, mask), int64 (constraints,), field of each constraint in the packed consumption, the lowest first.
+    sign : 1 if small values are better, -1 if large ones are.
+    dominated : uint8 (rows,), only ever set to 1, so that several variables can be processed at once.
+    stop : int64 (1,), read periodically; a nonzero value leaves the remaining rows unmarked.
     """
     word, shift, mask = field
     part_shift, part_mask = parts
@@ -99,7 +99,7 @@ def mark_dominated_consumption(
                 equal &= keys[w, low] == target[w]
             if equal:
                 gain = sign * (values[row] - values[low]) - pair_penalty[pair]
-                # On a tie, what consumes less stays, then the smaller value: no cycle of rows removes itself.
+                # Ties keep the smaller consumption, then the smaller value: no cycle of rows removes itself.
                 if gain > 0 or (gain == 0 and (keys[0, low] < target[0] or b < a)):
                     dominated[row] = 1
                     break
@@ -107,7 +107,7 @@ def mark_dominated_consumption(
 
 @helper
 def _is_at_most(keys: Any, row: Any, target: Any, words: Any) -> Any:
-    """Whether the key of a row is a target key or smaller."""
+    """Whether the key of a row is at most a target key."""
     for w in range(words - 1, -1, -1):
         if keys[w, row] != target[w]:
             return keys[w, row] < target[w]

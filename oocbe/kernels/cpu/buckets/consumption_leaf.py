@@ -1,15 +1,15 @@
 """The leaf of a walk whose rows carry a consumption (:mod:`oocbe.elimination.engine.consumption`).
 
 At a leaf of the walk (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) each table's remaining rows differ in the
-eliminated variable and, below it, in the packed consumption. For each value of the variable, one row is taken of every
-table in every combination; consumptions are added, what exceeds the limit goes, and equal consumptions are reduced to
-one value. Where better values and smaller consumption are all that counts, only the *staircase* is kept: a row stays if
-no row that consumes at most as much is at least as good. With several constraints, rows are compared where they differ
-in the first one only.
+eliminated variable and, below it, in the packed consumption. For each value of the variable, all combinations of one
+row per table are formed: consumptions are added, combinations beyond the limit are dropped, and equal consumptions are
+reduced to one value. If only better values and smaller consumption matter, the *staircase* (Pareto front) is kept: a
+row is dropped if another row consumes at most as much and is at least as good. With several constraints, only rows that
+differ in the first one's consumption are compared.
 
-Rows of a table that belong together are sorted by consumption, so that lists are combined by merging
-(:mod:`oocbe.kernels.cpu.buckets.consumption_runs`). Most leaves have a row or two: what is done once a leaf is what
-counts, so this is inlined into the walk, without a call that would pass all arrays by the stack.
+A table's rows of one value are sorted by consumption, so lists are combined by merging
+(:mod:`oocbe.kernels.cpu.buckets.consumption_runs`). Most leaves have one or two rows, so the fixed cost of a leaf
+dominates: this function is inlined into the walk, without a call that would pass all arrays on the stack.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from oocbe.kernels.cpu.jit import inline
 U64 = np.uint64
 
 LEAF_FACTOR, LEAST_LEAF_ROWS = 4, 1 << 20
-"""Maximum rows of a leaf: the first times those of a message, or the second if that is more. Limits, the Pareto front
-and bounds may still remove many of them."""
+"""Maximum rows of a leaf: the first number times those of a message, or the second number if that is more. Limits, the
+Pareto front and bounds may still remove many of them."""
 
 
 @inline
@@ -53,21 +53,21 @@ def join_consumptions(
     row_limit: Any,
     stop: Any,
 ) -> Any:
-    """All rows of one leaf: (their number, which of the lists has them).
+    """All rows of one leaf: (their number, index of their list).
 
-    Instead of a number, ``GIVEN_UP`` where a limit was passed or ``stop`` set, and (``NO_ROOM``, rows) where the lists
-    must have room for so many rows, and the leaf is to be joined anew.
+    Instead of a number, ``GIVEN_UP`` if a limit was exceeded or ``stop`` is set, or (``NO_ROOM``, rows) if the lists
+    need this capacity and the leaf must be joined again.
 
     Parameters
     ----------
     tables, leaf, semiring, consumption, here : ``TableArrays``, three parts of a ``JoinProgram``, and ``LeafRows``, of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
     key : uint64 (words,), of the separator.
-    lists : ``WalkLists``, overwritten: as many as :data:`~oocbe.kernels.cpu.buckets.consumption_runs.LISTS` says, and
-        runs as :data:`~oocbe.kernels.cpu.buckets.consumption_runs.DEEPEST` says; ``run_ends`` is 0 at the front.
+    lists : ``WalkLists``, overwritten: :data:`~oocbe.kernels.cpu.buckets.consumption_runs.LISTS` lists, and at most
+        :data:`~oocbe.kernels.cpu.buckets.consumption_runs.DEEPEST` runs; ``run_ends[0]`` is 0.
     places : int64 (2, tables), overwritten.
-    row_limit : of the message; a leaf may pass it by as much as :data:`LEAF_FACTOR` says.
-    stop : int64 (1,), looked at now and then; another value than 0 makes the leaf give up.
+    row_limit : of the message; a leaf may exceed it by :data:`LEAF_FACTOR`.
+    stop : int64 (1,), read periodically; a nonzero value makes the leaf give up.
     """
     amounts, worths, ends = lists.amounts, lists.worths, lists.run_ends
     keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
@@ -88,13 +88,13 @@ def join_consumptions(
     )
     count_tables = len(key_base)
     run_keys, run_values = keys, values
-    if count_tables == 0:  # one row, which consumes nothing
+    if count_tables == 0:  # one row without consumption
         run_keys, run_values = consumption.unit_key, consumption.unit_value
     shift = U64(consumption.bits)
     amount_mask = (U64(1) << shift) - U64(1)
     most = max(np.int64(LEAST_LEAF_ROWS), LEAF_FACTOR * min(np.int64(row_limit), np.int64(1) << 59))
-    # A variable that begins as a literal has two types while types are inferred, and functions that it is given to are
-    # compiled for both: so these begin as integers.
+    # A variable initialised with a literal gets two types during inference, and functions called with it are compiled
+    # for both: so these are integers.
     zero = np.int64(0)
     given_up, no_room, stack = zero + GIVEN_UP, zero + NO_ROOM, zero + STACK
     side: Any = stack
@@ -156,7 +156,7 @@ def join_consumptions(
                     source: Any = (True, first_key, first_value, rows, amount_mask)
                     size = push(amounts, worths, JOINED, zero, run_keys, run_values, source, add, rule)
                     continue
-                # The last table's runs stay on the stack, with those of the values before.
+                # The last table's runs stay on the stack, with those of earlier values.
                 floor = zero
                 if not is_last:
                     floor = depth
@@ -232,14 +232,14 @@ def write_rows(
     out_values: Any,
     count: Any,
 ) -> Any:
-    """Append a leaf's rows to the output; returns the new number of rows there.
+    """Append a leaf's rows to the output; returns the new number of output rows.
 
     Parameters
     ----------
     key : uint64 (words,), of the separator. amounts, worths : (rows,), packed consumptions, ascending, and values.
-    prunes : whether rows are held against ``room``, which what they are worth must stay below.
-    scale : what values are multiplied by for that. consumption : its prices count as well.
-    out_keys, out_values, count : the output, with room for the rows, and how many it has.
+    prunes : whether rows are compared with ``room``, the exclusive limit of their scaled worth.
+    scale : factor of values for the comparison. consumption : its prices are added.
+    out_keys, out_values, count : the output, with sufficient capacity, and its number of rows.
     """
     shift, mask, price = consumption.shift, consumption.mask, consumption.price
     for row in range(len(amounts)):

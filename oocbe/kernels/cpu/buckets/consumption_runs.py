@@ -1,11 +1,11 @@
-"""Runs of rows by consumption, merged two by two (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`).
+"""Runs of rows sorted by consumption, merged pairwise (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`).
 
-Rows of a table that belong together are sorted by consumption. So combining two lists is merging: a *run*, one list
-shifted by a row of the other, for each row of the shorter one. Runs lie on a stack, and two of them are merged as soon
-as the upper one is no shorter than half of the lower one, as in Timsort (Auger, Jugé, Nicaud, Pivoteau, *On the
-Worst-Case Complexity of TimSort*, 2018). So m rows and n take m n log m steps at most, and where only the staircase
-stays, or few consumptions differ, far fewer. While the uppermost run is short, rows are merged into it at once, without
-a run of their own. Merging looks now and then whether to give up.
+A table's rows of one value are sorted by consumption, so the combination of two lists is a merge of *runs*: one list
+shifted by a row of the other, for each row of the shorter one. Runs are kept on a stack, and two are merged as soon as
+the upper one is at least half as long as the lower one, as in Timsort (Auger, Jugé, Nicaud, Pivoteau, *On the
+Worst-Case Complexity of TimSort*, 2018). So lists of m and n rows take at most m n log m steps, and far fewer if only
+the staircase is kept or few consumptions differ. While the top run is short, rows are merged into it directly. Merges
+read the stop flag periodically.
 """
 
 from __future__ import annotations
@@ -18,32 +18,33 @@ from oocbe.kernels.cpu.jit import inline, without_allocation
 from oocbe.kernels.cpu.values import log_sum_exp
 
 LISTS = 3
-"""Lists of consumptions and values that are worked on at once."""
+"""Number of working lists of consumptions and values."""
 
 STACK, SPARE, JOINED = 0, 1, 2
-"""The list of runs; the one to merge into; the combination of the tables so far. The uppermost run may also lie in the
-spare list, at the place that it would have on the stack."""
+"""The list of runs; the list to merge into; the combination of the tables so far. The top run may also be in the spare
+list, at its place on the stack."""
 
 DEEPEST = 128
-"""Runs on the stack, at most: below the uppermost two, each is more than twice as long as the next, in two stacks."""
+"""Maximum number of runs on the stack: below the top two, each is more than twice as long as the next, in two
+stacks."""
 
 SHORT_RUN = 64
-"""Rows of the uppermost run up to which others are merged into it at once, however few these are."""
+"""Maximum length of a top run into which rows are merged directly."""
 
 LOOK_UP_STEP = (1 << 16) - 1
-"""Steps, less one, after which a merge looks whether to give up; ones in the low bits."""
+"""Mask of the step number: a merge reads the stop flag every 65,536 steps."""
 
 GIVEN_UP, NO_ROOM = -1, -2
-"""Codes in place of a number of rows or runs: too many rows, or stopped; the lists are too short."""
+"""Codes in place of a number of rows or runs: too many rows, or stopped; list capacity exceeded."""
 
 
 @inline
 def _appended(
     amounts: Any, worths: Any, target: Any, begin: Any, filled: Any, amount: Any, worth: Any, rule: Any
 ) -> Any:
-    """Add a row to a sorted list that begins at ``begin``, unless the last one outdoes it or takes it in; the new end.
+    """Append a row to a sorted list from ``begin``, unless the last row dominates or absorbs it; returns the new end.
 
-    Rows come by consumption, of equal ones the better first: so the last row is the best of its group so far.
+    Rows arrive by consumption, the better first on ties: so the last row is the best of its group so far.
     """
     _, _, group_shift, keeps_staircase, _, marginalisation = rule
     last = filled - 1
@@ -72,13 +73,13 @@ def _appended(
 
 @inline
 def shifted(amounts: Any, worths: Any, keys: Any, values: Any, source: Any, row: Any, add: Any, rule: Any) -> Any:
-    """A row of one list combined with a row of the other: (whether it keeps within the limit, consumption, value).
+    """Combination of a row of one list with a row of the other: (whether it is within the limit, consumption, value).
 
     Parameters
     ----------
     keys, values : of all tables.
-    source : (from_table, first_key, first_value, rows, mask): whether rows are a table's, and else those of the
-        combination of the tables so far; where the table's rows begin, how many; the consumption's bits in a key.
+    source : (from_table, first_key, first_value, rows, mask): whether rows are a table's, otherwise of the combination
+        of the tables so far; start of the table's rows; their number; consumption bits of a key.
     add : (amount, value) of the other list's row.
     rule : (limit, guards, group_shift, keeps_staircase, combination, marginalisation); the limit with all guard bits.
     """
@@ -110,12 +111,12 @@ def push(
     add: Any,
     rule: Any,
 ) -> Any:
-    """Write a list, shifted by a row of the other one, behind ``begin`` in another list; the new end.
+    """Write a list, shifted by a row of the other one, behind ``begin`` in another list; returns the new end.
 
     Parameters
     ----------
-    amounts, worths : int64 and value dtype (lists, capacity), with room for the rows. target, begin : where to.
-    keys, values, source, add, rule : as :func:`shifted` has them.
+    amounts, worths : int64 and value dtype (lists, capacity), with sufficient capacity. target, begin : destination.
+    keys, values, source, add, rule : as for :func:`shifted`.
     """
     filled = begin
     for row in range(source[3]):
@@ -138,9 +139,9 @@ def merge_short(
     add: Any,
     rule: Any,
 ) -> Any:
-    """Merge a list, shifted by a row of the other one, with the uppermost run, which begins at ``low``; the new end.
+    """Merge a list, shifted by a row of the other one, with the top run, which begins at ``low``; returns the new end.
 
-    The run lies in the list ``side``, of stack and spare, and goes to the other one, so that it is not copied back.
+    The run is in list ``side`` (stack or spare); the result is written to the other one, which saves a copy.
     """
     _, _, group_shift, keeps_staircase, _, marginalisation = rule
     target = SPARE - side
@@ -186,7 +187,7 @@ def merge_short(
 
 @inline
 def moved_to_stack(amounts: Any, worths: Any, side: Any, begin: Any, end: Any) -> None:
-    """Copy the uppermost run to the stack where it lies in the spare list."""
+    """Copy the top run to the stack if it is in the spare list."""
     if side == SPARE:
         for row in range(begin, end):
             amounts[STACK, row] = amounts[SPARE, row]
@@ -195,9 +196,9 @@ def moved_to_stack(amounts: Any, worths: Any, side: Any, begin: Any, end: Any) -
 
 @without_allocation
 def _merge(amounts: Any, worths: Any, low: Any, middle: Any, high: Any, rule: Any, stop: Any) -> Any:
-    """Merge two neighbouring runs of the stack, which end at ``middle`` and ``high``, where they are; the new end.
+    """Merge two adjacent runs of the stack, which end at ``middle`` and ``high``, in place; returns the new end.
 
-    :data:`GIVEN_UP` where ``stop``, int64 (1,), is set to another value than 0.
+    Returns :data:`GIVEN_UP` if ``stop``, int64 (1,), is nonzero.
     """
     marginalisation = rule[5]
     i, j, filled = low, middle, low
@@ -227,17 +228,17 @@ def _merge(amounts: Any, worths: Any, low: Any, middle: Any, high: Any, rule: An
 def settle(
     amounts: Any, worths: Any, ends: Any, floor: Any, depth: Any, merges_all: Any, rule: Any, most: Any, stop: Any
 ) -> Any:
-    """Merge the runs on the stack above ``floor`` while the upper one is no shorter than half of the one below it.
+    """Merge the runs on the stack above ``floor`` while the upper one is at least half as long as the lower one.
 
     Parameters
     ----------
-    ends : int64 (runs + 1,), where each run of the stack begins, and where the last one ends. depth : runs there are.
-    merges_all : merges all above the floor into one.
-    most : rows that the stack may have.
+    ends : int64 (runs + 1,), start of each run of the stack, and end of the last one. depth : number of runs.
+    merges_all : merge all runs above the floor into one.
+    most : maximum number of rows on the stack.
 
     Returns
     -------
-    The new depth; :data:`GIVEN_UP` where there are too many rows, or ``stop`` is set.
+    The new depth; :data:`GIVEN_UP` if there are too many rows, or ``stop`` is set.
     """
     while depth - floor >= 2:
         low, middle, high = ends[depth - 2], ends[depth - 1], ends[depth]

@@ -1,8 +1,8 @@
-"""Mark the rows of a sorted table that another row, of it or of another piece, dominates by substitution of one value.
+"""Mark rows of a sorted table that another row (of the same or another piece) dominates by substitution of one value.
 
-For a variable and two of its values a, b, the row with b that corresponds to a row with a has the same key but for one
-field. As both run through the table in ascending order, one pointer a pair of values that only moves forward finds
-them all: a merge, without a hash and without random access (each step of a pointer doubles, then bisects).
+For a variable and two of its values a, b, the row with b that corresponds to a row with a differs in one field of the
+key. Both run through the table in ascending order, so one monotone pointer per pair of values finds all matches: a
+merge without hashing or random access (pointers advance by doubling steps, then bisection).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oocbe.kernels.cpu.jit import helper, jit
 U64 = np.uint64
 
 LOOK_UP_STEP = (1 << 12) - 1
-"""Rows, less one, after which marking looks whether to give up; ones in the low bits."""
+"""Mask of the row number: the stop flag is read every 4096 rows."""
 
 
 @jit
@@ -33,20 +33,20 @@ def mark_dominated(
     dominated: Any,
     stop: Any,
 ) -> Any:
-    """Set ``dominated`` for rows that can be replaced by another one at no loss, substituting one variable.
+    """Set ``dominated`` for rows that can be replaced by another row at no loss, by substitution of one variable.
 
     Parameters
     ----------
     keys : uint64 (words, rows), ascending. values : (rows,).
-    other_keys, other_values : the rows that may take their place, ascending: the same ones, or another range of the
-        message's rows, which is then marked range by range.
-    field : (word, shift, mask) of the variable substituted, int64 and uint64s.
+    other_keys, other_values : the possible replacements, ascending: the same rows, or another range of the message's
+        rows, which is then marked range by range.
+    field : (word, shift, mask) of the substituted variable, int64 and uint64s.
     pair_start : int64 (size + 1,); the substitutions of value a are pairs pair_start[a] .. pair_start[a + 1] - 1.
-    pair_target : int64 (pairs,), the value b put in a's place.
-    pair_penalty : value dtype (pairs,), the worst that b can lose against a in what is still to come.
-    sign : 1 where small values are better, -1 where large ones are.
-    dominated : uint8 (rows,), written with 1 only, so that several variables may be worked on at once.
-    stop : int64 (1,), looked at now and then; set to another value than 0 it leaves the rest of the rows unmarked.
+    pair_target : int64 (pairs,), the value b that replaces a.
+    pair_penalty : value dtype (pairs,), worst-case loss of b against a in the remaining factors.
+    sign : 1 if small values are better, -1 if large ones are.
+    dominated : uint8 (rows,), only ever set to 1, so that several variables can be processed at once.
+    stop : int64 (1,), read periodically; a nonzero value leaves the remaining rows unmarked.
     """
     word, shift, mask = field
     words, rows = keys.shape
@@ -91,7 +91,7 @@ def mark_dominated(
                     break
             if equal:
                 gain = sign * (values[row] - other_values[low]) - pair_penalty[pair]
-                # On a tie the smaller value stays: a fixed preference, so that no cycle of rows removes itself.
+                # Ties keep the smaller value: with a fixed preference no cycle of rows removes itself.
                 if gain > 0 or (gain == 0 and b < a):
                     dominated[row] = 1
                     break

@@ -1,4 +1,4 @@
-"""Filter by forbidden tuples: which rows of a table contain none of them."""
+"""Filter by forbidden tuples: mark the rows of a table that contain none of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
 
 BITMAP_BITS = 20
-"""Forbidden tuples of up to this many bits are looked up in a bitmap (128 KiB, second-level cache), else searched."""
+"""Maximum bits of forbidden tuples in a bitmap (128 KiB, second-level cache); longer tuples are searched by
+bisection."""
 
 
 def drop_forbidden(

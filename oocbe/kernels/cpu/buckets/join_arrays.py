@@ -1,11 +1,11 @@
-"""The flat arrays of a bucket, by name: what its join is handed, on the CPU and on the device.
+"""The flat arrays of a bucket as named tuples: arguments of its join on the CPU and on the device.
 
-:mod:`oocbe.kernels.cpu.buckets.bucket_join` says what runs, levels and leaves are. Numba takes these tuples as they
-are. ``oocbe/kernels/cuda/buckets/bucket_join.cu`` has structs of the same names for lookups, leaves and bounds, with
-the fields that it uses, which :mod:`oocbe.kernels.cuda.structs` fills by name; a test compares them.
+:mod:`oocbe.kernels.cpu.buckets.bucket_join` defines runs, levels and leaves. Numba takes these tuples directly.
+``oocbe/kernels/cuda/buckets/bucket_join.cu`` has structs of the same names for lookups, leaves and bounds, with the
+fields that it uses; :mod:`oocbe.kernels.cuda.structs` fills them by name, and a test compares them.
 
-Lists of lists are end to end: those of i are start[i] to start[i + 1] - 1. Unless said otherwise arrays of indices are
-int64, and arrays of key bits are uint64.
+Lists of lists are concatenated: those of i are start[i] to start[i + 1] - 1. Unless stated otherwise, arrays of indices
+are int64, and arrays of key bits are uint64.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 
 
 class TableArrays(NamedTuple):
-    """The tables to join, end to end.
+    """The tables to join, concatenated.
 
     Attributes
     ----------
     keys : each table's key words, (words, rows) flat. values : of each row.
-    key_base, rows, value_base : (tables,), where each one's keys and values begin, and its rows.
-    least : (tables,), least of ``priced`` in each, in the dtype of the bounds.
-    priced : (all rows,), what each row's value and consumption are worth in ``price_scale``: the values themselves
-        where no consumption is carried. Unused where nothing is pruned.
-    price_scale : what ``priced`` is multiplied by to be compared with bounds.
+    key_base, rows, value_base : (tables,), start of each one's keys and values, and its number of rows.
+    least : (tables,), minimum of ``priced`` in each, in the dtype of the bounds.
+    priced : (all rows,), price of each row's value and consumption in ``price_scale``: the values themselves without
+        consumption. Unused without pruning.
+    price_scale : factor of ``priced`` for comparisons with bounds.
     limbs : (tables,), values that each row has: 1, or the limbs of its count (:mod:`oocbe.tables.limbs`).
     """
 
@@ -43,14 +43,14 @@ class TableArrays(NamedTuple):
 
 
 class RunArrays(NamedTuple):
-    """The runs that the separator is cut into, one a level, the most significant first; and the tables in each.
+    """The runs of the separator, one a level, the most significant first; and the tables in each.
 
     Attributes
     ----------
     word, shift, mask : (levels,), the run's bit field in the separator's key.
-    size : (levels,), values that a run enumerates in which no table takes part; 0 for others.
-    part_start : (levels + 1,), the parts of each level, one for each table that takes part.
-    part_table, part_word, part_shift : (parts,), the table, and where the run's field is in its key.
+    size : (levels,), values of a run that no table contains; 0 for other runs.
+    part_start : (levels + 1,), the parts of each level, one for each of its tables.
+    part_table, part_word, part_shift : (parts,), the table, and position of the run's field in its key.
     """
 
     word: NDArray[np.int64]
@@ -64,20 +64,20 @@ class RunArrays(NamedTuple):
 
 
 class LookupArrays(NamedTuple):
-    """What is looked up on the way: bit sets of constraints by level; then masks and functions at the leaves.
+    """The lookups of a walk: bit sets of constraints by level; then masks and functions at the leaves.
 
     Attributes
     ----------
     level_start : (levels + 3,), the lookups of each level, then the masks, then the functions.
-    segment_start : (lookups + 1,), the segments of each lookup: fields of the key that make its index.
+    segment_start : (lookups + 1,), the segments of each lookup: fields of the key that form its index.
     segment_middle : (bit sets,), segments before it read the level's own run, the others the runs above.
     segment_word, segment_shift, segment_mask, segment_place : (segments,), a bit field of the separator's key, and its
-        place in the index.
-    base : (lookups,), where each one's entries begin: words of ``bits``, or of the leaf's masks or values.
-    own_bits : (bit sets,), bits of the index that the level's own run makes.
-    free_base : (bit sets,), bit of ``free`` at which each one's begin.
-    bits : the bit sets end to end: what is permitted. A run that enumerates has a set of values for each index.
-    free : a bit for each index made of the runs above, set where everything below it is permitted.
+        position in the index.
+    base : (lookups,), start of each one's entries: words of ``bits``, or of the leaf's masks or values.
+    own_bits : (bit sets,), index bits from the level's own run.
+    free_base : (bit sets,), first bit of each one in ``free``.
+    bits : the bit sets, concatenated: 1 if permitted. An enumerating run has a set of values for each index.
+    free : a bit for each index from the runs above, 1 if all entries below it are permitted.
     """
 
     level_start: NDArray[np.int64]
@@ -95,14 +95,14 @@ class LookupArrays(NamedTuple):
 
 
 class LeafArrays(NamedTuple):
-    """The eliminated variable, and what is looked up for its values.
+    """The eliminated variable, and the lookups for its values.
 
     Attributes
     ----------
-    size : of its domain. mask : its bit field, the lowest of each key but for a consumption.
-    mask_words : words that a set of its values takes.
-    masks : sets of permitted values end to end, one for each index of each lookup.
-    values : functions end to end, ``size`` values for each index of each lookup; of the messages' dtype.
+    size : of its domain. mask : its bit field, the lowest of each key except for a consumption.
+    mask_words : words of a set of its values.
+    masks : sets of permitted values, concatenated, one for each index of each lookup.
+    values : functions, concatenated, ``size`` values for each index of each lookup; of the messages' dtype.
     """
 
     size: int
@@ -113,13 +113,13 @@ class LeafArrays(NamedTuple):
 
 
 class SemiringCodes(NamedTuple):
-    """What joining and eliminating mean.
+    """The operations of the join and the elimination.
 
     Attributes
     ----------
-    combination, marginalisation : codes of :mod:`oocbe.model.semiring`. one : the neutral value of joining.
-    limbs : of each count that is made (:mod:`oocbe.tables.limbs`); None where values are plain numbers, for which the
-        walk is then compiled without the leaf of counts.
+    combination, marginalisation : codes of :mod:`oocbe.model.semiring`. one : the neutral element of the combination.
+    limbs : number of limbs of each result count (:mod:`oocbe.tables.limbs`); None for plain numbers: the walk is then
+        compiled without the leaf of counts.
     """
 
     combination: int
@@ -129,17 +129,17 @@ class SemiringCodes(NamedTuple):
 
 
 class BoundArrays(NamedTuple):
-    """A bound that rows are held against; :mod:`oocbe.elimination.engine.row_pruning` says what it is worth.
+    """A lower bound for rows; :mod:`oocbe.elimination.engine.row_pruning` defines its scale.
 
     Attributes
     ----------
     level_start : (levels + 1,), the bound's tables for each level.
-    word, shift, mask : (tables,), the bit field of the separator's key that a table is indexed by.
-    base : (tables,), where each begins in ``entries``.
-    entries : int64 or float64, the tables end to end after a 0.
-    slack : (levels + 2,), what the tables of the levels before i, and the scaled least values of the joined tables,
-        must stay below at slack[i]; at the last one, a whole row with its value. Empty where nothing is pruned.
-    scale : what values are multiplied by to be compared.
+    word, shift, mask : (tables,), the bit field of the separator's key that indexes a table.
+    base : (tables,), start of each in ``entries``.
+    entries : int64 or float64, the concatenated tables after a 0.
+    slack : (levels + 2,), exclusive limits: slack[i] for the tables of the levels before i plus the scaled minima of
+        the joined tables; the last one for a whole row with its value. Empty without pruning.
+    scale : factor of values for the comparison.
     """
 
     level_start: NDArray[np.int64]
@@ -153,21 +153,21 @@ class BoundArrays(NamedTuple):
 
 
 class ConsumptionArrays(NamedTuple):
-    """What rows carry of linear constraints in the lowest field of their keys
+    """Consumptions of linear constraints in the lowest field of rows' keys
     (:mod:`oocbe.elimination.engine.consumption`).
 
     Attributes
     ----------
-    bits : of that field; 0 where nothing is carried.
+    bits : of that field; 0 if rows carry none.
     limit, guards : all limits, packed, with all guard bits set; the guard bits.
-    group_shift : consumptions are compared where they agree in the bits from here on.
-    keeps_staircase : of the rows of one key, those go that consume no less than another and are no better.
-    own : (domain size,), what each value of the eliminated variable consumes.
-    unit_key, unit_value : (1,), a row that adds nothing.
+    group_shift : consumptions are compared if they agree in the bits from here on.
+    keeps_staircase : whether rows of one key are dropped that consume at least as much as another and are no better.
+    own : (domain size,), consumption of each value of the eliminated variable.
+    unit_key, unit_value : (1,), a neutral row.
     shift, mask : int64 (constraints,), each constraint's field. price : of one unit, in the dtype of the bounds.
-    ahead_word, ahead_shift, ahead_mask, ahead_base : (groups,), a bit field of the separator's key, and where what its
-        values consume begins in ``ahead``. Rows must leave room for that.
-    ahead : int64, packed; where a limit is passed, one more than all limits.
+    ahead_word, ahead_shift, ahead_mask, ahead_base : (groups,), a bit field of the separator's key, and the start of
+        its values' later consumption in ``ahead``. Rows must leave this capacity.
+    ahead : int64, packed; for an exceeded limit, one more than all limits.
     """
 
     bits: int
@@ -189,7 +189,7 @@ class ConsumptionArrays(NamedTuple):
 
 
 class JoinProgram(NamedTuple):
-    """All that the join of a bucket needs besides the tables."""
+    """All arguments of a bucket's join besides the tables."""
 
     runs: RunArrays
     lookups: LookupArrays
@@ -205,26 +205,26 @@ class JoinProgram(NamedTuple):
 
     @property
     def consumes(self) -> bool:
-        """Whether rows carry what they consume of linear constraints."""
+        """Whether rows carry consumptions of linear constraints."""
         return self.consumption.bits > 0
 
     @property
     def prunes(self) -> bool:
-        """Whether rows are held against a bound."""
+        """Whether rows are pruned by a bound."""
         return len(self.bounds.slack) > 0
 
     def expected_work(self, rows: int) -> float:
-        """A guess at the rows that the walk visits, from the rows of the largest table (at least one).
+        """Estimate of the rows that the walk visits, from the rows of the largest table (at least one).
 
-        Each row is extended by the variables that no table has: constraints leave some of their values, taken here as
-        the square root of how many there are.
+        Each row is extended by the variables without a table; the number of values that constraints permit is estimated
+        as the square root of the domain size.
         """
         sizes = self.runs.size
         return max(1, rows) * math.sqrt(math.prod(float(size) for size in sizes[sizes > 0]))
 
 
 class WalkStart(NamedTuple):
-    """Where a walk begins and ends.
+    """Start and end of a walk.
 
     Attributes
     ----------
@@ -242,13 +242,13 @@ class WalkStart(NamedTuple):
 
 
 class SharedCounts(NamedTuple):
-    """What all walks of a bucket share.
+    """Data shared by all walks of a bucket.
 
     Attributes
     ----------
-    made : int64 (2,), rows and steps so far, counted now and then. Threads add to it without a lock, so it may fall
-        behind a little; the caller checks the rows at the end.
-    stop : int64 (1,); whoever sets it to another value than 0 makes all walks give up soon.
+    made : int64 (2,), rows and steps so far, updated periodically. Threads add without a lock, so it may be slightly
+        too small; the caller checks the rows at the end.
+    stop : int64 (1,); a nonzero value makes all walks give up soon.
     """
 
     made: NDArray[np.int64]
@@ -256,19 +256,19 @@ class SharedCounts(NamedTuple):
 
 
 class WalkState(NamedTuple):
-    """Where a walk is, so that it can stop and go on; all arrays are its own.
+    """Position of a walk, which makes it resumable; all arrays belong to it.
 
     Attributes
     ----------
-    key : uint64 (words,), the separator's key, as far as it is known.
-    low, high : (levels + 1, tables), each table's rows that agree with the levels before.
-    position : (levels + 1, tables + 1), the next row of each table at each level; last, the value that is enumerated.
+    key : uint64 (words,), the assigned part of the separator's key.
+    low, high : (levels + 1, tables), each table's rows that match the levels before.
+    position : (levels + 1, tables + 1), the next row of each table at each level; last, the enumerated value.
     places : (2, tables), for leaves.
-    indices : (lookups,), what each lookup's index has from the runs above.
-    active, active_to : (lookups,) and (levels + 1,), lookups of each level that may forbid something; where they end.
-    permitted_values : uint64 (levels + 1,), of the 64 values around the one that is enumerated.
-    reached, least_sum : (levels + 1,), least : (levels + 1, tables), in the dtype of the bounds: what their tables say
-        of the levels before; least ``priced`` among the tables' rows, of all tables together and of each.
+    indices : (lookups,), part of each lookup's index from the runs above.
+    active, active_to : (lookups,) and (levels + 1,), lookups of each level that may forbid something, and their end.
+    permitted_values : uint64 (levels + 1,), permission bits of the 64 values around the enumerated one.
+    reached, least_sum : (levels + 1,), least : (levels + 1, tables), in the dtype of the bounds: sum of the bound
+        tables of the levels before; minimum of ``priced`` among the matching rows, summed over tables, and of each.
     product : uint64 (2, limbs), of the counts of a leaf.
     """
 
@@ -288,7 +288,7 @@ class WalkState(NamedTuple):
 
 
 class WalkLists(NamedTuple):
-    """Lists for leaves whose rows carry a consumption: :mod:`oocbe.kernels.cpu.buckets.consumption_runs`.
+    """Lists for leaves with consumptions: :mod:`oocbe.kernels.cpu.buckets.consumption_runs`.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ class WalkLists(NamedTuple):
 
 
 class WalkOutput(NamedTuple):
-    """What a walk writes to, with room for more rows: fields of
+    """Output of a walk, with free capacity: fields of
     :class:`oocbe.kernels.cpu.buckets.walk_steps.Frontier`."""
 
     keys: NDArray[np.uint64]
@@ -311,12 +311,12 @@ class WalkOutput(NamedTuple):
 
 
 class LeafRows(NamedTuple):
-    """One leaf of a walk whose rows carry a consumption.
+    """One leaf of a walk.
 
     Attributes
     ----------
     low, high : (tables,), each table's rows.
-    indices, base : (lookups,), the index that each mask and function has here, and where its entries begin.
+    indices, base : (lookups,), the index of each mask and function, and the start of its entries.
     mask_from, mask_to, function_to : masks are mask_from to mask_to - 1, functions mask_to to function_to - 1.
     """
 
@@ -330,7 +330,7 @@ class LeafRows(NamedTuple):
 
 
 class LeafRule(NamedTuple):
-    """Which rows of a leaf stay, and how they are combined: fields of ``ConsumptionArrays`` and ``SemiringCodes``."""
+    """Selection and combination of a leaf's rows: fields of ``ConsumptionArrays`` and ``SemiringCodes``."""
 
     limit: int
     guards: int

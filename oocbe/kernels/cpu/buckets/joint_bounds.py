@@ -1,4 +1,4 @@
-"""Rows held against tables of bounds over several variables, looked up by the bits of their keys."""
+"""Test of rows against bound tables over several variables, indexed by the bits of their keys."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from oocbe.kernels.cpu.threads import row_ranges, run_all
 
 
 class JointArrays(NamedTuple):
-    """Tables end to end, and where a row's cell in each is.
+    """Concatenated tables, and the position of a row's cell in each.
 
     Attributes
     ----------
-    start : int64 (tables + 1,), CSR into the fields of each table. begin : int64 (tables,), of its entries.
-    word : int64 (fields,); shift, mask : uint64 (fields,), bits of a key. step : int64 (fields,), cells that one value
-        is from the next. entries : int32. unit : int64 or float64 (tables,), what 1 in each counts.
+    start : int64 (tables + 1,), CSR into the fields of each table. begin : int64 (tables,), start of its entries.
+    word : int64 (fields,); shift, mask : uint64 (fields,), bits of a key. step : int64 (fields,), stride of a value in
+        cells. entries : int32. unit : int64 or float64 (tables,), cost of 1 in each table.
     """
 
     start: NDArray[np.int64]
@@ -35,7 +35,7 @@ class JointArrays(NamedTuple):
 def rows_below(
     keys: NDArray[np.uint64], values: NDArray[Any], additive: BoundArrays, joint: JointArrays
 ) -> NDArray[np.bool_]:
-    """Bool (rows,), those whose bound stays below the threshold.
+    """Bool (rows,), True for rows whose bound is below the threshold.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def _hold(
     first: int,
     last: int,
 ) -> None:
-    """Mark rows ``first`` to ``last``; one that has no room left is not looked up further."""
+    """Mark rows ``first`` to ``last``; lookups of a row end when its bound reaches the threshold."""
     for row in range(first, last):
         left = room - values[row] * scale
         for g in range(len(own_base)):

@@ -1,9 +1,8 @@
 """The leaf of a walk whose rows are counts of several limbs (:mod:`oocbe.tables.limbs`).
 
-Candidates are those of :mod:`oocbe.kernels.cpu.buckets.value_leaf`; their products and sums are those of unsigned
-integers (Knuth 1997, section 4.3.1, algorithms A and M). The caller has made sure that the result's limbs hold the sum,
-and so all that comes before it. Most counts have fewer limbs than there is room for, so zeros at their ends are not
-multiplied.
+The candidates are those of :mod:`oocbe.kernels.cpu.buckets.value_leaf`. Products and sums are those of unsigned
+integers (Knuth 1997, section 4.3.1, algorithms A and M). The caller guarantees that the sum, and so every intermediate
+result, fits the result's limbs. Most counts have fewer limbs than the capacity, so trailing zeros are not multiplied.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ def high_half(a: Any, b: Any) -> Any:
 
 @without_allocation
 def multiplied(product: Any, filled: Any, values: Any, first: Any, limbs: Any) -> Any:
-    """Multiply a number by another one in place; returns how many limbs it has then.
+    """Multiply a number by another one in place; returns its new number of limbs.
 
     Parameters
     ----------
-    product : uint64 (2, room), the number in row 0; row 1 is overwritten. The result is cut to the room.
-    filled : limbs of the number. values, first, limbs : the other one, ``values[first : first + limbs]``.
+    product : uint64 (2, capacity), the number in row 0; row 1 is overwritten. The result is truncated to the capacity.
+    filled : limbs of the number. values, first, limbs : the factor, ``values[first : first + limbs]``.
     """
     while limbs > 1 and U64(values[first + limbs - 1]) == U64(0):
         limbs -= 1
@@ -81,12 +80,12 @@ def multiplied(product: Any, filled: Any, values: Any, first: Any, limbs: Any) -
 
 @without_allocation
 def join_limbs(tables: Any, leaf: Any, here: Any, places: Any, product: Any, out: Any, at: Any) -> Any:
-    """Count of one leaf: whether any value of the variable is feasible. The count is then ``out[at : at + limbs]``.
+    """Count of one leaf: returns whether any value is feasible. The count is then ``out[at : at + limbs]``.
 
     Parameters
     ----------
     tables, leaf, here : ``TableArrays``, a part of a ``JoinProgram``, and ``LeafRows``, of
-        :mod:`oocbe.kernels.cpu.buckets.join_arrays`. The bucket has no functions: whatever is feasible counts as one.
+        :mod:`oocbe.kernels.cpu.buckets.join_arrays`. The bucket has no functions: a feasible tuple counts as one.
     places : int64 (2, tables), overwritten. product : uint64 (2, limbs), overwritten.
     out : flat values of rows, of the tables' dtype.
     """

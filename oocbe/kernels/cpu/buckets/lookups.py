@@ -1,8 +1,8 @@
 """Merge small packed functions and constraints into fewer, larger lookups.
 
-A *packed* function or constraint is a dense array with ``2 ** bits`` entries, indexed by the bit fields of its scope
-laid end to end (the variable eliminated first lowest); entries that encode no value are forbidden, or one. Merging
-several over the union of their scopes makes one lookup out of many, which is what a row costs in the join.
+A *packed* function or constraint is a dense array with ``2 ** bits`` entries, indexed by the concatenated bit fields of
+its scope (the variable eliminated first lowest). Entries for unused codes are forbidden, or one. The merge of several
+over the union of their scopes replaces many lookups by one; the cost of a row in the join is its number of lookups.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def merge_constraints(
 
     Parameters
     ----------
-    pool : uint8, packed constraints end to end (1: permitted). offsets : int64 (parts,), where each begins.
-    segment_start : int64 (parts + 1,); segments say which bits of the merged index make each part's index.
+    pool : uint8, concatenated packed constraints (1: permitted). offsets : int64 (parts,), start of each.
+    segment_start : int64 (parts + 1,); segments map bits of the merged index to each part's index.
     segment_shift, segment_mask, segment_place : uint64.
     bits : of the merged index.
     out : uint64 (max(1, 2 ** bits / 64),), overwritten.
@@ -65,7 +65,7 @@ def merge_leaf_masks(
     mask_words: Any,
     out: Any,
 ) -> Any:
-    """Conjunction of packed constraints that mention the eliminated variable, as sets of its permitted values.
+    """Conjunction of packed constraints over the eliminated variable, as sets of its permitted values.
 
     As :func:`merge_constraints`, but the merged index is over the other variables; entry i of ``out`` is
     ``mask_words`` words with a bit a value. In each part the eliminated variable has the lowest ``leaf_bits`` bits.
@@ -100,7 +100,7 @@ def merge_functions(
     one: Any,
     out: Any,
 ) -> Any:
-    """Combination of packed functions that mention the eliminated variable; out is (2 ** bits * leaf_size,)."""
+    """Combination of packed functions over the eliminated variable; out is (2 ** bits * leaf_size,)."""
     for i in range(1 << bits):
         for x in range(leaf_size):
             total = one
@@ -118,10 +118,10 @@ def merge_functions(
 
 @jit
 def mark_free(bits: Any, own_bits: Any, slices: Any, out: Any) -> Any:
-    """Which slices of a bit set are all ones.
+    """Mark the slices of a bit set that are all ones.
 
-    bits : uint64, ``slices << own_bits`` bits. out : uint64 (max(1, slices / 64),), overwritten: bit i says that the
-    entries i << own_bits to ((i + 1) << own_bits) - 1 are all permitted.
+    bits : uint64, ``slices << own_bits`` bits. out : uint64 (max(1, slices / 64),), overwritten: bit i is 1 if the
+        entries i << own_bits to ((i + 1) << own_bits) - 1 are all permitted.
     """
     out[:] = 0
     for i in range(slices):
@@ -142,10 +142,10 @@ def merge_bound_tables(
 
     Parameters
     ----------
-    tables : int64 or float64, the tables end to end. offsets, sizes : int64 (tables,), where each is.
-    groups : int64 (tables,), the merged table that each is part of.
-    places, bits : int64 (tables,), the bits of the merged table's index that are each table's own.
-    base : int64 (merged tables + 1,), where each merged table begins in ``out``. out : zeros, overwritten.
+    tables : int64 or float64, concatenated. offsets, sizes : int64 (tables,), start and size of each.
+    groups : int64 (tables,), the merged table of each.
+    places, bits : int64 (tables,), the bits of the merged table's index that belong to each table.
+    base : int64 (merged tables + 1,), start of each merged table in ``out``. out : zeros, overwritten.
     """
     for t in range(len(offsets)):
         first, last = base[groups[t]], base[groups[t] + 1]

@@ -1,12 +1,12 @@
-"""Elimination of all variables in one call, for problems of very many buckets with few cells each.
+"""Elimination of all variables in one call, for problems with very many buckets of few cells each.
 
-*Tables* are the problem's own factors, then the messages, the message of the bucket at place ``p`` being table
-``factors + p``. Their cells lie one table after another in one array, those of a table's first variable fastest. The
-arguments that all loops share:
+*Tables* are the problem's own factors, then the messages; the message of the bucket at position ``p`` is table
+``factors + p``. Their cells are concatenated in one array, each table's first variable fastest. All loops share these
+arguments:
 
 layout : :class:`Layout`.
-values : int64 or float64 (cells,), of all tables, those of the messages are written. permitted : uint8 (cells,).
-stop : int64 (1,); the loops end where another value than 0 is set, with the rest of the messages unwritten.
+values : int64 or float64 (cells,), of all tables; those of messages are written. permitted : uint8 (cells,).
+stop : int64 (1,); a nonzero value ends the loops, and the remaining messages are not written.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class Layout(NamedTuple):
     Attributes
     ----------
     order : int64 (variables,). sizes : int64 (variables,), of the domains.
-    table_starts, table_members : int64 (tables + 1,) and int32, the scopes; of messages the one eliminated next first.
-    cell_starts : int64 (tables + 1,), where the cells of each begin.
+    table_starts, table_members : int64 (tables + 1,) and int32, the scopes; in messages the variable eliminated next
+        first.
+    cell_starts : int64 (tables + 1,), start of each one's cells.
     input_starts, inputs : int64 (variables + 1,) and int64, the tables that each bucket joins, by elimination position.
     """
 
@@ -41,12 +42,12 @@ class Layout(NamedTuple):
 
 
 class _Walk(NamedTuple):
-    """Where a walk over the cells of a bucket's message is.
+    """Position of a walk over the cells of a bucket's message.
 
     Attributes
     ----------
-    axis : of each variable in the bucket. strides : of its inputs, an axis after another for each.
-    base : of each input the cell that belongs to that of the message. digits : of the message's cell.
+    axis : of each variable in the bucket. strides : of its inputs, axis by axis for each.
+    base : cell of each input that matches the message's cell. digits : of the message's cell.
     """
 
     axis: NDArray[np.int64]
@@ -57,7 +58,7 @@ class _Walk(NamedTuple):
 
 @helper
 def _walk(layout: Any) -> Any:
-    """Room for a walk over any bucket, and the number of factors."""
+    """Scratch for a walk over any bucket, and the number of factors."""
     count = len(layout.order)
     factors = len(layout.table_starts) - 1 - count
     most, widest, inputs = 1, 0, 0
@@ -71,8 +72,8 @@ def _walk(layout: Any) -> Any:
 
 @helper
 def _begun(layout: Any, walk: Any, factors: Any, p: Any) -> Any:
-    """Begin the walk over a bucket, whose axes are that of its variable and then those of its message; returns its
-    variable, its inputs, its axes, and the first cell of its message and that behind the last."""
+    """Start the walk over a bucket; its axes are that of its variable, then those of its message. Returns its variable,
+    its inputs, its number of axes, and the first cell of its message and the one behind the last."""
     v, t = layout.order[p], factors + p
     own = layout.inputs[layout.input_starts[p] : layout.input_starts[p + 1]]
     axes = layout.table_starts[t + 1] - layout.table_starts[t] + 1
@@ -93,7 +94,7 @@ def _begun(layout: Any, walk: Any, factors: Any, p: Any) -> Any:
 
 @helper
 def _advance(layout: Any, walk: Any, t: Any, axes: Any, count: Any) -> None:
-    """Move on to the next cell of a message, table ``t``, of a bucket with so many inputs."""
+    """Advance to the next cell of a message, table ``t``, of a bucket with ``count`` inputs."""
     for i in range(1, axes):
         walk.digits[i] += 1
         for j in range(count):
@@ -131,10 +132,10 @@ def eliminate_selecting(
     multiplies: Any,
     stop: Any,
 ) -> Any:
-    """Messages of the least or, with ``largest``, the greatest of sums or, with ``multiplies``, of products.
+    """Messages of minima or, with ``largest``, maxima of sums or, with ``multiplies``, of products.
 
-    choices : int32 (cells of messages,); the best value of the eliminated variable, the first of equal ones.
-    Products are divided by powers of two; returns the exponent of all.
+    choices : int32 (cells of messages,); the best value of the eliminated variable, the first on ties.
+    Products are divided by powers of two; returns the total exponent.
     """
     walk, factors = _walk(layout)
     exponent = 0
@@ -199,7 +200,7 @@ def eliminate_adding(
 ) -> Any:
     """Messages of sums of products; with ``is_log`` all values are logarithms. ``values`` is float64.
 
-    Products are divided by powers of two; returns the exponent of all.
+    Products are divided by powers of two; returns the total exponent.
     """
     walk, factors = _walk(layout)
     exponent = 0
@@ -241,7 +242,7 @@ def descend(
     shares: Any,
     stop: Any,
 ) -> None:
-    """Probabilities of the values of all variables, from messages of logarithms that :func:`eliminate_adding` made.
+    """Probabilities of the values of all variables, from the logarithmic messages of :func:`eliminate_adding`.
 
     weights : float64 (cells of messages,), 0; written: the probability of each cell.
     value_starts : int64 (variables + 1,). shares : float64 (values of all variables,), 0; written: their probabilities.
@@ -278,9 +279,9 @@ def count_within(
     is_large: Any,
     stop: Any,
 ) -> None:
-    """Messages of numbers of assignments, int64; ``is_large``, uint8 (variables,), marks the buckets left out.
+    """Messages of numbers of assignments, int64; ``is_large``, uint8 (variables,), is set for skipped buckets.
 
-    These have counts that int64 may not hold: by the greatest ones of what they join, or as they join one of these.
+    Skipped counts may overflow int64, by the maxima of their inputs, or have a skipped input.
     """
     walk, factors = _walk(layout)
     greatest = np.ones(len(layout.order))

@@ -1,4 +1,4 @@
-"""Worst-case penalties of substituting one value of a variable by another in the factors that are still to come."""
+"""Worst-case penalties of the substitution of one value of a variable for another in the remaining factors."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def add_penalties(
     blocked: Any,
     total: Any,
 ) -> Any:
-    """Sum over the factors of variable v that lie ahead of the worst loss of putting b in a's place.
+    """Sum of the worst-case losses of b in a's place over the factors of variable v that lie ahead.
 
     Parameters
     ----------
     v, size : the variable and its domain size.
-    use_start, use_factor, use_offset : CSR; factors that mention each variable, and where their matrix begins.
+    use_start, use_factor, use_offset : CSR; factors over each variable, and start of their matrix.
     matrices : int64 or float64; a factor's (size, size) matrix for a variable, entry [a, b].
-    ahead : uint8 (factors,), 1 where the factor is not part of the message's subtree.
+    ahead : uint8 (factors,), 1 if the factor is outside the message's subtree.
     scope_start, scope : CSR; variables of each factor. inside : uint8 (variables,), 1 in the message's separator.
-    is_hard : uint8 (factors,); a hard constraint that the separator covers is satisfied by every row: it adds nothing.
-    blocked : the matrix entry that means: b may forbid what a permits.
-    total : (size, size), overwritten; entries are ``blocked`` where any factor blocks.
+    is_hard : uint8 (factors,); every row satisfies a hard constraint within the separator, which adds nothing.
+    blocked : matrix entry for "b may forbid a cell that a permits".
+    total : (size, size), overwritten; an entry is ``blocked`` if any factor blocks it.
     """
     for a in range(size):
         for b in range(size):
@@ -80,16 +80,16 @@ def collect_substitutions(
     penalty: Any,
     pairs: Any,
 ) -> Any:
-    """Substitutions worth trying for every variable of a separator, each variable's CSR after the other.
+    """Promising substitutions for every variable of a separator, concatenated CSRs.
 
     Parameters
     ----------
     separator : int64, variables. sizes : int64 (variables,). largest_domain : variables with more values are left out.
     factors : (use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard), as for :func:`add_penalties`.
     ahead, inside, blocked : as for :func:`add_penalties`.
-    worth : penalties beyond it cannot pay. margin : added to each penalty. most : substitutions kept a value, the
+    worth : maximum useful penalty. margin : added to each penalty. most : maximum substitutions kept per value, the
         cheapest first.
-    start : int64, size + 1 entries a variable, overwritten; each variable's begin at 0.
+    start : int64, size + 1 entries a variable, overwritten; each variable's entries begin at 0.
     target, penalty : overwritten, variable after variable. pairs : int64 (separator,), entries of each variable.
     """
     use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard = factors

@@ -1,4 +1,4 @@
-"""Which values of its variables a table's rows have."""
+"""Values of its variables that occur in a table's rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from oocbe.kernels.cpu.jit import jit
 
 @jit
 def see_values(keys: Any, word: Any, shift: Any, mask: Any, start: Any, step: int, seen: Any) -> None:
-    """Set the flags of the values that every ``step``-th row has; a variable's rows end where none of it is missing.
+    """Set the flags of the values in every ``step``-th row; a variable's scan ends when all its flags are set.
 
     Parameters
     ----------
-    keys : uint64 (words, rows). word : int64 (variables,); shift, mask : uint64 (variables,), of each one's field.
-    start : int64 (variables + 1,), first flag of each. seen : uint8 (flags,), changed.
+    keys : uint64 (words, rows). word : int64 (variables,); shift, mask : uint64 (variables,), each one's field.
+    start : int64 (variables + 1,), first flag of each. seen : uint8 (flags,), updated.
     """
     rows = keys.shape[1]
     for v in range(len(word)):

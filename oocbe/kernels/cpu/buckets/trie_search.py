@@ -1,4 +1,4 @@
-"""Steps along the sorted rows of a trie, to be inlined into the join that walks it."""
+"""Search steps along the sorted rows of a trie, inlined into the join."""
 
 from __future__ import annotations
 

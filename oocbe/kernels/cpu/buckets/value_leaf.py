@@ -1,7 +1,8 @@
-"""The leaf of a walk whose rows carry nothing but a value, to be inlined into the walk.
+"""The leaf of a walk whose rows carry only a value, inlined into the walk.
 
 At a leaf (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) each table's remaining rows differ in the eliminated variable
-only. Values of it that all tables have and all constraints permit are joined with the functions, and reduced to one.
+only. Its values that occur in all tables and are permitted by all constraints are joined with the functions, and
+reduced to one value.
 """
 
 from __future__ import annotations
@@ -90,6 +91,6 @@ def join_values(tables: Any, leaf: Any, semiring: Any, here: Any, places: Any) -
         elif marginalisation == 2:
             total += value
         else:
-            # In the dtype of the values: a float here would make all totals floats, integers too.
+            # In the dtype of the values: a float would turn integer totals into floats, too.
             total = values.dtype.type(log_sum_exp(total, value))
     return found, total

@@ -1,4 +1,4 @@
-"""The loop of the walk that joins a bucket; :mod:`oocbe.kernels.cpu.buckets.bucket_join` says what it does."""
+"""The loop of a bucket's join; :mod:`oocbe.kernels.cpu.buckets.bucket_join` describes the algorithm."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from oocbe.kernels.cpu.jit import without_allocation
 U64 = np.uint64
 
 SCANNED_ROWS = 8
-"""Rows of a table whose least value is found by reading them; longer ranges keep the bound of the range around them."""
+"""Maximum number of rows that are read to find a range's minimum; longer ranges keep the bound of the enclosing one."""
 
 SHARED_STEP = 4095
-"""Rows, less one, after which a walk adds to the count that all walks of a bucket share; ones in the low bits."""
+"""Mask of the row number: a walk adds to the shared counts every 4096 rows."""
 
 LOOK_UP_STEP = (1 << 14) - 1
-"""Steps, less one, after which a walk that makes no rows looks whether to give up; ones in the low bits."""
+"""Mask of the step number: a walk reads the stop flag every 16,384 steps."""
 
 COMPLETE = 0
-"""How a part of a walk ends that has reached the last item; else ``GIVEN_UP`` or ``NO_ROOM``."""
+"""Code of a walk that reached the last item; otherwise ``GIVEN_UP`` or ``NO_ROOM``."""
 
 
 @without_allocation
@@ -45,7 +45,7 @@ def walk_on(
     progress: Any,
     limbs: Any,
 ) -> Any:
-    """Go on with a walk until it ends or there is no more room: (how, rows that a leaf needs room for, progress).
+    """Continue a walk until it ends or its capacity is exhausted: (end code, rows needed by a leaf, progress).
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def walk_on(
         :func:`oocbe.kernels.cpu.buckets.bucket_join.walk`.
     state, lists, output : ``WalkState``, ``WalkLists`` and ``WalkOutput`` of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
-    progress : (item, level, steps, rows, pruned), of the call before; at first the level before the item's.
-    limbs : those of the program's semiring, as an argument: Numba leaves out what is not for None.
+    progress : (item, level, steps, rows, pruned), of the previous call; initially the level before the item's.
+    limbs : of the program's semiring, as an argument: for None, Numba removes the code for limbs.
     """
     key_base, value_base, table_rows, keys = tables.key_base, tables.value_base, tables.rows, tables.keys
     table_least, priced, price_scale = tables.least, tables.priced, tables.price_scale
@@ -140,7 +140,7 @@ def walk_on(
                         filled, chosen = join_consumptions(
                             tables, leaf, semiring, consumption, key, rows, lists, places, row_limit, stop
                         )
-                        if filled < 0:  # given up, or no room for so many rows
+                        if filled < 0:  # given up, or capacity exceeded
                             return filled, chosen, (item, stop_level, steps, count, pruned)
                         before = count
                         room = slack[levels + 1] - reached[levels] if prunes else entries[0]
@@ -188,7 +188,7 @@ def walk_on(
                     least[level + 1, t] = least[level, t]
                 position[level, count_tables] = -1
                 if part_start[level + 1] > part_start[level]:
-                    # Gather what the constraints of this level need from above; keep those that may forbid something.
+                    # Compute index parts from above for this level's constraints; keep those that may forbid something.
                     filled = level_start[level]
                     for f in range(level_start[level], level_start[level + 1]):
                         above = gather(key, lookups, segment_middle[f], segment_start[f + 1])

@@ -1,4 +1,4 @@
-"""Small steps of the walk that joins a bucket (:mod:`oocbe.kernels.cpu.buckets.bucket_join`), to be inlined into it."""
+"""Small steps of a bucket's join (:mod:`oocbe.kernels.cpu.buckets.bucket_join`), inlined into its loop."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ U64 = np.uint64
 
 
 class Frontier(NamedTuple):
-    """Result of one call: ``filled`` rows of output, or of partial walks where it stopped above the leaves.
+    """Result of one call: ``filled`` rows of output, or partial walks if it stopped above the leaves.
 
     Attributes
     ----------
     keys : uint64 (words, capacity), separator keys (or their prefixes), ascending.
-    values : value dtype (capacity,), one a leaf, or of counts their limbs; unused for partial walks.
+    values : value dtype (capacity,), one a leaf, or the limbs of counts; unused for partial walks.
     low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
     filled : rows in use.
-    complete : False where a limit was passed, or ``stop`` was set, and the walk given up.
-    pruned : prefixes and rows dropped because no completion of them is below the threshold.
+    complete : False if a limit was exceeded or ``stop`` was set, and the walk was given up.
+    pruned : number of prefixes and rows without a completion below the threshold.
     """
 
     keys: NDArray[np.uint64]
@@ -36,7 +36,7 @@ class Frontier(NamedTuple):
 
 @inline
 def gather(key: Any, lookups: Any, first: Any, last: Any) -> Any:
-    """Index made of some fields of a key: segments ``first`` to ``last - 1`` of the lookups."""
+    """Index from fields of a key: segments ``first`` to ``last - 1`` of the lookups."""
     word, shift = lookups.segment_word, lookups.segment_shift
     mask, place = lookups.segment_mask, lookups.segment_place
     index = U64(0)
@@ -47,7 +47,7 @@ def gather(key: Any, lookups: Any, first: Any, last: Any) -> Any:
 
 @inline
 def bound_part(key: Any, bounds: Any, level: Any) -> Any:
-    """What the bound's tables say of the variables of one level."""
+    """Sum of the bound tables over the variables of one level."""
     start, word, shift, mask = bounds.level_start, bounds.word, bounds.shift, bounds.mask
     base, entries = bounds.base, bounds.entries
     total = entries[0]  # always 0: a number of the right type
@@ -58,7 +58,7 @@ def bound_part(key: Any, bounds: Any, level: Any) -> Any:
 
 @inline
 def least_value(values: Any, first: Any, last: Any) -> Any:
-    """Least of some neighbouring values."""
+    """Least of some adjacent values."""
     least = values[first]
     for row in range(first + 1, last):
         least = min(least, values[row])
@@ -75,7 +75,7 @@ def values_a_row(limbs: Any) -> Any:
 
 @helper
 def grown(array: Any, count: Any, capacity: Any) -> Any:
-    """A copy of a matrix's first columns with room for more."""
+    """A copy of a matrix's first columns with a larger capacity."""
     larger = np.empty((array.shape[0], capacity), dtype=array.dtype)
     for row in range(array.shape[0]):
         for column in range(count):

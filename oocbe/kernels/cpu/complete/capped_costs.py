@@ -1,9 +1,9 @@
-"""Complete tables of costs in fixed point, between 0 and a cap that stands for "never": added in place, and reduced.
+"""Complete tables of costs in fixed point, between 0 and a cap for forbidden cells: addition in place, and reduction.
 
-A small table is gone through in step with a large one whose variables contain its own. The large one is cut into
-*blocks* of neighbouring cells, in all of which the small one's places are the same but for where they begin (*bases*):
-they are listed once, in ``inner``. Where the large table's fastest axes are all missing from the small one, or are its
-fastest axes as well, they are a *run* that needs no places: its ``step`` is 0 or 1 then, and loops become vectors.
+A small table is traversed in step with a large one whose variables include its own. The large one is split into
+*blocks* of adjacent cells. The matching cells of the small one have the same relative positions in all blocks, listed
+once in ``inner``, and differ in their start (*bases*). If the large table's fastest axes are all absent from the small
+one, or are its fastest axes too, they form a *run* without positions: its ``step`` is 0 or 1, and loops are vectorised.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.threads import LARGEST_CALL, SMALLEST_SHARE, run_all, thread_count
 
 BLOCK_CELLS = 1 << 11
-"""Cells of a block at least, where the table has so many: their places take 16 KiB."""
+"""Minimum cells of a block, if the table is large enough: its positions take 16 KiB."""
 
 LEAST_RUN = 8
-"""Cells of a run at least: shorter ones are not worth a loop of their own."""
+"""Minimum cells of a run: shorter runs do not pay for a loop of their own."""
 
 
 def add_capped(target: NDArray[Any], part: NDArray[Any], axes: Sequence[tuple[int, int]], cap: int, limit: int) -> None:
-    """Add a small table to a large one in place: cells that have been or come to the limit are at the cap afterwards.
+    """Add a small table to a large one in place; cells at or above the limit, before or after, are set to the cap.
 
     Parameters
     ----------
     target : int32 or int64 (cells,), in 0 to ``cap``. part : of that dtype, in -``cap`` to ``cap``, such that no sum
         is negative.
-    axes : of the target, the fastest first: size, and how far apart the part's cells are along it, 0 or what makes it
-        contiguous. limit : at most ``cap``, twice which the dtype can hold.
+    axes : of the target, the fastest first: size, and stride of the part along it (0, or contiguous). limit : at most
+        ``cap``; the dtype holds twice the cap.
 
     Raises
     ------
-    TimeLimitError : the deadline of the block that this runs in came; some cells have their sums by then.
+    TimeLimitError : the deadline of the enclosing block came; some cells are then already updated.
     """
     walk, number = _walk(axes), target.dtype.type
     count = len(walk.blocks)
@@ -49,10 +49,10 @@ def add_capped(target: NDArray[Any], part: NDArray[Any], axes: Sequence[tuple[in
 
 
 def least_capped(table: NDArray[Any], axes: Sequence[tuple[int, int]], cells: int, cap: int) -> NDArray[Any]:
-    """The least of a large table's cells that agree with each of so many of a small one; as :func:`add_capped`."""
+    """Minima of a large table's cells that match each of ``cells`` cells of a small one; as :func:`add_capped`."""
     out = np.full(cells, cap, dtype=table.dtype)
     walk = _walk(axes)
-    # Blocks with the same base write to the same cells, others to other cells.
+    # Blocks with the same base write to the same cells, others to disjoint ones.
     by_base = np.argsort(walk.bases, kind="stable")
     walk = _Walk(walk.blocks[by_base], walk.bases[by_base], walk.inner, walk.run, walk.step)
     starts = np.append(np.flatnonzero(np.diff(walk.bases, prepend=-1)), len(walk.bases))
@@ -65,7 +65,7 @@ def least_capped(table: NDArray[Any], axes: Sequence[tuple[int, int]], cells: in
 
 @dataclass(frozen=True)
 class _Walk:
-    """How a small table is gone through in step with a large one (see the module); fields as in :func:`_add`."""
+    """Joint traversal of a small and a large table (see the module); fields as in :func:`_add`."""
 
     blocks: NDArray[np.int64]
     bases: NDArray[np.int64]
@@ -79,7 +79,7 @@ class _Walk:
 
 
 def _pieces(cells: int, most: int) -> int:
-    """Into how many calls a pass over so many cells is divided."""
+    """Number of calls for a pass over ``cells`` cells, at most ``most``."""
     return max(1, min(most, max(min(thread_count(), cells // SMALLEST_SHARE), cells // LARGEST_CALL)))
 
 
@@ -104,7 +104,7 @@ def _walk(axes: Sequence[tuple[int, int]]) -> _Walk:
 
 
 def _further(places: NDArray[np.int64], size: int, step: int) -> NDArray[np.int64]:
-    """Places along one more axis, slower than those before."""
+    """Positions along one more, slower axis."""
     return (np.arange(size, dtype=np.int64)[:, None] * step + places).ravel()
 
 
@@ -122,14 +122,14 @@ def _add(
     first: int,
     last: int,
 ) -> None:
-    """Add a small table to a large one: cells that have been or come to the limit are at the cap from then on.
+    """Add a small table to a large one; cells at or above the limit, before or after, are set to the cap.
 
     Parameters
     ----------
     target, part, cap, limit : as for :func:`add_capped`, the latter two of the target's dtype.
-    blocks, bases : int64, numbers of blocks of the target, and where the part's places begin in each.
+    blocks, bases : int64, numbers of blocks of the target, and start of the part's positions in each.
     inner : int64 (runs of a block,). run : cells of a run. step : of the part along a run, 0 or 1.
-    first, last : places in ``blocks`` to go through.
+    first, last : range of indices in ``blocks``.
     """
     count = len(inner)
     for b in range(first, last):
@@ -166,7 +166,7 @@ def _lower(
     first: int,
     last: int,
 ) -> None:
-    """Lower a small table to the least of a large one's cells that agree with each of its own; as :func:`_add`.
+    """Lower a small table to the minima of a large one's matching cells; as :func:`_add`.
 
     out : (cells of the small table,), of the dtype of ``table``.
     """

@@ -1,8 +1,8 @@
-"""Join and elimination of complete tables on the CPU: the way that suits a bucket.
+"""Join and elimination of complete tables on the CPU: choice of the method for a bucket.
 
-A large bucket is arranged such that its inner loop runs over neighbouring cells of every function
-(:mod:`oocbe.kernels.cpu.complete.complete_arrange`, :mod:`oocbe.kernels.cpu.complete.complete_dense`). Where the result
-has few cells and much is eliminated, part of what is eliminated is kept at first, and reduced in a second step.
+A large bucket is arranged so that its inner loop runs over adjacent cells of every function
+(:mod:`oocbe.kernels.cpu.complete.complete_arrange`, :mod:`oocbe.kernels.cpu.complete.complete_dense`). If the result is
+small and much is eliminated, the elimination has two steps: some eliminated axes are kept in the first one.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from oocbe.kernels.cpu.complete.complete_loops import CODES
 from oocbe.kernels.interface import CompleteFunction, steps_of
 
 SMALL_CELLS = 1 << 13
-"""Joined cells below which a bucket is not arranged."""
+"""Minimum joined cells of a bucket that is arranged."""
 
 FEW_CELLS = 256
-"""Result cells below which something else has to be found for the inner loop."""
+"""Minimum result cells for an inner loop over the result's axes alone."""
 
 
 def eliminate_complete(
@@ -71,12 +71,12 @@ def _in_two_steps(
     dtype: np.dtype[Any],
     piece_rows: int | None,
 ) -> NDArray[Any]:
-    """Eliminate but one of the axes first, or all but a part of one, then the rest."""
+    """Eliminate all axes but one (or as many as make a good run) first, then the rest."""
     codes = (combination, marginalisation, dtype, piece_rows)
     kept = len(sizes) - eliminated
 
     def closeness(axis: int) -> tuple[int, int]:
-        # The axis along which the largest function's values are neighbours, among those that make a good run.
+        # Among axes that make a good run, prefer that with the smallest stride of the largest function.
         largest = max(functions, key=lambda f: len(f.values))
         return (min(sizes[axis], FEW_CELLS), -largest.strides[axis])
 
@@ -88,7 +88,7 @@ def _in_two_steps(
     moved = [replace(f, strides=tuple(f.strides[a] for a in axes)) for f in functions]
     lengths = [sizes[a] for a in axes]
     if len(first) == eliminated:
-        # Nothing would be left to eliminate at first: this is a join, whose cells are then reduced.
+        # The first step would eliminate nothing and only materialise the join.
         return eliminate_general(functions, sizes, eliminated, *codes)
     partial = eliminate_complete(moved, lengths, eliminated - len(first), *codes)
     left = lengths[: kept + len(first)]

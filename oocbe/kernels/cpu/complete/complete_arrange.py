@@ -1,10 +1,10 @@
-"""In which order a bucket's axes are gone through, so that the inner loop is over neighbours in every function.
+"""Order of a bucket's axes that makes the inner loop contiguous in every function.
 
-The inner loop runs over some of the result's axes, the *run*. It is fast where each function either has all of them, as
-neighbouring cells, or none: then its value is the same for the whole run. Functions are copied where they are not so
-(transposed, or repeated along axes that they lack), and the result is, where its own order is another one. Candidates
-for the run are the result's fastest axes, and for each set of functions the axes that exactly these have, in the order
-of the result and in that of the largest function. Of all, the one that is estimated to cost least is taken.
+The inner loop runs over some of the result's axes, the *run*. It is fast if each function either has all of them, as
+contiguous cells, or none: its value is then constant in the run. Other functions are copied (transposed, or repeated
+along absent axes), as is the result if its order differs. Candidates for the run are the result's fastest axes, and for
+each set of functions the axes of exactly these, in the order of the result and in that of the largest function. The
+candidate with the lowest estimated cost is used.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from oocbe.kernels.cpu.complete.complete_copy import copy_function
 from oocbe.kernels.interface import CompleteFunction
 
 COPIED = 12.0
-"""Joined cells that cost as much as copying one: they come 16 at a time, copied ones are gathered one by one."""
+"""Cost of copying a cell, in joined cells: these are processed 16 at a time, copied ones are gathered one by one."""
 
 RUN_OVERHEAD = 600.0
-"""Joined cells that cost as much as beginning a run: some 40 nanoseconds."""
+"""Cost of starting a run, in joined cells: some 40 nanoseconds."""
 
 TERM_OVERHEAD = 60.0
-"""Joined cells that cost as much as one combination of the eliminated axes in a run."""
+"""Cost of one combination of the eliminated axes in a run, in joined cells."""
 
 LONGEST_PREFIX = 1 << 12
-"""Cells of a run of the result's fastest axes, for which functions are repeated, at most."""
+"""Maximum cells of a run of the result's fastest axes, along which functions are repeated."""
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """A bucket whose inner loop is over neighbours.
+    """A bucket with a contiguous inner loop.
 
     Attributes
     ----------
     functions : strides of (run, outer axes of the result, eliminated axes); along the run 1 or 0.
-    sizes : of those axes. eliminated : how many, the last ones, are eliminated.
-    order : the result's axes in the order in which they are computed, or None where that is their own.
+    sizes : of those axes. eliminated : number of eliminated axes, the last ones.
+    order : the result's axes in the order of computation, or None for their own order.
     """
 
     functions: tuple[CompleteFunction, ...]
@@ -57,7 +57,7 @@ class _Candidate:
 def without_ones(
     functions: Sequence[CompleteFunction], sizes: Sequence[int], eliminated: int
 ) -> tuple[list[CompleteFunction], list[int], int]:
-    """A bucket without its axes of a single value."""
+    """A bucket without its axes of size 1."""
     kept = [a for a, n in enumerate(sizes) if n > 1]
     gone = sum(a >= len(sizes) - eliminated for a in kept)
     slim = [replace(f, strides=tuple(f.strides[a] for a in kept)) for f in functions]
@@ -65,7 +65,7 @@ def without_ones(
 
 
 def arrange(functions: Sequence[CompleteFunction], sizes: Sequence[int], eliminated: int) -> Arrangement:
-    """Choose the run and copy what has to be copied; at least one axis is kept, and no size is 1."""
+    """Choose the run and copy the functions that need it; at least one axis is kept, and no size is 1."""
     kept = len(sizes) - eliminated
     best = min((_judge(run, functions, sizes, kept) for run in _runs(functions, sizes, kept)), key=lambda c: c.cost)
     order = (*best.run, *(a for a in range(kept) if a not in best.run))
@@ -82,7 +82,7 @@ def arrange(functions: Sequence[CompleteFunction], sizes: Sequence[int], elimina
 def _merged(
     functions: list[CompleteFunction], sizes: list[int], eliminated: int
 ) -> tuple[list[CompleteFunction], list[int], int]:
-    """A bucket whose neighbouring axes that every function goes through as one are one, but for the run."""
+    """A bucket with adjacent axes merged if they are contiguous in every function, except for the run."""
     first_gone = len(sizes) - eliminated
     axes = [Axis(size, tuple(f.strides[a] for f in functions)) for a, size in enumerate(sizes)]
     gone = merged(axes[first_gone:])
@@ -150,7 +150,7 @@ def _seen(f: CompleteFunction, run: Sequence[int], axes: Sequence[int]) -> Compl
 
 
 def _copied(f: CompleteFunction, run: Sequence[int], axes: Sequence[int], sizes: Sequence[int]) -> CompleteFunction:
-    """The function with the run as neighbouring cells, the other axes that it has after it."""
+    """The function with the run as contiguous cells, followed by its other axes."""
     others = sorted((a for a in axes[len(run) :] if f.strides[a]), key=lambda a: f.strides[a])
     order = [*run, *others]
     values = copy_function(replace(f, strides=tuple(f.strides[a] for a in order)), [sizes[a] for a in order])

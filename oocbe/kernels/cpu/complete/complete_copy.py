@@ -1,8 +1,8 @@
-"""Copy a complete function into another axis order, or repeat it along axes that it lacks: a tiled transposition.
+"""Copy a complete function into another axis order, or repeat it along absent axes: a tiled transposition.
 
-The target is written run after run, each a stretch of neighbouring cells. Runs are taken in the order in which their
-sources lie in memory, so that a cache line that one run read a cell of is still there when the next run wants its
-neighbour; and in tiles of so many cells that those lines fit the second-level cache.
+The target is written run by run, each a stretch of contiguous cells. Runs are taken in the memory order of their
+sources, so that a cache line read for one run is still cached when the next run needs an adjacent cell; tiles are small
+enough for these lines to fit the second-level cache.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from oocbe.kernels.cpu.threads import run_all, tiled_ranges
 from oocbe.kernels.interface import CompleteFunction
 
 LEAST_RUN = 64
-"""Cells of a run at least, where the table is large enough: axes of two values are laid together until then."""
+"""Minimum cells of a run, if the table is large enough: small axes are merged until then."""
 
 TILE_CELLS = 1 << 11
 """Cells of a run that are copied at a time; their cache lines, if all are different, take 128 KiB."""
 
 CONTIGUOUS = 8
-"""Neighbours in the source, too, from which a run is copied in stretches."""
+"""Minimum contiguous cells in the source for a run to be copied in stretches."""
 
 
 def copy_function(function: CompleteFunction, sizes: Sequence[int]) -> NDArray[Any]:
     """The function's values over all axes, contiguous, the first axis fastest; of its dtype.
 
-    sizes : of the axes, in the order wanted; ``function.strides`` has 0 where the function is to be repeated.
+    sizes : of the axes, in the target order; ``function.strides`` has 0 for axes along which the function is repeated.
     """
     axes = [(n, s) for n, s in zip(sizes, function.strides, strict=True) if n > 1]
     out = np.empty(math.prod(sizes), dtype=function.values.dtype)
@@ -41,7 +41,7 @@ def copy_function(function: CompleteFunction, sizes: Sequence[int]) -> NDArray[A
         run *= axes[inner][0]
         inner += 1
     places = np.zeros(1, dtype=np.int64)
-    along = axes[0][1] if inner == 1 else 0  # one axis: a tile's places are those of the first one, further along
+    along = axes[0][1] if inner == 1 else 0  # one axis: all tiles share the positions of the first one
     for n, s in [(min(TILE_CELLS, run), along)] if inner == 1 else axes[:inner]:
         places = (np.arange(n, dtype=np.int64)[:, None] * s + places[None, :]).ravel()
     steps, step = [], run
@@ -75,8 +75,8 @@ def _copy_runs(
 ) -> None:
     """Cells ``begin`` to ``end`` of the runs ``first`` to ``last``, tile by tile.
 
-    places : int64, where a run's cells lie in the source; where ``along`` is not 0, those of its first tile.
-    along : how far apart a run's cells lie, if it has one axis; else 0.
+    places : int64, positions of a run's cells in the source; if ``along`` is nonzero, those of its first tile.
+    along : stride of a run's cells if it has one axis; otherwise 0.
     outer : int64 (outer axes, 3), stride in the source, size, and stride in the target; the first one changes fastest.
     """
     source = array_at(address, 0, length, out)
@@ -104,7 +104,7 @@ def _copy_runs(
                     for j in range(many):
                         piece[j] = origin[j]
                     i += many
-            for axis in range(axes):  # the next run: count up, carry over
+            for axis in range(axes):  # next run: increment with carry
                 base += outer[axis, 0]
                 target += outer[axis, 2]
                 digits[axis] += 1

@@ -1,10 +1,10 @@
-"""Join and elimination of complete functions over runs of neighbouring cells: the vectorised inner loops.
+"""Join and elimination of complete functions over runs of contiguous cells: the vectorised inner loops.
 
-In a run each function is either *dense*, neighbouring cells as in the result, or *flat*, one value. The flat ones are
-combined first, one value for each combination of the eliminated axes. Then four combinations at a time go into the run:
-four loads, additions and maxima for one load and store of the accumulator, all in vectors. A tile is so long that the
-cells of all combinations stay in the second-level cache, where other runs find them again that share them: as in a
-product of matrices.
+In a run each function is either *dense* (contiguous cells as in the result) or *flat* (one value). Flat functions are
+combined first, one value for each combination of the eliminated axes. Then four combinations at a time are folded into
+the run: four loads, additions and maxima for one load and store of the accumulator, all vectorised. The tile length
+keeps the cells of all combinations in the second-level cache, where other runs that share them hit, as in a product of
+matrices.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ADD = int(Combination.ADD)
 MIN = int(Marginalisation.MIN)
 
 TILE_BYTES = 1 << 18
-"""Bytes of a dense function that a tile of runs reads: a quarter of a common second-level cache."""
+"""Bytes of a dense function read by a tile of runs: a quarter of a common second-level cache."""
 
 LEAST_TILE = 256
-"""Cells of a tile at least, however many combinations are eliminated."""
+"""Minimum cells of a tile, for any number of eliminated combinations."""
 
 MOST_TILE_BYTES = 1 << 14
-"""Bytes of a tile of the result at most: it is gone over several times and stays in the first-level cache."""
+"""Maximum bytes of a result tile: it is updated several times and stays in the first-level cache."""
 
 
 def eliminate_dense(
@@ -95,7 +95,7 @@ def eliminate_dense(
 
 
 def _offsets(strides: tuple[int, ...], sizes: tuple[int, ...]) -> NDArray[np.int64]:
-    """Where each combination of the eliminated axes lies, relative to the first one: int64 (combinations,)."""
+    """Offset of each combination of the eliminated axes, relative to the first: int64 (combinations,)."""
     places = np.zeros(1, dtype=np.int64)
     for n, s in zip(sizes, strides, strict=True):
         places = (np.arange(n, dtype=np.int64)[:, None] * s + places[None, :]).ravel()
@@ -143,7 +143,7 @@ def _runs(
                 _join_flat(
                     addresses, dense, base, offsets, combination, marginalisation, infeasible, limit, clamps, flat
                 )
-            # Not a slice: that counts references, with a locked instruction each.
+            # Not a slice, which counts references with locked instructions.
             target = array_at(out_address, number * run + low, high - low, flat)
             if dense == 1:
                 _one_dense(addresses[0, 0], base[0] + low, offsets[0], flat, code, target)
@@ -156,7 +156,7 @@ def _runs(
                 )  # fmt: skip
             if clamps:
                 _clamp(target, marginalisation, infeasible, limit)
-            for axis in range(len(outer)):  # the next run: count up, carry over
+            for axis in range(len(outer)):  # next run: increment with carry
                 digits[axis] += 1
                 for f in range(functions):
                     base[f] += steps[f, axis]
@@ -211,7 +211,7 @@ def _more_dense(
     buffer: NDArray[Any],
     target: NDArray[Any],
 ) -> None:
-    """Join and reduce three dense functions or more with the flat ones: all but the last into a buffer first."""
+    """Join and reduce three or more dense functions with the flat ones: all but the last into a buffer first."""
     many = len(target)
     for term in range(len(flat)):
         for f in range(dense - 1):
@@ -276,7 +276,7 @@ def _two_dense(
 
 @helper
 def _clamp(values: NDArray[Any], marginalisation: int, infeasible: Any, limit: Any) -> None:
-    """Sums of integers beyond the feasible ones become the infeasible value."""
+    """Replace integer sums beyond the feasible range by the infeasible value."""
     if marginalisation == MIN:
         for i in range(len(values)):
             values[i] = infeasible if values[i] > limit else values[i]

@@ -1,6 +1,6 @@
 """Join and elimination of complete functions with any strides, cell by cell: log-sum-exp, and small buckets.
 
-There planning a better way would take longer than going this one.
+For small buckets, planning a faster method would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MAX = int(Marginalisation.MAX)
 LOG_SUM_EXP = int(Marginalisation.LOG_SUM_EXP)
 
 LARGEST_PIECE = LARGEST_CALL >> 7
-"""Joined cells of a call at most: cell by cell, with an exponential each, they take many times what a row does."""
+"""Maximum joined cells of a call: with an exponential each, they take many times as long as a row."""
 
 RUN_CELLS = 1024
-"""Result cells, neighbours along the first axis, that are accumulated together in the first-level cache."""
+"""Result cells, adjacent along the first axis, that are accumulated together in the first-level cache."""
 
 
 def eliminate_general(
@@ -51,7 +51,7 @@ def eliminate_general(
     values = np.array([(f.values.ctypes.data, len(f.values)) for f in functions], dtype=np.int64)
     limit = largest_feasible(dtype) if dtype.kind == "i" and combination == ADD else 0
     infeasible = infeasible_value(dtype, combination, marginalisation)
-    # Plain: Numba takes 20 microseconds and more a call to tell the type of an enumeration's member
+    # Plain integers: Numba takes 20 microseconds or more a call to type an enumeration's member
     codes = (int(combination), int(marginalisation))
     arrays = (values, strides, np.array(sizes, dtype=np.int64), kept, *codes, infeasible, limit)
     runs = len(out) // run
@@ -94,7 +94,7 @@ def _eliminate(
         for start in range(0, run, RUN_CELLS):
             many = min(RUN_CELLS, run - start)
             target = out[number * run + start : number * run + start + many]
-            # log-sum-exp finds the greatest of each cell first, so that no exponential overflows.
+            # log-sum-exp computes the maximum of each cell first, so that no exponential overflows.
             for turn in range(2 if marginalisation == LOG_SUM_EXP else 1):
                 for inner in range(cells):
                     rest = inner
@@ -147,7 +147,7 @@ def _join(
 
 @helper
 def _clamp(joined: NDArray[Any], marginalisation: int, limit: int, infeasible: Any) -> None:
-    """Sums of integers beyond the feasible ones become the infeasible value."""
+    """Replace integer sums beyond the feasible range by the infeasible value."""
     if marginalisation == MIN:
         for i in range(len(joined)):
             joined[i] = infeasible if joined[i] > limit else joined[i]
@@ -160,13 +160,13 @@ def _clamp(joined: NDArray[Any], marginalisation: int, limit: int, infeasible: A
 def _accumulate(
     target: NDArray[Any], greatest: NDArray[Any], joined: NDArray[Any], marginalisation: int, turn: int, opens: bool
 ) -> None:
-    """Marginalise a joined run into a run of the result; ``opens`` for the first one."""
+    """Marginalise a joined run into a run of the result; ``opens`` : whether it is the first one."""
     if marginalisation == LOG_SUM_EXP:
         for i in range(len(joined)):
             if turn == 0:
                 greatest[i] = joined[i] if opens else max(greatest[i], joined[i])
             else:
-                # Where all are infeasible, the greatest is, and its difference with itself would be no number.
+                # If all are infeasible, so is the greatest, and its difference with itself would be NaN.
                 term = math.exp(joined[i] - greatest[i]) if greatest[i] > -np.inf else 0.0
                 target[i] = term if opens else target[i] + term
     elif opens:

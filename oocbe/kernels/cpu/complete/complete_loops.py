@@ -1,7 +1,7 @@
-"""Inner loops over runs of neighbouring cells, one for each semiring: join one or several cells and reduce.
+"""Inner loops over runs of contiguous cells, one for each semiring: join one or several cells and reduce.
 
-In all of them ``target`` (cells,) is the result's part of a run, ``a`` and ``b`` are dense functions' cells as long as
-it, and ``s`` is the combined value of the flat functions. No branch is inside a loop, so that each becomes vectors.
+In all of them ``target`` (cells,) is a part of a run of the result, ``a`` and ``b`` are cells of dense functions of the
+same length, and ``s`` is the combined value of the flat functions. Loops have no branches, so that they are vectorised.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oocbe.kernels.cpu.native import greatest, least, plus, times
 from oocbe.model.semiring import Combination, Marginalisation
 
 MAX_PLUS, MIN_PLUS, MAX_TIMES, SUM_TIMES = range(4)
-"""Codes of the pairs of operations that have loops of their own."""
+"""Codes of the operation pairs with loops of their own."""
 
 CODES = {
     (Combination.ADD, Marginalisation.MAX): MAX_PLUS,
@@ -21,12 +21,12 @@ CODES = {
     (Combination.MULTIPLY, Marginalisation.MAX): MAX_TIMES,
     (Combination.MULTIPLY, Marginalisation.SUM): SUM_TIMES,
 }
-"""Semirings that have loops here."""
+"""Semirings with loops here."""
 
 
 @helper
 def open_one(code: int, target: Any, a: Any, s: Any) -> None:
-    """Begin with one dense function."""
+    """Initialise from one dense function."""
     if code in (MAX_PLUS, MIN_PLUS):
         for i in range(len(target)):
             target[i] = plus(a[i], s)
@@ -37,7 +37,7 @@ def open_one(code: int, target: Any, a: Any, s: Any) -> None:
 
 @helper
 def open_two(code: int, target: Any, a: Any, b: Any, s: Any) -> None:
-    """Begin with two dense functions."""
+    """Initialise from two dense functions."""
     if code in (MAX_PLUS, MIN_PLUS):
         for i in range(len(target)):
             target[i] = plus(plus(a[i], b[i]), s)
@@ -48,7 +48,7 @@ def open_two(code: int, target: Any, a: Any, b: Any, s: Any) -> None:
 
 @helper
 def join_into(code: int, target: Any, a: Any) -> None:
-    """Combine a dense function with what is there."""
+    """Combine a dense function with the target."""
     if code in (MAX_PLUS, MIN_PLUS):
         for i in range(len(target)):
             target[i] = plus(target[i], a[i])

@@ -1,7 +1,7 @@
-"""Rows of an incomplete table to cells of a complete one and back.
+"""Conversion of rows of an incomplete table to cells of a complete one and back.
 
-A cell's number is the mixed-radix number of its assignment. Where neighbouring fields of a key are full (domain sizes
-that are powers of two) and their variables neighbours in the complete table as well, they travel as one.
+A cell's number is the mixed-radix number of its assignment. Adjacent full fields of a key (domain sizes that are powers
+of two) whose variables are adjacent in the complete table as well are converted as one field.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
 
 LISTED_CELLS = 1 << 20
-"""Cells whose rows one call lists: their counts are taken first, so that every call knows its place."""
+"""Cells whose rows one call lists; counts are computed first, so that every call knows its output position."""
 
 
 def cells_of_rows(
@@ -26,7 +26,7 @@ def cells_of_rows(
     Parameters
     ----------
     keys : uint64 (words, rows).
-    fields : int64 (fields, 4), word, shift, bits, and how many cells a step of the field is worth.
+    fields : int64 (fields, 4), word, shift, bits, and stride of the field in cells.
     """
     out = np.empty(keys.shape[1], dtype=np.int64)
     run_all(_cells, [(keys, fields, out, *piece) for piece in row_ranges(len(out), piece_rows)])
@@ -51,12 +51,12 @@ def rows_of_cells(
     words: int,
     first: int = 0,
 ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-    """Keys uint64 (words, rows) and values (rows,) of the feasible ones among cells, in the order of the cells.
+    """Keys uint64 (words, rows) and values (rows,) of the feasible cells, in the order of the cells.
 
     Parameters
     ----------
-    values, feasible : (cells,), of cells ``first`` and those after it.
-    sizes : int64 (variables,), domain sizes, the variable that changes fastest first.
+    values, feasible : (cells,), of cells from ``first`` on.
+    sizes : int64 (variables,), domain sizes, the fastest variable first.
     places : int64 (variables, 2), word and shift of each variable's field.
     """
     ranges = row_ranges(len(values), LISTED_CELLS)
@@ -92,7 +92,7 @@ def _list_rows(
                 keys[word, row] = key[word]
             kept[row] = values[cell]
             row += 1
-        for axis in range(len(sizes)):  # the next assignment: count up, carry over
+        for axis in range(len(sizes)):  # next assignment: increment with carry
             word, shift = places[axis, 0], np.uint64(places[axis, 1])
             if digits[axis] + 1 < sizes[axis]:
                 digits[axis] += 1

@@ -1,4 +1,4 @@
-"""Depth-first search of a primal graph, and what the pseudo-tree that it makes would send."""
+"""Depth-first search of a primal graph, and the messages of the resulting pseudo-tree."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 from oocbe.kernels.cpu.jit import jit
 
 MAX_DEGREE, MIN_DEGREE, MAX_ANCESTORS = 0, 1, 2
-"""Which unvisited neighbour is next: the one with most or fewest neighbours, or with most neighbours on the branch."""
+"""Selection of the next unvisited neighbour: most or fewest neighbours, or most neighbours on the branch."""
 
 
 @jit
 def search_depth_first(start: Any, neighbours: Any, root: Any, rule: Any, parent: Any, depth: Any, stop: Any) -> Any:
-    """Visit all that a root is connected with; of neighbours that are alike the one with the lowest index comes first.
+    """Visit the connected component of a root; ties go to the lowest index.
 
     Parameters
     ----------
-    start : int64 (vertices + 1,), where the neighbours of each begin in ``neighbours``, int64, ascending.
-    rule : :data:`MAX_DEGREE`, :data:`MIN_DEGREE`, or :data:`MAX_ANCESTORS`, whose ties are MAX_DEGREE's.
-    parent, depth : int64 (vertices,), written where a vertex is visited; the root's parent is -1.
-    stop : int64 (1,); the search ends where another value than 0 is set.
+    start : int64 (vertices + 1,), start of each vertex's neighbours in ``neighbours``, int64, ascending.
+    rule : :data:`MAX_DEGREE`, :data:`MIN_DEGREE`, or :data:`MAX_ANCESTORS`, with ties as MAX_DEGREE.
+    parent, depth : int64 (vertices,), written for visited vertices; the root's parent is -1.
+    stop : int64 (1,); a nonzero value ends the search.
 
     Returns
     -------
-    int64, the vertices as they are visited.
+    int64, the vertices in the order of the visit.
     """
     count = len(start) - 1
     is_visited = np.zeros(count, dtype=np.bool_)
@@ -67,7 +67,7 @@ def search_depth_first(start: Any, neighbours: Any, root: Any, rule: Any, parent
 
 @jit
 def list_separators(start: Any, neighbours: Any, order: Any, parent: Any, depth: Any, sizes: Any, stop: Any) -> Any:
-    """The separators of a pseudo-tree that a search has made, and the cells of all its messages, were they complete.
+    """The separators of a search's pseudo-tree, and the total cells of its messages as complete tables.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def list_separators(start: Any, neighbours: Any, order: Any, parent: Any, depth:
 
     Returns
     -------
-    Pairs, two int64 arrays as long: a vertex of the order, and a vertex of its separator, an ancestor. Those of the
-    ancestors that are visited last come first. And float64, the cells.
+    Pairs, two int64 arrays of equal length: a vertex of the order, and a vertex of its separator, an ancestor; pairs of
+    ancestors visited last come first. And float64, the cells.
     """
     latest = np.full(len(start) - 1, -1, dtype=np.int64)
     cells = np.ones(len(start) - 1)
@@ -92,7 +92,7 @@ def list_separators(start: Any, neighbours: Any, order: Any, parent: Any, depth:
             w = neighbours[i]
             if depth[w] <= depth[u]:
                 continue
-            while w != u and latest[w] != u:  # all between a vertex and its ancestor have this in the separator
+            while w != u and latest[w] != u:  # all vertices between have the ancestor in their separator
                 if end == room:
                     room *= 2
                     below = np.concatenate((below, np.empty(end, dtype=np.int64)))

@@ -1,9 +1,9 @@
-"""Estimate how many feasible assignments each separator has, by random probes (Knuth 1975).
+"""Estimates of the number of feasible assignments of each separator, by random probes (Knuth 1975).
 
-A probe assigns a separator's variables one after the other, in random order, each to a random value among those that
-the pairwise constraints with the values chosen before leave; the product of the numbers of choices is an unbiased
-estimate of the number of assignments that satisfy these constraints. Constraints over three or more variables are
-ignored, so the estimate is of a superset.
+A probe assigns a separator's variables in random order, each to a random value among those permitted by the pairwise
+constraints with earlier variables; the product of the numbers of choices is an unbiased estimate of the number of
+assignments that satisfy these constraints. Constraints over three or more variables are ignored, so the estimate is of
+a superset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oocbe.kernels.cpu.orders.greedy_order import count_bits
 U64 = np.uint64
 
 MANY_USES = 256
-"""Constraints of a variable from which on they are not gone through for each probe that assigns it."""
+"""Number of constraints of a variable above which a probe visits the other variables' constraints instead."""
 
 
 @jit
@@ -40,14 +40,14 @@ def estimate_rows(
 
     Parameters
     ----------
-    starts, separators : int64 (separators + 1,) and int32: each one's variables, from where it starts.
+    starts, separators : int64 (separators + 1,) and int32: start of each, and its variables.
     sizes : int64 (variables,); variables with more than 64 values count as unconstrained.
-    use_start, neighbour, offset : CSR of pairwise constraints by variable; the constraint between u = x and its
-        neighbour leaves the neighbour the values in masks[offset + x].
-    masks : uint64. probes : random probes a separator. seed : of the probes.
-    otherwise : float64 (separators,), what each bucket costs, in rows, where it is not made of rows.
-    most : float64; where all buckets together, each by rows or otherwise, pass it, the rest is left at 0.
-    stop : int64 (1,); the same where it is set to another value than 0.
+    use_start, neighbour, offset : CSR of pairwise constraints by variable; with u = x, the neighbour may take the
+        values in masks[offset + x].
+    masks : uint64. probes : random probes per separator. seed : of the probes.
+    otherwise : float64 (separators,), cost of each bucket in another form than rows, in rows.
+    most : float64; limit of the total cost, with the cheaper form of each bucket; beyond it the rest stays 0.
+    stop : int64 (1,); a nonzero value has the same effect.
     """
     np.random.seed(seed)
     n = len(sizes)
@@ -68,7 +68,7 @@ def estimate_rows(
         for i in range(count):
             complete *= sizes[members[i]]
         if len(neighbour) == 0:
-            total = complete * probes  # what every probe would find
+            total = complete * probes  # the result of every probe
         for _ in range(probes if len(neighbour) > 0 else 0):
             tick += 1
             for i in range(count - 1, 0, -1):
@@ -95,7 +95,7 @@ def estimate_rows(
                 x = count_bits((word & (~word + U64(1))) - U64(1))
                 stamp[u] = -1
                 if use_start[u + 1] - use_start[u] > MANY_USES:
-                    for k in range(i + 1, count):  # as each of the others sees it
+                    for k in range(i + 1, count):  # by the other variables' constraints
                         w = members[k]
                         for use in range(use_start[w], use_start[w + 1]):
                             for y in range(sizes[w] if neighbour[use] == u else 0):

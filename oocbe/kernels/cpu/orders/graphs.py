@@ -1,4 +1,4 @@
-"""Primal graphs and the separators of orders, as lists: memory and time grow with their edges, not with all pairs.
+"""Primal graphs and separators of orders, as lists: memory and time grow with the edges, not with all pairs.
 
 A list of sets is two arrays, *starts* and *members*: set ``i`` is ``members[starts[i] : starts[i + 1]]``.
 """
@@ -22,7 +22,8 @@ def doubled(members: Any) -> Any:
 
 @helper
 def turned(starts: Any, members: Any, count: Any) -> Any:
-    """A list of sets turned around: starts, and ascending numbers of the sets that have each of ``count`` members."""
+    """The transpose of a list of sets: starts, and ascending numbers of the sets that contain each of ``count``
+    members."""
     begins = np.zeros(count + 1, dtype=np.int64)
     for v in members:
         begins[v + 1] += 1
@@ -38,17 +39,17 @@ def turned(starts: Any, members: Any, count: Any) -> Any:
 
 @jit
 def graph_of_scopes(starts: Any, members: Any, count: Any, most: Any, stop: Any) -> Any:
-    """The vertices that each of ``count`` vertices shares a scope with.
+    """The vertices in a common scope with each of ``count`` vertices.
 
     Parameters
     ----------
-    starts, members : int64 (scopes + 1,) and int32, the scopes. most : neighbours of all; where there are more, the
-        rest is left out.
-    stop : int64 (1,); the same where it is set to another value than 0.
+    starts, members : int64 (scopes + 1,) and int32, the scopes. most : limit of the total number of neighbours; beyond
+        it the result is incomplete.
+    stop : int64 (1,); a nonzero value has the same effect.
 
     Returns
     -------
-    int64 (count + 1,) and int32, the neighbours; whether all are there.
+    int64 (count + 1,) and int32, the neighbours; whether the result is complete.
     """
     use_start, uses = turned(starts, members, count)
     ends = np.zeros(count + 1, dtype=np.int64)
@@ -74,21 +75,21 @@ def graph_of_scopes(starts: Any, members: Any, count: Any, most: Any, stop: Any)
 
 @jit
 def separators_of(starts: Any, neighbours: Any, order: Any, most: Any, stop: Any) -> Any:
-    """The separators of an order: of each vertex the neighbours that it has when it is eliminated.
+    """The separators of an order: the neighbours of each vertex at its elimination.
 
-    A separator is what later vertices the vertex has an edge to, and what the separators that begin with it leave: the
-    time grows with the members of all.
+    A separator consists of the later neighbours of the vertex and the members of the separators that begin with it: the
+    time is linear in the total number of members.
 
     Parameters
     ----------
-    starts, neighbours : the graph. order : int64 (vertices,). most : members of all separators; where there are more,
-        the rest is left out.
-    stop : int64 (1,); the same where it is set to another value than 0.
+    starts, neighbours : the graph. order : int64 (vertices,). most : limit of the total number of members; beyond it
+        the result is incomplete.
+    stop : int64 (1,); a nonzero value has the same effect.
 
     Returns
     -------
     int64 (vertices + 1,) and int32, the separators by elimination position, their members in elimination order; whether
-    all are there.
+    the result is complete.
     """
     count = len(order)
     position = np.empty(count, dtype=np.int64)
@@ -141,7 +142,7 @@ def separators_of(starts: Any, neighbours: Any, order: Any, most: Any, stop: Any
 
 @jit
 def summed(starts: Any, members: Any, weights: Any) -> Any:
-    """Weights, float64 (vertices,), of the members of each set added up."""
+    """Sums of the weights, float64 (vertices,), of the members of each set."""
     sums = np.zeros(len(starts) - 1)
     for number in range(len(sums)):
         for i in range(starts[number], starts[number + 1]):
@@ -151,8 +152,8 @@ def summed(starts: Any, members: Any, weights: Any) -> Any:
 
 @jit
 def added_up(starts: Any, members: Any, order: Any, weights: Any) -> Any:
-    """What each message of an order speaks for, float64 (variables,), by elimination position: the weights, float64
-    (variables,), of its own variable and of those whose messages come to its bucket, directly or not."""
+    """Total weight of the subtree of each message of an order, float64 (variables,), by elimination position: the
+    weights, float64 (variables,), of its own variable and of those eliminated below it."""
     count = len(order)
     position = np.empty(count, dtype=np.int64)
     sums = np.empty(count)

@@ -1,10 +1,9 @@
-"""Greedy elimination orders on the primal graph of some thousand variables, with neighbourhoods as bit sets.
+"""Greedy elimination orders on primal graphs of up to some thousand variables, with neighbourhoods as bit sets.
 
-Eliminating a vertex joins its neighbours pairwise (the *fill*) and removes it; the neighbours it has at that moment are
-the separator of its bucket. The three classic criteria pick the vertex with the fewest neighbours (min-degree), the
+Elimination of a vertex connects its neighbours pairwise (the *fill*) and removes it; its neighbours at that moment are
+the separator of its bucket. The three classic criteria select the vertex with the fewest neighbours (min-degree), the
 fewest fill edges (min-fill) or the least fill weighted by domain sizes (weighted min-fill); see Kjaerulff 1990 and
-Koller and Friedman 2009, section 9.4.3.2. Graphs of more variables are those of
-:mod:`oocbe.kernels.cpu.orders.sparse_order`.
+Koller and Friedman 2009, section 9.4.3.2. For larger graphs see :mod:`oocbe.kernels.cpu.orders.sparse_order`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def count_bits(word: Any) -> Any:
 
 @jit
 def members_of(row: Any, out: Any) -> Any:
-    """Write the members of a bit set (uint64 words) into out, ascending; return how many."""
+    """Write the members of a bit set (uint64 words) into out, ascending; returns their number."""
     count = 0
     for w in range(len(row)):
         word = row[w]
@@ -46,7 +45,7 @@ def members_of(row: Any, out: Any) -> Any:
 
 @helper
 def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any) -> Any:
-    """Criterion of eliminating v now; ``neighbours`` is room for those that it has."""
+    """Score of the elimination of v; ``neighbours`` is scratch for its neighbours."""
     score = 0.0
     if criterion == MIN_DEGREE:
         for w in range(adjacency.shape[1]):
@@ -73,22 +72,22 @@ def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any
 def greedy_order(
     adjacency: Any, weights: Any, criterion: Any, seed: Any, factors: Any, most: Any, hurry: Any, stop: Any
 ) -> Any:
-    """One greedy order and the assignments of its separators, hard constraints aside; ties are broken at random.
+    """One greedy order and the number of assignments of its separators without hard constraints; random tie-breaking.
 
     Parameters
     ----------
     adjacency : uint64 (vertices, words), symmetric, zero diagonal; destroyed: row v ends as v's separator.
-    weights : float64 (vertices,), for weighted min-fill: bits of the domain, say.
+    weights : float64 (vertices,), for weighted min-fill, such as bits of the domain.
     criterion : one of the three codes above.
-    seed : of the tie breaks. factors : float64 (vertices,), what the score of each vertex is multiplied by.
-    most : float64; where the separators have more assignments together, the vertices left come in any order.
-    hurry : int64 (1,); set to another value than 0 it makes min-degree, which is quick, choose the vertices left.
-    stop : int64 (1,); set to another value than 0 it ends the search, with the vertices left in any order.
+    seed : of the tie-breaking. factors : float64 (vertices,), factor of each vertex's score.
+    most : float64; limit of the total number of assignments; beyond it the remaining vertices are in arbitrary order.
+    hurry : int64 (1,); if nonzero, the fast criterion min-degree selects the remaining vertices.
+    stop : int64 (1,); a nonzero value ends the search, with the remaining vertices in arbitrary order.
 
     Returns
     -------
-    int64 (vertices,) : the order, the vertex eliminated first at the front. float64 : 2 to the power of each
-        separator's weights, added up.
+    int64 (vertices,) : the order, the vertex eliminated first at the front. float64 : sum over separators of 2 to the
+        power of their total weight.
     """
     np.random.seed(seed)
     n, words = adjacency.shape
@@ -121,7 +120,7 @@ def greedy_order(
                 scores[v] = _score(adjacency, v, weights, criterion, neighbours)
                 stale[v] = 0
             if scores[v] == 0.0:
-                best = v  # nothing can be better than no fill (or no neighbour), and there is no need to look on
+                best = v  # optimal: no fill, or no neighbour
                 break
             score = scores[v] * factors[v]
             if score < best_score:
@@ -154,7 +153,7 @@ def greedy_order(
                 adjacency[u, w] |= added
                 if criterion == MIN_DEGREE:
                     continue
-                # An edge between neighbours changes the fill of those outside that both its ends have in common.
+                # A fill edge changes the score of the common neighbours of its ends.
                 while added != U64(0):
                     low = added & (~added + U64(1))
                     added ^= low

@@ -1,7 +1,7 @@
-"""Linear elimination orders: the graph is swept from one end to the other.
+"""Linear elimination orders: a sweep of the graph from one end to the other.
 
-The vertex eliminated next is one of the frontier (the neighbours of eliminated ones), the one that brings in the fewest
-new vertices. It makes one large message that travels, not a tree of them; on sparse tables either may have fewer rows.
+The next vertex is the one of the frontier (the neighbours of eliminated ones) that adds the fewest new vertices. The
+result is one large travelling message instead of a tree of messages; on sparse tables either may have fewer rows.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ OUTSIDE, FRONTIER, GONE = 0, 1, 2
 
 @jit
 def linear_order(starts: Any, neighbours: Any, weights: Any, seed: Any, most: Any, hurry: Any, stop: Any) -> Any:
-    """One linear order from a random peripheral vertex; see the module.
+    """One linear order from a random peripheral vertex (see the module).
 
     Parameters
     ----------
     starts, neighbours : the graph (:mod:`oocbe.kernels.cpu.orders.graphs`). weights : float64 (vertices,), bits of the
-        domains. most : bits; where a frontier has more, the vertices left are in any order, and where ``stop``,
-        int64 (1,), is set to another value than 0. hurry : int64 (1,); where it is, vertices leave the frontier
-        as they came.
+        domains. most : limit of a frontier's bits; beyond it, or if ``stop``, int64 (1,), is nonzero, the remaining
+        vertices are in arbitrary order. hurry : int64 (1,); if nonzero, vertices leave the frontier in order of
+        arrival.
 
     Returns
     -------
-    int64 (vertices,) : the order. float64, twice : bits of the largest frontier, and of all together.
+    int64 (vertices,) : the order. float64, twice : bits of the largest frontier, and total bits.
     """
     np.random.seed(seed)
     count = len(starts) - 1
     order = np.empty(count, dtype=np.int64)
     state = np.zeros(count, dtype=np.uint8)
-    outside = np.empty(count, dtype=np.int64)  # neighbours there
+    outside = np.empty(count, dtype=np.int64)  # number of neighbours in that state
     for v in range(count):
         outside[v] = starts[v + 1] - starts[v]
     frontier = np.empty(count, dtype=np.int64)
     first, last = 0, 0
-    ends = np.random.permutation(count)  # where a part of the graph is begun
+    ends = np.random.permutation(count)  # start vertices of components
     queue, depth, seen = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64), np.full(count, -1)
     next_end, left = 0, 0
     size, peak, total = 0.0, 0.0, 0.0
@@ -87,10 +87,10 @@ def linear_order(starts: Any, neighbours: Any, weights: Any, seed: Any, most: An
 def best_linear_order(
     starts: Any, neighbours: Any, weights: Any, seed: Any, sweeps: Any, most: Any, hurry: Any, stop: Any
 ) -> Any:
-    """Of several linear orders, the one whose largest frontier (in bits of its domains) is smallest.
+    """The best of several linear orders, by the bits of the largest frontier.
 
-    Where all have more than ``most`` bits, or ``stop``, int64 (1,), is set to another value than 0, it is one of them,
-    in part of any order. Where ``hurry`` is, it is the best so far.
+    If all exceed ``most`` bits, or ``stop``, int64 (1,), is nonzero, it is one of them, partly in arbitrary order. If
+    ``hurry`` is nonzero, it is the best so far.
     """
     best = np.arange(len(starts) - 1)
     best_peak, best_total = np.inf, np.inf
@@ -108,7 +108,7 @@ def best_linear_order(
 def _peripheral(
     starts: Any, neighbours: Any, state: Any, start: Any, queue: Any, depth: Any, seen: Any, stamp: Any
 ) -> Any:
-    """A vertex far from a random one that is not gone: among the last that three breadth-first searches reach."""
+    """A peripheral vertex that is not eliminated: one of the last in three breadth-first searches from a random one."""
     for sweep in range(3):
         mark = stamp + sweep
         seen[start] = mark
@@ -127,7 +127,7 @@ def _peripheral(
                     depth[u] = depth[v] + 1
                     queue[tail] = u
                     tail += 1
-        # Among the farthest, one with few neighbours: the first message then stays small.
+        # Among the farthest, the one with the fewest neighbours, for a small first message.
         fewest, last = len(state), tail
         while last > 0 and depth[queue[last - 1]] == depth[queue[tail - 1]]:
             last -= 1

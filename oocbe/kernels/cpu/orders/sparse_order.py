@@ -1,10 +1,9 @@
 """Greedy elimination orders of graphs of up to millions of vertices, with neighbourhoods as lists.
 
-The criteria are those of :mod:`oocbe.kernels.cpu.orders.greedy_order`. A heap holds the scores. Those of vertices of
-few neighbours are renewed whenever something changes about them, those of others when they come to the top. Of equal
-ones the next by number goes first, from a random one on: what is near in a file is near in memory. Vertices of very
-many neighbours (*hubs*) come last, the one with the most at the end: to look at such a list at each step would take
-time that grows with the square of the vertices.
+The criteria are those of :mod:`oocbe.kernels.cpu.orders.greedy_order`. A heap holds the scores. Scores of vertices with
+few neighbours are updated at every change, others when they reach the top. Ties go to the next vertex by number, from
+a random start: what is close in a file is close in memory. Vertices with very many neighbours (*hubs*) come last, in
+ascending order of degree: visits of such lists at each step would take time quadratic in the number of vertices.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.orders.greedy_order import MIN_DEGREE, MIN_FILL
 
 EAGER_DEGREE = 64
-"""Neighbours of a vertex up to which its score is renewed at once."""
+"""Maximum number of neighbours of a vertex whose score is updated immediately."""
 
 HUB_DEGREE, HUB_ROOTS = 256.0, 4.0
 """Degree above which a vertex is a hub: the first, plus the second times the square root of the number of vertices."""
 
 SPARE = 4
-"""Places for neighbours to come behind each list."""
+"""Spare capacity of each neighbour list."""
 
 
 @helper
@@ -33,7 +32,7 @@ def _is_before(key: Any, tie: Any, u: Any, v: Any) -> Any:
 
 @helper
 def _placed(heap: Any, place: Any, key: Any, tie: Any, size: Any, v: Any) -> None:
-    """Move a vertex of the heap to where its key, which has changed, belongs."""
+    """Restore the heap after a change of a vertex's key."""
     i = place[v]
     while i > 0 and _is_before(key, tie, v, heap[(i - 1) >> 1]):
         heap[i] = heap[(i - 1) >> 1]
@@ -56,7 +55,7 @@ def _placed(heap: Any, place: Any, key: Any, tie: Any, size: Any, v: Any) -> Non
 
 @helper
 def _live(pool: Any, begin: Any, length: Any, is_gone: Any, v: Any) -> Any:
-    """Drop from the list of a vertex those that are gone; returns how many are left."""
+    """Drop eliminated vertices from a vertex's list; returns the number left."""
     end = begin[v]
     for i in range(begin[v], begin[v] + length[v]):
         if is_gone[pool[i]] == 0:
@@ -70,7 +69,7 @@ def _live(pool: Any, begin: Any, length: Any, is_gone: Any, v: Any) -> Any:
 def _score(
     pool: Any, begin: Any, length: Any, is_gone: Any, degree: Any, weights: Any, criterion: Any, stamp: Any, v: Any
 ) -> Any:
-    """Criterion of eliminating a vertex now; ``stamp[0]`` counts calls, the rest marks vertices by them."""
+    """Score of the elimination of a vertex; ``stamp[0]`` counts calls, the rest marks vertices with them."""
     if criterion == MIN_DEGREE:
         return np.float64(degree[v])
     count = _live(pool, begin, length, is_gone, v)
@@ -109,21 +108,21 @@ def sparse_order(
     give_up: Any,
     stop: Any,
 ) -> Any:
-    """One greedy order and the assignments of its separators, hard constraints aside; of equal ones the next by number.
+    """One greedy order and the number of assignments of its separators without hard constraints; ties go by number.
 
     Parameters
     ----------
     starts, neighbours : the graph (:mod:`oocbe.kernels.cpu.orders.graphs`).
     weights, criterion, seed, factors, most, hurry, stop : as for
         :func:`oocbe.kernels.cpu.orders.greedy_order.greedy_order`.
-    most_edges : neighbours of all vertices; where there are more, the vertices left come in any order.
-    floor : float64; lower scores count as this. Where it is above 0, of equal vertices the one goes first about which
-        nothing has changed for longest, which makes trees of messages that are not deep.
-    give_up : int64 (1,); the same where it is set to another value than 0.
+    most_edges : limit of the total number of neighbours; beyond it the remaining vertices are in arbitrary order.
+    floor : float64; minimum score. If positive, ties go to the vertex that is unchanged for longest, which gives
+        shallow trees of messages.
+    give_up : int64 (1,); a nonzero value has the effect of an exceeded limit.
 
     Returns
     -------
-    int64 (vertices,) : the order. float64 : 2 to the power of each separator's weights, added up, without hubs.
+    int64 (vertices,) : the order. float64 : sum over separators of 2 to the power of their total weight, without hubs.
     """
     np.random.seed(seed)
     count = len(starts) - 1
@@ -174,7 +173,7 @@ def sparse_order(
             criterion = MIN_DEGREE
             for i in range(size):
                 key[heap[i]] = factors[heap[i]] * degree[heap[i]]
-            for i in range(size):  # from the front on: what lies before is a heap then
+            for i in range(size):  # heapify: the prefix is always a heap
                 _placed(heap, place, key, tie, i + 1, heap[i])
             is_stale[:] = 0
         v = heap[0]
@@ -236,7 +235,7 @@ def sparse_order(
             degree[u] = length[u]
             live += missing
         if criterion != MIN_DEGREE and is_filled:
-            # An edge between neighbours changes the fill of those outside that both its ends have in common.
+            # A fill edge changes the score of the common neighbours of its ends.
             for i in range(many):
                 u = pool[begin[v] + i]
                 for k in range(begin[u], begin[u] + length[u]):

@@ -1,7 +1,7 @@
-"""Packing of columns into as few bits as each block of rows needs, and back.
+"""Packing of columns into the minimum number of bits for each block of rows, and unpacking.
 
-The format is described in :mod:`oocbe.tables.codec`, which also checks what is read before these loops see it. Columns
-come as uint64 (keys, and values of 8 bytes seen as integers) or int32 (values of 4 bytes seen as integers).
+The format is described in :mod:`oocbe.tables.codec`, which also validates input before these loops read it. Columns are
+uint64 (keys, and 8-byte values as integers) or int32 (4-byte values as integers).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.jit import helper, jit
 
 BLOCK = 1024
-"""Rows a block: its header is a fifth of a bit a row, and a GPU's thread block decodes it in one go."""
+"""Rows of a block: its header is a fifth of a bit a row, and a GPU's thread block decodes it in one pass."""
 
 BLOCK_BITS = BLOCK.bit_length() - 1
-"""Binary logarithm of a block's rows."""
+"""Binary logarithm of the rows of a block."""
 
 FRONT_WORDS = 4
 """Words before the blocks' headers."""
@@ -26,19 +26,19 @@ HEADER_WORDS = 3
 """Words of a block's header."""
 
 MAGIC = int.from_bytes(b"OBPK", "little")
-"""How every packed chunk begins."""
+"""Magic number of packed chunks."""
 
 VERSION = 1
 """Version of the packing."""
 
 OFFSET_BITS = 40
-"""Bits of a header's word that say where the block's payload begins."""
+"""Bits of a header word for the start of the block's payload."""
 
 WIDTH_SHIFT, SHIFT_SHIFT, MODE_SHIFT = 40, 48, 56
-"""Places above them of the width, the common shift and the mode."""
+"""Bit positions of the width, the common shift and the mode in the header word."""
 
 REFERENCE, DELTAS = 0, 1
-"""Modes: distances from the least item, or from the one before."""
+"""Modes: differences from the least item, or from the previous item."""
 
 
 def front_word(itemsize: int, rotation: int) -> int:
@@ -47,7 +47,7 @@ def front_word(itemsize: int, rotation: int) -> int:
 
 
 def rotation_in(front: int) -> int:
-    """The rotation that the first word of a packed chunk names."""
+    """The rotation in the first word of a packed chunk."""
     return front >> 48 & 0xFF
 
 
@@ -63,13 +63,13 @@ def _bit_length(word: np.uint64) -> int:
 
 @helper
 def _trailing_zeros(word: np.uint64) -> int:
-    """Zeros below the lowest one; 0 for no ones at all."""
+    """Number of zeros below the lowest one; 0 for the word 0."""
     return max(0, _bit_length(word & (~word + np.uint64(1))) - 1)
 
 
 @helper
 def _turned(column: NDArray[Any], start: int, count: int, rotation: int, out: NDArray[np.uint64]) -> None:
-    """Some rows as 64-bit words, sign-extended, rotated to the right."""
+    """Rows as 64-bit words, sign-extended, rotated to the right."""
     right, left = np.uint64(rotation), np.uint64((64 - rotation) & 63)
     for i in range(count):
         word = np.uint64(np.int64(column[start + i]))
@@ -78,7 +78,7 @@ def _turned(column: NDArray[Any], start: int, count: int, rotation: int, out: ND
 
 @helper
 def _measure(block: NDArray[np.uint64], count: int, signed: bool) -> tuple[np.uint64, np.uint64, int, int, int]:
-    """Base, step, width, shift and mode that pack some words best."""
+    """Base, step, width, shift and mode of the smallest packing of some words."""
     bias = np.uint64(1 << 63) if signed else np.uint64(0)
     sign = np.uint64(1 << 63)
     least, ones = block[0] ^ bias, np.uint64(0)
@@ -107,9 +107,9 @@ def _measure(block: NDArray[np.uint64], count: int, signed: bool) -> tuple[np.ui
 
 @jit
 def best_rotation(column: NDArray[np.uint64], sample: int, samples: int) -> int:
-    """The rotation to the right under which some stretches of ``sample`` rows pack best; the least one of equals.
+    """The rotation to the right with the smallest packing of some stretches of ``sample`` rows; the least one on ties.
 
-    Rows from all over the column count as one more stretch: short ones alone may all miss where an order breaks off.
+    Evenly spaced rows count as one more stretch: short stretches alone may all miss the breaks of an order.
     """
     rows = len(column)
     sample = min(sample, rows)
@@ -179,7 +179,7 @@ def pack_blocks(column: NDArray[Any], rotation: int, headers: NDArray[np.uint64]
                 payload[place] = word
                 place += 1
                 filled -= np.uint64(64)
-                # The bits that did not fit; a shift by a whole word would be none at all.
+                # The remaining bits; a shift by 64 would be no shift.
                 word = value >> (width - filled) if filled else np.uint64(0)
         if filled:
             payload[place] = word
@@ -187,7 +187,7 @@ def pack_blocks(column: NDArray[Any], rotation: int, headers: NDArray[np.uint64]
 
 @jit
 def check_headers(headers: NDArray[np.uint64], rows: int, payload_words: int) -> int:
-    """Number of the first block whose header cannot be, -1 where all are sound: after that decoding stays in bounds."""
+    """Number of the first block with an invalid header, or -1; valid headers keep decoding within bounds."""
     expected: Any = 0
     for number in range(headers.shape[0]):
         count = min(BLOCK, rows - number * BLOCK)
@@ -213,9 +213,9 @@ def unpack_blocks(
     start: int,
     stop: int,
 ) -> None:
-    """Rows ``start`` to ``stop`` of a chunk, which lie in blocks ``first`` to ``last``, into uint64 or uint32 ``out``.
+    """Unpack rows ``start`` to ``stop`` of a chunk, in blocks ``first`` to ``last``, into uint64 or uint32 ``out``.
 
-    payload : with one word of padding behind it, so that two neighbouring words can always be read.
+    payload : with one word of padding at the end, so that two adjacent words can always be read.
     """
     left, right = np.uint64(rotation), np.uint64((64 - rotation) & 63)
     block = np.empty(BLOCK, dtype=np.uint64)
@@ -253,7 +253,7 @@ def _unpack(
     high: int,
     out: NDArray[np.uint64],
 ) -> None:
-    """Packed numbers ``low`` to ``high`` of a block, shifted, with something added, at their places in ``out``."""
+    """Unpack numbers ``low`` to ``high`` of a block into ``out`` at the same indices, shifted, with ``added`` added."""
     if width == np.uint64(0):
         out[low:high] = added
         return

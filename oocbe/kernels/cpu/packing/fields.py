@@ -9,7 +9,7 @@ from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
 
 BLOCK = 2048
-"""Rows permuted at a time: a block of a few words stays in the first-level cache while the moves pass over it."""
+"""Rows permuted at a time: a block of a few words stays in the first-level cache during all moves."""
 
 
 def permute(

@@ -1,7 +1,7 @@
-"""Numbers in as few bytes as the largest of them needs: for rows that lie on disk for a while and are read in any part.
+"""Numbers in the minimum number of whole bytes: for rows stored temporarily on disk, with random access.
 
-Packed chunks (:mod:`oocbe.kernels.cpu.packing.bit_pack`) take fewer bytes; here any rows can be read by themselves, and
-either way costs a nanosecond or two a row.
+Packed chunks (:mod:`oocbe.kernels.cpu.packing.bit_pack`) are smaller; here any rows can be read separately. Both
+directions take a nanosecond or two a row.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def narrow(numbers: NDArray[Any], base: np.uint64, size: int, out: NDArray[np.ui
 
 @jit
 def widen(data: NDArray[np.uint8], base: np.uint64, size: int, out: NDArray[Any]) -> None:
-    """The numbers that :func:`narrow` made ``data`` of: out, uint32 or uint64 (rows,)."""
+    """Inverse of :func:`narrow`: out, uint32 or uint64 (rows,)."""
     if size == 8:
         _moved(data.view(np.uint64), base, out)
     elif size == 4:

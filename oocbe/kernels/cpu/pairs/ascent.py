@@ -1,4 +1,4 @@
-"""Whether the rows of a table ascend."""
+"""Order of the rows of a table."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.jit import jit
 
 UNSORTED, ASCENDING, REPEATED = 0, 1, 2
-"""Order of keys: none, strictly ascending, or ascending with equal neighbours."""
+"""Order of keys: unsorted, strictly ascending, or ascending with equal neighbours."""
 
 
 @jit
 def ascent(keys: NDArray[np.uint64]) -> int:
-    """:data:`ASCENDING` where each key uint64 (words, rows) is above the one before, :data:`REPEATED` where one equals
-    the one before, else :data:`UNSORTED`."""
+    """:data:`ASCENDING` if each key uint64 (words, rows) exceeds the previous one, :data:`REPEATED` if some equals the
+    previous one, otherwise :data:`UNSORTED`."""
     falls, repeats = 0, 0
     if keys.shape[0] == 1:
         word = keys[0]

@@ -1,4 +1,4 @@
-"""Groups of neighbouring rows with equal masked keys: where they start, and which occur in two tables."""
+"""Groups of adjacent rows with equal masked keys: their starts, and the common groups of two tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def group_starts(
 def common_groups(
     keys1: NDArray[np.uint64], keys2: NDArray[np.uint64], masks: NDArray[np.uint64], piece_rows: int | None = None
 ) -> MatchedGroups:
-    """Groups that two tables have in common; see :meth:`oocbe.kernels.interface.Backend.common_groups`."""
+    """Common groups of two tables; see :meth:`oocbe.kernels.interface.Backend.common_groups`."""
     starts1, starts2 = group_starts(keys1, masks, piece_rows), group_starts(keys2, masks, piece_rows)
     groups = len(starts1) - 1
     found1, found2 = np.empty(groups, dtype=np.int64), np.empty(groups, dtype=np.int64)
@@ -56,7 +56,7 @@ def _count_starts(keys: NDArray[np.uint64], masks: NDArray[np.uint64], start: in
     if start == 0:
         start, count = 1, 1
     if masks.shape[0] == 1:
-        # The usual case, in a shape that vectorises.
+        # The usual case, in vectorisable form.
         here, before = keys[0, start:stop], keys[0, start - 1 : stop - 1]
         for i in range(stop - start):
             count += (here[i] ^ before[i]) & masks[0] != 0
@@ -91,7 +91,7 @@ def _fill_starts(
 def _compare(
     keys1: NDArray[np.uint64], row1: int, keys2: NDArray[np.uint64], row2: int, masks: NDArray[np.uint64]
 ) -> int:
-    """Sign of masked key 1 minus masked key 2, the last word most significant; words beyond the masks do not count."""
+    """Sign of masked key 1 minus masked key 2, the last word most significant; words beyond the masks are ignored."""
     for back in range(masks.shape[0]):
         word = masks.shape[0] - 1 - back
         a, b = keys1[word, row1] & masks[word], keys2[word, row2] & masks[word]

@@ -28,7 +28,7 @@ def join_rows(
     rows = int(places[-1])
     keys, values = np.empty((words, rows), dtype=np.uint64), np.empty(rows, dtype=values1.dtype)
     tables = (keys1, values1, keys2, values2, groups.starts1, groups.counts1, groups.starts2, places)
-    # Plain: Numba takes 20 microseconds and more a call to tell the type of an enumeration's member
+    # Plain integers: Numba takes 20 microseconds or more a call to type an enumeration's member
     arrays = (*tables, int(combination), keys, values)
     run_all(_gather_join, [(*arrays, *piece) for piece in row_ranges(rows, piece_rows)])
     return keys, values
@@ -55,7 +55,7 @@ def _gather_join(
     while row < stop:
         end = min(places[group + 1], stop)
         count = counts1[group]
-        # One division a group and piece: after it the remainder and the quotient only count up.
+        # One division a group and piece: afterwards remainder and quotient are only incremented.
         offset2, offset1 = divmod(row - places[group], count)
         while row < end:
             row1, row2 = starts1[group] + offset1, starts2[group] + offset2

@@ -1,14 +1,14 @@
-"""Join and marginalise at once: no joined row is ever written.
+"""Join and marginalisation in one step: joined rows are never written.
 
-Within a group (one assignment of the shared variables that stay) the result is a matrix product in the semiring: rows
-are the outer table's own variables, columns the inner table's, and the eliminated variables run over the inner
-dimension. Gustavson's row-wise scheme (1978) fits sparse operands: for one outer assignment after the other, the inner
-rows that agree on the eliminated variables are marginalised into an array with one place a column.
+Within a group (one assignment of the shared kept variables) the result is a matrix product in the semiring: rows are
+the outer table's own variables, columns the inner table's, and the eliminated variables are the inner dimension.
+Gustavson's row-wise scheme (1978) suits sparse operands: for each outer assignment, the inner rows with the same
+eliminated values are marginalised into an array with one entry a column.
 
-For a group, inner rows are first put into buckets by the eliminated variables' values (a small hash table from value to
-bucket, direct where the values have few bits), each row with the rank of its column. The group stays in the first
-or second cache meanwhile. The first pass counts the result's rows, the second one writes them to their final places:
-that costs less than allocating for the worst case, and pieces can run in any order on any number of threads.
+For a group, inner rows are first distributed into buckets by eliminated value (a small hash table, or a direct index
+for few bits), each row with the rank of its column. The group stays in the first or second cache meanwhile. The first
+pass counts the result's rows, the second one writes them to their final places: this is cheaper than allocation for the
+worst case, and pieces can run in any order on any number of threads.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from oocbe.kernels.cpu.values import ADD, MAX, MIN, accumulate, combine, neutral
 from oocbe.kernels.interface import EliminationPlan, MatchedGroups
 
 DIRECT_BITS = 10
-"""Eliminated values of up to this many bits index the bucket table themselves; 1,024 entries stay in first cache."""
+"""Maximum bits of eliminated values that index the bucket table directly; 1,024 entries stay in the first-level
+cache."""
 
 MASK_RANKS = 64
-"""Up to this many columns, which of them occur is a bit mask, and the first pass needs no values at all."""
+"""Maximum number of columns for a bit mask of occurring columns; the first pass then needs no values."""
 
 BLOCK = 1024
-"""Outer rows whose eliminated values and run starts are read at a time, in loops that vectorise."""
+"""Outer rows whose eliminated values and run starts are read at a time, in vectorised loops."""
 
 PIECES_A_THREAD = 8
-"""Enough to even out groups of unequal work; a piece that starts inside a group prepares the group once more."""
+"""Pieces per thread: balances groups of unequal work; a piece that starts inside a group prepares the group again."""
 
 LARGE_GROUP = 1 << 16
-"""Inner rows of a group from which preparing it once more costs more than evenness saves: then one piece a thread. A
+"""Minimum inner rows of a group for one piece per thread: repeated preparation would cost more than balance saves. A
 thread's buffers take some 70 bytes a row of the largest inner group."""
 
 
@@ -79,7 +80,8 @@ def join_reduce(
 def _run_aligned(
     keys: NDArray[np.uint64], masks: NDArray[np.uint64], ranges: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The ranges with their bounds moved on to where the next run starts; empty ones left out (but for the last)."""
+    """The ranges with bounds moved forward to the next start of a run, without empty ranges (unless there is no
+    other)."""
     bounds = [0, *(_next_run(keys, masks, stop) for _, stop in ranges)]
     pieces = [(a, b) for a, b in pairwise(bounds) if b > a]
     return pieces or [(0, 0)]
@@ -101,7 +103,7 @@ def _slot(
     direct: bool,
     last_slot: np.uint64,
 ) -> np.uint64:
-    """Where an eliminated value is in the bucket table, or would be (linear probing, Fibonacci hashing)."""
+    """Slot of an eliminated value in the bucket table, existing or new (linear probing, Fibonacci hashing)."""
     if direct:
         return value
     slot = (value * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - table_bits)
@@ -128,7 +130,7 @@ def _read_values(
 def _read_changes(
     keys: NDArray[np.uint64], masks: NDArray[np.uint64], start: int, count: int, out: NDArray[np.bool_]
 ) -> None:
-    """Which of some rows differ from the row before in the masked bits (the table's first row counts as different)."""
+    """Whether each row differs from the previous one in the masked bits (True for the table's first row)."""
     skip = 1 if start == 0 else 0
     out[:skip] = True
     out[skip:count] = False
@@ -150,8 +152,8 @@ def _accumulate_bucket(
     combination: int,
     marginalisation: int,
 ) -> None:
-    """Marginalise the products of one outer value with the values of a bucket into the places of their ranks."""
-    # The two semirings of optimisation have loops without a choice in them: half the time of the general one.
+    """Marginalise the products of one outer value and a bucket's values into the entries of their ranks."""
+    # The two semirings of optimisation have branch-free loops, in half the time of the general one.
     if combination == ADD and marginalisation == MAX:
         for i in range(low, high):
             held[ranks[i]] = max(held[ranks[i]], factor + values[i])
@@ -226,7 +228,7 @@ def _join_reduce(
             group += 1
             continue
 
-        # Buckets by eliminated value; ranks by the inner table's own variables, which its rows are sorted by.
+        # Buckets by eliminated value; ranks by the inner table's own variables, its sort order.
         start, count = inner_starts[group], inner_counts[group]
         _read_values(inner_keys, inner_eliminated, start, count, inner_value)
         _read_changes(inner_keys, inner_rank, start, count, inner_new)

@@ -1,4 +1,4 @@
-"""Marginalisation of groups of neighbouring rows (Bistaffa, Bombieri and Farinelli 2016, algorithm 5) on the CPU."""
+"""Marginalisation of groups of adjacent rows (Bistaffa, Bombieri and Farinelli 2016, algorithm 5) on the CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reduce_groups(
     """One row a group; see :meth:`oocbe.kernels.interface.Backend.reduce_groups`."""
     groups = len(starts) - 1
     out_keys, out_values = np.empty((len(masks), groups), dtype=np.uint64), np.empty(groups, dtype=values.dtype)
-    # Plain: Numba takes 20 microseconds and more a call to tell the type of an enumeration's member
+    # Plain integers: Numba takes 20 microseconds or more a call to type an enumeration's member
     arrays = (keys, values, starts, masks, int(marginalisation), out_keys, out_values)
     run_all(_reduce, [(*arrays, *piece) for piece in row_ranges(groups, piece_rows)])
     return out_keys, out_values

@@ -11,7 +11,7 @@ from oocbe.kernels.cpu.jit import jit
 def find_rows(keys: Any, wanted: Any, found: Any) -> Any:
     """Rows of the keys ``wanted`` uint64 (words, n) in sorted ``keys`` uint64 (words, rows), into ``found`` int64 (n,).
 
-    -1 where a key is not there.
+    -1 for missing keys.
     """
     words, rows = keys.shape
     for i in range(wanted.shape[1]):

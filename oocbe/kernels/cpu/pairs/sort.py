@@ -1,15 +1,15 @@
-"""Least-significant-digit radix sort of packed keys with their values, on chosen bit ranges.
+"""Least-significant-digit radix sort of packed keys with their values, on selected bit ranges.
 
 Digits have 8 bits: 256 write positions fit in the caches and in the address translation buffer, which 2048 do not
 (measured: 8-bit digits beat 11-bit ones). Bits that are equal in all rows cost no pass. A pass is two loops over row
 ranges: a histogram for each range, then, after an exclusive prefix sum over (digit, range), a stable scatter.
 
-Large tables are first scattered by their most significant digit, and each bucket is then sorted by the other digits by
-one thread, within the caches: one pass over main memory instead of one a digit. Where most rows fall into one bucket,
-all passes run over the whole table, by all threads. Either way the result is that of a stable sort.
+Large tables are first scattered by their most significant digit; then one thread sorts each bucket by the other digits,
+within the caches: one pass over main memory instead of one a digit. If most rows are in one bucket, all threads make
+all passes over the whole table. Either way the result is that of a stable sort.
 
-Keys of one word carry their values through every pass. Wider keys carry a row number instead, word by word, and rows
-are gathered once at the end: moving all words in each pass would cost more.
+One-word keys carry their values through every pass. Wider keys carry a row number instead, word by word, and rows are
+gathered once at the end: moving all words in each pass would cost more.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ DIGIT_BITS = 8
 """Bits of a digit: 256 write positions fit in the caches."""
 
 BUCKET_ROWS = 1 << 16
-"""Rows from which the most significant digit is sorted by first, into buckets that are sorted on in the caches."""
+"""Minimum rows for a first scatter by the most significant digit, into buckets sorted in the caches."""
 
 LARGEST_BUCKET_SHARE = 1 / 8
-"""Maximum share of a bucket: a larger one would keep one thread busy while the others have nothing left to do."""
+"""Maximum share of a bucket: a larger one would keep one thread busy while the others are idle."""
 
 BitRange = tuple[int, int, int]
 
@@ -67,15 +67,16 @@ def sort_rows(
 
 
 def _as_bits(values: NDArray[Any]) -> NDArray[Any]:
-    """Values seen as integers of their width: a scatter only moves them, so two compiled versions serve all dtypes."""
+    """Values viewed as integers of their width: a scatter only moves them, so two compiled versions serve all
+    dtypes."""
     return values.view(np.int32 if values.dtype.itemsize == 4 else np.int64)
 
 
 def _digits(keys: NDArray[np.uint64], ranges: Sequence[BitRange], pieces: Sequence[tuple[int, int]]) -> list[Digit]:
-    """Digits that cover the bits of the ranges that are not equal in all rows, in the order of the ranges."""
+    """Digits that cover the varying bits of the ranges, in the order of the ranges."""
     varying = {word: _varying_bits(keys[word], pieces) for word in {r[0] for r in ranges}}
     digits: list[Digit] = []
-    # From the most significant bit down, so that the last digit is a full one: buckets are made by it.
+    # From the most significant bit down, so that the last digit, which defines the buckets, is full.
     for word, shift, bits in reversed(ranges):
         left = (varying[word] >> shift) & ((1 << bits) - 1)
         while left:
@@ -83,7 +84,7 @@ def _digits(keys: NDArray[np.uint64], ranges: Sequence[BitRange], pieces: Sequen
             top = left.bit_length()
             joins = last is not None and last.word == word and last.bits < DIGIT_BITS and not last.second_bits
             take = min(DIGIT_BITS - last.bits if joins and last else DIGIT_BITS, top)
-            # Lowest bits of the part that are equal in all rows need not be in it.
+            # The part's lowest bits are left out if they are equal in all rows.
             part = left >> (top - take)
             equal = (part & -part).bit_length() - 1
             low, take = top - take + equal, take - equal
@@ -111,7 +112,7 @@ def _passes(
     pieces: Sequence[tuple[int, int]],
     own: bool,
 ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-    """Sort by each digit in turn, between two buffers; the caller's column is in one of them only where ``own``."""
+    """Sort by each digit in turn, between two buffers; the caller's column is one of them only if ``own``."""
     if len(digits) > 1 and len(column) >= BUCKET_ROWS:
         target = (np.empty_like(column), np.empty_like(payload))
         counts, places = _histogram(column, digits[-1], pieces)
@@ -139,7 +140,8 @@ def _passes(
 def _histogram(
     column: NDArray[np.uint64], digit: Digit, pieces: Sequence[tuple[int, int]]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """Counts of each digit value in each piece (pieces, values), and where the piece's rows of that value go."""
+    """Counts of each digit value in each piece (pieces, values), and output position of the piece's rows of that
+    value."""
     counts = np.zeros((len(pieces), digit.size), dtype=np.int64)
     run_all(_count_digit, [(column, *digit.arguments, counts[i], *piece) for i, piece in enumerate(pieces)])
     by_digit = counts.T.ravel()
@@ -207,7 +209,7 @@ def _scatter_digit(
     start: int,
     stop: int,
 ) -> None:
-    # Slices and unsigned places spare the check for negative indices: 1.6 times as fast. Write-combining buffers for
+    # Slices and unsigned indices avoid the check for negative indices: 1.6 times as fast. Write-combining buffers for
     # the 256 streams were slower.
     one = np.uint64(1)
     source, carried = column[start:stop], payload[start:stop]

@@ -1,9 +1,9 @@
-// Join all tables of a bucket level by level; see bucket_join.py and, for what runs, levels and leaves are,
-// oocbe/kernels/cpu/buckets/bucket_join.py. A level takes two launches: count_children decides for every unit of work (a row of
-// an item's range, or a value of an enumerating run) whether it makes a child, write_children writes the children at
-// places that the prefix sums of the counts give them. Children keep the order of their units, so rows come out sorted.
-// With PRUNES, units go whose bound reaches the slack of their level (oocbe/elimination/engine/row_pruning.py).
-// With LIMBS, values are counts of so many limbs; those of the tables may have fewer (oocbe/tables/limbs.py).
+// Join all tables of a bucket level by level; see bucket_join.py and, for the definition of runs, levels and leaves,
+// oocbe/kernels/cpu/buckets/bucket_join.py. A level takes two launches: count_children decides for every unit of work
+// (a row of an item's range, or a value of an enumerating run) whether it makes a child, write_children writes the
+// children at the prefix sums of the counts. Children keep the order of their units, so rows are sorted.
+// With PRUNES, units whose bound reaches the slack of their level are pruned (oocbe/elimination/engine/row_pruning.py).
+// With LIMBS, values are counts of LIMBS limbs; those of the tables may have fewer (oocbe/tables/limbs.py).
 // variants: WORDS=2 VALUE=long long|int|double COMBINATION=1|0|1 MARGINALISATION=2|1|3 PRUNES=0|0|1 LIMBS=3|0|0
 #include "integers.cuh"
 #include "values.cuh"
@@ -14,9 +14,9 @@
 
 #define MOST_TABLES 32
 
-#define SCANNED_ROWS 8  // as on the CPU: the least value of longer ranges is taken to be their table's
+#define SCANNED_ROWS 8  // as on the CPU: longer ranges use the minimum of their table
 
-// The next three are those of oocbe/kernels/cpu/buckets/join_arrays.py, which documents them, with the fields used here.
+// The next three are documented in oocbe/kernels/cpu/buckets/join_arrays.py; only the fields used here are listed.
 
 struct LookupArrays {
     const i64 *segment_start, *segment_word;
@@ -41,7 +41,7 @@ struct BoundArrays {
     wide scale;
 };
 
-// The part of a bound that one launch needs: its tables of one level, or of all.
+// The part of a bound for one launch: its tables of one level, or of all.
 struct Bounds {
     BoundArrays arrays;
     i64 first, last;    // tables first .. last - 1
@@ -70,7 +70,7 @@ struct Level {
 
 struct Leaf {
     const u64 *tables;
-    const i64 *limbs;           // (tables,): of each table's values; 1 where they are plain numbers
+    const i64 *limbs;           // (tables,): of each table's values; 1 for plain numbers
     i64 table_count;
     LookupArrays lookups;
     LeafArrays leaf;
@@ -81,7 +81,7 @@ struct Leaf {
     Bounds bounds;
 };
 
-// The index of a lookup: some fields of a key.
+// Index of a lookup, from fields of a key.
 __device__ __forceinline__ i64 gather(const LookupArrays &lookups, const u64 *key, i64 f) {
     u64 index = 0;
     for (i64 s = lookups.segment_start[f]; s < lookups.segment_start[f + 1]; s++) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ u32 field_bound(const u64 *column, u32 low, u32 high,
     return low;
 }
 
-// The item a unit belongs to; the block's first and last units bound the search.
+// Item of a unit; the block's first and last units bound the search.
 __device__ __forceinline__ i64 item_of(const Level &p, i64 unit, i64 *bounds) {
     if (p.part_count == 0) return unit / p.size;
     i64 first = (i64)blockIdx.x * THREADS;
@@ -118,7 +118,7 @@ __device__ __forceinline__ i64 item_of(const Level &p, i64 unit, i64 *bounds) {
     return upper_bound(p.unit_end, bounds[0], bounds[1], unit);
 }
 
-// What the tables of a bound say of a key.
+// Sum of a bound's tables for a key.
 __device__ __forceinline__ wide bound_of(const Bounds &bounds, const u64 *key) {
     const BoundArrays &arrays = bounds.arrays;
     wide total = 0;
@@ -131,7 +131,7 @@ __device__ __forceinline__ wide bound_of(const Bounds &bounds, const u64 *key) {
     return total;
 }
 
-// Least value of a range of a table's rows, or of all of them where the range is long.
+// Least value of a range of a table's rows, or of the whole table if the range is long.
 __device__ __forceinline__ wide least_of(const Level &p, i64 table, u32 low, u32 high) {
     if (high - low > SCANNED_ROWS) return p.bounds.least[table];
     const VALUE *values = (const VALUE *)p.tables[3 * table + 2];
@@ -140,7 +140,7 @@ __device__ __forceinline__ wide least_of(const Level &p, i64 table, u32 low, u32
     return least;
 }
 
-// By how much the least value of a table's rows grows where an item's range shrinks to one with the field `wanted`.
+// Increase of the least value of a table's rows when an item's range shrinks to rows with the field `wanted`.
 __device__ __forceinline__ wide growth(const Level &p, i64 part, i64 item, u32 low, u64 wanted) {
     i64 t = (i64)p.parts[3 * part];
     u32 begin = p.item_low[t * p.items + item], end = p.item_high[t * p.items + item], high = low + 1;
@@ -150,7 +150,7 @@ __device__ __forceinline__ wide growth(const Level &p, i64 part, i64 item, u32 l
     return least_of(p, t, low, high) - least_of(p, t, begin, end);
 }
 
-// Whether a unit makes a child; `field` is what the run's bits become, `row` the driving table's row.
+// Whether a unit makes a child; `field` receives the run's bits, `row` the driving table's row.
 __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item, u64 &field, u32 &row) {
 #if PRUNES
     wide more = 0;
@@ -214,7 +214,7 @@ count_children(Level p, u32 *ballots, i64 *block_counts) {
     record(flag, unit, ballots, block_counts, warp_counts);
 }
 
-// Children, the range widths of the table that drives the next level (-1: none does), and the bounds on the children.
+// Children, the range widths of the table that drives the next level (-1: none), and the bounds on the children.
 extern "C" __global__ void __launch_bounds__(THREADS)
 write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u32 *lows, u32 *highs, i64 children,
                i64 next_driver, i64 *widths, wide *totals) {
@@ -253,7 +253,7 @@ write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u3
         u64 shift = p.parts[3 * part + 2];
         u32 end = p.item_high[t * p.items + item];
         u32 low = part == 0 ? row : field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
-        // Groups are short as a rule: double the step from the group's first row before bisecting.
+        // Groups are usually short: doubling steps from the group's first row, then bisection.
         u32 known = low, step = 1;
         while (step < end - known && ((column[known + step] >> shift) & p.mask) == field) { known += step; step += step; }
         lows[t * children + place] = low;
@@ -331,7 +331,7 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
             }
             if (!present) continue;
 #if LIMBS
-            add(total, value);  // there are no functions: whatever is feasible counts as one
+            add(total, value);  // there are no functions: a feasible tuple counts as one
 #else
             for (i64 f = p.function_from; f < p.function_to; f++) {
                 i64 index = gather(p.lookups, key, f);

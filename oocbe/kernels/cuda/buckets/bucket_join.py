@@ -1,15 +1,14 @@
-"""Buckets on the device: join all tables and lookups level by level, and reduce the leaves.
+"""Bucket joins on the device: join all tables and lookups level by level, and reduce the leaves.
 
-The walk of :mod:`oocbe.kernels.cpu.buckets.bucket_join`, breadth first. The frontier is an array of items (a prefix of
-the separator's key, and a row range of each table); a level turns it into the next one by two launches, count and
-write, with a prefix sum between them. A unit of work is a row of the range of the level's first table, or a value of an
-enumerating run, so a long range is shared by many threads and short ranges share a block. Where the next frontier would
-not fit the device memory, the items are cut in two and each half is taken to its leaves: both halves' rows, laid end to
-end, are sorted.
+This is the walk of :mod:`oocbe.kernels.cpu.buckets.bucket_join`, breadth first. The frontier is an array of items (a
+prefix of the separator's key, and a row range of each table); a level computes the next one with two launches, count
+and write, and a prefix sum between them. A unit of work is a row of the range of the level's first table, or a value of
+an enumerating run, so long ranges are shared by many threads and short ranges share a block. If the next frontier
+exceeds the device memory, the items are halved and each half is processed to its leaves: the concatenated rows of both
+halves are sorted.
 
-With a bound, a unit makes no child where the bound on its prefix reaches the slack of its level. An item carries that
-bound; what the values of the joined rows add to it is a function of the row ranges alone, so that nothing else needs to
-be kept.
+With a bound, a unit whose bound reaches the slack of its level makes no child. An item stores its bound; the
+contribution of the joined rows is a function of the row ranges, so nothing else is stored.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ from oocbe.runtime.pieces import Worklist
 
 SOURCE = "bucket_join"
 DEVICE_LIMBS = 8
-"""Limbs of counts that are joined here: each number of them is a compilation, and registers are few."""
+"""Maximum limbs of counts that are joined on the device: each number is a compilation, and registers are scarce."""
 
 MOST_TABLES = 32
-"""Tables of one bucket that a thread can follow, as in the source."""
+"""Maximum number of tables of one bucket, as in the source."""
 
 FRONTIER_SHARE = 3
 """Divisor of free device memory: a new frontier takes up to one third. The old one and the leaves need room too."""
 
 SMALL_FRONTIER = 1 << 20
-"""Bytes of a frontier that are tried for without asking how much is free, which takes as long as a launch."""
+"""Bytes of a frontier that is allocated without a query of the free memory, which takes as long as a launch."""
 
 
 class RowLimitError(Exception):
-    """A join passes the rows that it may come to."""
+    """A join exceeds its limit of rows."""
 
 
 class _NoRoomError(Exception):
-    """The next frontier is better made in two halves, for want of memory."""
+    """The next frontier must be computed in two halves, for lack of memory."""
 
 
 def _found_no_room(error: Exception) -> bool:
@@ -60,8 +59,8 @@ def _found_no_room(error: Exception) -> bool:
 class _Frontier:
     """Items: uint64 (words, items) key prefixes; uint32 (tables, items) first and one past the last row.
 
-    ``widths``, int64 (items,), are the numbers of rows of the next level's driving table; None where none drives it.
-    ``totals``, int64 or float64 (items,), are bounds on the items; None where nothing is pruned.
+    ``widths``, int64 (items,), are the numbers of rows of the next level's driving table; None if there is none.
+    ``totals``, int64 or float64 (items,), are bounds on the items; None without pruning.
     """
 
     keys: Any
@@ -75,7 +74,7 @@ class _Frontier:
         return int(self.keys.shape[1])
 
     def part(self, first: int, last: int) -> _Frontier:
-        """Items first .. last - 1, copied: kernels want them contiguous."""
+        """Items first .. last - 1, copied: kernels need contiguous arrays."""
         keys, low, high = (cupy().ascontiguousarray(a[:, first:last]) for a in (self.keys, self.low, self.high))
         widths, totals = (None if a is None else a[first:last] for a in (self.widths, self.totals))
         return _Frontier(keys, low, high, widths, totals)
@@ -83,18 +82,18 @@ class _Frontier:
 
 @dataclass
 class _Descent:
-    """Items on their way to the leaves.
+    """Items between the root and the leaves.
 
     Attributes
     ----------
-    frontier : as far as they have come. level : that drives the next one.
+    frontier : the current one. level : of the next step.
     """
 
     frontier: _Frontier
     level: int
 
     def halves(self) -> Iterator[_Descent]:
-        """The items in two, each copied when its turn has come."""
+        """The items in two halves, each copied when it is processed."""
         items = self.frontier.items
         for first, last in ((0, items // 2), (items // 2, items)):
             yield _Descent(self.frontier.part(first, last), self.level)
@@ -107,7 +106,7 @@ class DeviceProgram:
     ----------
     program : the bucket, without consumption in its rows.
     tables : device keys uint64 (words, rows) and values of each table, (rows,), or (rows, limbs) of counts
-        (:mod:`oocbe.tables.limbs`) where the program makes such; kept alive by this object.
+        (:mod:`oocbe.tables.limbs`) if the program makes counts; kept alive by this object.
     words : of the separator's keys. dtype : of the values.
     """
 
@@ -121,14 +120,14 @@ class DeviceProgram:
         ).reshape(-1, 3)
         runs = program.runs
         parts = np.stack([runs.part_table.astype(np.uint64), runs.part_word.astype(np.uint64), runs.part_shift], axis=1)
-        # Of each of these the fields that the source's struct of the same name has: arrays by their addresses.
+        # The fields of the source's structs of the same names; arrays by address.
         groups = [
             [getattr(group, field) for field in structs.members(SOURCE, type(group).__name__)]
             for group in (program.lookups, program.leaf, program.bounds)
         ]
         host = [field for group in groups for field in group if isinstance(field, np.ndarray)]
         limbs = np.array([v.shape[1] if v.ndim == 2 else 1 for _, v in tables], dtype=np.int64)
-        # The first frontier's arrays travel with them: a copy takes as long as a launch, however short it is.
+        # The first frontier's arrays share the copy, as even a short copy takes as long as a launch.
         root = self._root_arrays()
         self._buffer, places = pack([addresses, parts, limbs, *host, *root])
         at = (int(self._buffer.data.ptr) + 8 * place for place in places)
@@ -161,7 +160,7 @@ class DeviceProgram:
         }
 
     def _root_arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """The one item to begin with: its key, the first and one past the last row of each table, and its width."""
+        """The root item: its key, the first and one past the last row of each table, and its width."""
         rows = np.array([[keys.shape[1]] for keys, _ in self.tables], dtype=np.uint32).reshape(-1, 1)
         driver = self._driver(0)
         widths = rows[driver] if driver >= 0 else rows[:0, 0]
@@ -177,7 +176,7 @@ class DeviceProgram:
         Raises
         ------
         RowLimitError : more than ``row_limit`` rows.
-        cupy's OutOfMemoryError : device memory ran out, although the work was cut into smaller pieces.
+        cupy's OutOfMemoryError : device memory ran out, even with smaller pieces.
         """
         parts: list[tuple[Any, Any]] = []
         made = 0
@@ -187,7 +186,7 @@ class DeviceProgram:
                 leaves = self._descend(descent)
                 parts += leaves
                 made += sum(len(values) for _, values in leaves)
-            del descent  # the next one is copied when this one's memory is free
+            del descent  # frees its memory before the next one is copied
             if made > row_limit:
                 raise RowLimitError
         if len(parts) == 1:
@@ -197,14 +196,14 @@ class DeviceProgram:
         return cupy().concatenate([k for k, _ in parts], axis=1), cupy().concatenate([v for _, v in parts])
 
     def _driver(self, level: int) -> int:
-        """Table whose rows are a level's units of work; -1 where none takes part, or at the leaves."""
+        """Table whose rows are a level's units of work; -1 for an enumerating level, or at the leaves."""
         part_start = self.runs.part_start
         if level >= self.program.levels or part_start[level] == part_start[level + 1]:
             return -1
         return int(self.runs.part_table[part_start[level]])
 
     def _descend(self, descent: _Descent) -> Sequence[tuple[Any, Any]]:
-        """Rows of all leaves below some items; what has been done when it fails is not done again."""
+        """Rows of all leaves below some items; after a failure, finished levels are not repeated."""
         while descent.level < self.program.levels:
             check_deadline()
             if descent.frontier.items == 0:
@@ -214,7 +213,7 @@ class DeviceProgram:
         return (self._reduce(descent.frontier),)
 
     def _try_expanding(self, frontier: _Frontier, level: int) -> _Frontier:
-        """The next frontier; _NoRoomError where memory runs out, and there are items to halve."""
+        """The next frontier; _NoRoomError if memory runs out and there are items to halve."""
         try:
             return self._expand(frontier, level)
         except Exception as error:
@@ -224,7 +223,7 @@ class DeviceProgram:
         raise _NoRoomError
 
     def _expand(self, frontier: _Frontier, level: int) -> _Frontier:
-        """The next frontier; _NoRoomError where it would take too much of the memory that is free."""
+        """The next frontier; _NoRoomError if it would take too large a share of the free memory."""
         items, count = frontier.items, len(self.tables)
         runs, level_start = self.runs, self.program.lookups.level_start
         part_from, part_to = int(runs.part_start[level]), int(runs.part_start[level + 1])
@@ -270,7 +269,7 @@ class DeviceProgram:
         return _Frontier(keys, low, high, widths, totals)
 
     def _reduce(self, frontier: _Frontier) -> tuple[Any, Any]:
-        """Rows of the leaves that have a value."""
+        """Rows of the leaves with a value."""
         items, levels = frontier.items, self.program.levels
         mask_from, function_from, function_to = self.program.lookups.level_start[levels:].tolist()
         struct = structs.packed(
@@ -295,12 +294,12 @@ class DeviceProgram:
         return keep_flagged(self.kernel, frontier.keys, totals, ballots, block_ends)
 
     def _values(self, rows: int) -> Any:
-        """Values for so many rows, not set."""
+        """Uninitialised values for some rows."""
         limbs = self.program.semiring.limbs
         return cupy().empty((rows, limbs) if limbs else rows, dtype=self.dtype)
 
     def _bounds_of(self, first: int, last: int, slack: int, totals: Any) -> list[int]:
-        """The bound's tables of some levels, and the number of the slack that they are held against; or zeros."""
+        """The bound's tables of some levels, and the index of their slack; zeros without pruning."""
         if not self.prunes:
             return [0] * structs.words(SOURCE, "Bounds")
         bounds = self.program.bounds
@@ -321,7 +320,7 @@ def _least_values(tables: Sequence[tuple[Any, Any]], dtype: np.dtype[Any]) -> An
 
 
 def _free_memory() -> int:
-    """Bytes that may still be taken: what is left of the pool's limit, or of the device where that is less."""
+    """Available bytes: the rest of the pool's limit, or of the device if that is less."""
     pool = cupy().get_default_memory_pool()
     left_on_device = int(cupy().cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
     limit = int(pool.get_limit())

@@ -3,7 +3,7 @@
 #include "integers.cuh"
 #include "flags.cuh"
 
-// Substitution dominance; arrays as in oocbe/kernels/cpu/buckets/dominance.py, all variables at once. Flags rows that stay.
+// Substitution dominance, all variables at once; arrays as in oocbe/kernels/cpu/buckets/dominance.py. Flags survivors.
 struct Substitutions {
     const i64 *word; const u64 *shift, *mask; const i64 *start_offset;
     i64 variables;
@@ -41,7 +41,7 @@ flag_undominated(const u64 *keys, const VALUE *values, i64 rows, Substitutions p
             u64 changed = (saved & ~(mask << shift)) | ((u64)b << shift);
             #pragma unroll
             for (int w = 0; w < WORDS; w++) if (p.word[v] == w) wanted[w] = changed;
-            // The row looked for is on a known side, close by where the variable is of low significance.
+            // The target row is on a known side, and close if the variable is of low significance.
             i64 low, high, step = 1;
             if (b < a) {
                 high = row;

@@ -1,4 +1,4 @@
-"""Substitution dominance on the device: drop rows that another row of the same message makes useless."""
+"""Substitution dominance on the device: drop rows dominated by another row of the same message."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def drop_dominated(
     Parameters
     ----------
     keys : device uint64 (words, rows), ascending. values : device (rows,).
-    fields : uint64 (variables, 3), word, shift and mask of each variable that can be substituted.
+    fields : uint64 (variables, 3), word, shift and mask of each substitutable variable.
     start_offset, start, target, penalty : substitutions of value a of variable v are start[start_offset[v] + a] up to,
         not including, the next entry; see :mod:`oocbe.kernels.cpu.buckets.dominance`. penalty is int64 or float64.
-    sign : 1 where small values are better, -1 where large ones are.
+    sign : 1 if small values are better, -1 if large ones are.
     """
     rows = len(values)
     columns = [np.ascontiguousarray(fields[:, i]) for i in range(3)]

@@ -1,4 +1,4 @@
-// Filter by forbidden tuples, and rows that stay.
+// Filter by forbidden tuples, and compaction of surviving rows.
 // variants: PAYLOAD=unsigned int|unsigned long long
 #include "integers.cuh"
 
@@ -25,7 +25,7 @@ mark_unset(const u64 *parts, i64 rows, const u32 *table, u32 *bits) {
     }
 }
 
-// The same by bisection: parts u64 (words, rows), tuples u64 (words, count) ascending.
+// mark_unset by bisection: parts u64 (words, rows), tuples u64 (words, count) ascending.
 extern "C" __global__ void __launch_bounds__(THREADS)
 mark_absent(const u64 *parts, i64 rows, const u64 *tuples, i64 count, i64 words, u32 *bits) {
     i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;

@@ -1,4 +1,4 @@
-"""Filter by forbidden tuples on the device: which rows of a table contain none of them."""
+"""Filter by forbidden tuples on the device: mark the rows of a table that contain none of them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ THREADS = 256
 """Threads of a block, as in the source."""
 
 BITMAP_BITS = 27
-"""Forbidden tuples of up to this many bits are looked up in a bitmap (16 MiB, a part of the second-level cache), else
-searched."""
+"""Maximum bits of forbidden tuples in a bitmap (16 MiB, a part of the second-level cache); longer tuples are searched
+by bisection."""
 
 
 def drop_forbidden(
@@ -31,7 +31,7 @@ def drop_forbidden(
         launch(_filter_kernel("set_bits"), -(-count // THREADS), THREADS, tuples, count, table)
         launch(_filter_kernel("mark_unset"), -(-rows // (4 * THREADS)), THREADS, parts, rows, table, marks)
     else:
-        # The sort carries a payload; nothing is made of it here.
+        # The sort requires a payload; it is not used here.
         nothing = cupy().zeros(count, dtype=np.int32)
         ranges = [(word, 0, min(64, bits - 64 * word)) for word in range(tuples.shape[0])]
         ordered, _ = sort_rows(tuples, nothing, ranges)

@@ -1,4 +1,4 @@
-"""Units of work that flag whether they leave something, and the rows that are left (:file:`flags.cuh`)."""
+"""Flags of units of work, and compaction of flagged rows (:file:`flags.cuh`)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ THREADS = 256
 """Threads of a block, as in the source."""
 
 SUM_THREADS, MOST_SUMMED = 1024, 1 << 14
-"""Threads of the one block that adds up a short list, as in the source, and how long a short list is: it takes one
-launch, where the host takes three times as long for CuPy's prefix sum. Small buckets wait for little else."""
+"""Threads of the single block that sums a short list, as in the source, and the maximum length of such a list: one
+launch, where the host takes three times as long for CuPy's prefix sum, which dominates small buckets."""
 
 
 def blocks_for(units: int) -> int:
-    """Blocks that take one unit a thread."""
+    """Number of blocks with one unit a thread."""
     return -(-units // THREADS)
 
 
@@ -36,7 +36,7 @@ def flag(function: Any, units: int, *arguments: Any) -> tuple[Any, Any]:
 def prefix_sum(counts: Any, into: Any | None = None) -> Any:
     """Inclusive prefix sum of counts int64 (n,).
 
-    into : an array of the same length that it may be written to, the counts' own as well; None: a new one.
+    into : output array of the same length, possibly ``counts`` itself; None: a new one.
     """
     count = len(counts)
     if count > MOST_SUMMED:
@@ -49,9 +49,9 @@ def prefix_sum(counts: Any, into: Any | None = None) -> Any:
 def keep_flagged(
     kernels: Callable[[str], Any], keys: Any, values: Any, ballots: Any, block_ends: Any
 ) -> tuple[Any, Any]:
-    """Rows whose flag is set, in their order; the inputs themselves where all are.
+    """Rows whose flag is set, in order; the inputs themselves if all are.
 
-    keys : uint64 (words, rows). values : (rows,), or (rows, limbs) where the kernels are compiled for these.
+    keys : uint64 (words, rows). values : (rows,), or (rows, limbs) if the kernels are compiled for limbs.
     """
     rows = len(values)
     kept = int(block_ends[-1]) if rows else 0
@@ -65,7 +65,7 @@ def keep_flagged(
 
 
 def pack(arrays: Sequence[NDArray[Any]]) -> tuple[Any, list[int]]:
-    """Arrays in one device buffer uint64 (one copy instead of many), and in which of its words each begins."""
+    """Arrays in one device buffer uint64 (one copy instead of many), and the first word of each."""
     places, words, end = [], [], 0
     for array in arrays:
         places.append(end)

@@ -1,7 +1,7 @@
-// Counts of LIMBS limbs (oocbe/tables/limbs.py), 64 bits each, the least significant first; what does not fit is cut off,
-// and the caller has made sure that nothing is. Needs integers.cuh.
+// Counts of LIMBS limbs (oocbe/tables/limbs.py), 64 bits each, the least significant first. Results are truncated; the
+// caller excludes overflow. Needs integers.cuh.
 
-// product *= factor, whose limbs are `limbs` many.
+// product *= factor, which has `limbs` limbs.
 __device__ __forceinline__ void multiply(u64 (&product)[LIMBS], const u64 *factor, i64 limbs) {
     u64 result[LIMBS] = {};
     #pragma unroll

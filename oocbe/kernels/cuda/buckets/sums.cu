@@ -1,4 +1,4 @@
-// Prefix sums of short lists by one block: what a launch costs counts there, not the memory.
+// Prefix sums of short lists by one block: their time is that of the launch, not of memory.
 #include "integers.cuh"
 
 #define THREADS 1024

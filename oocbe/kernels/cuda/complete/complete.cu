@@ -1,6 +1,6 @@
-// Join any number of complete functions and marginalise axes out, a result cell a thread. A block has a tile of cells, the
-// same low axes of the result again and again, for one place of the high axes after another: where a cell lies in the
-// functions is found once for the tile, and once a place for the rest.
+// Join any number of complete functions and marginalise axes, one thread per result cell. A block handles a tile of
+// cells, the same low axes of the result for one index of the high axes after another: offsets of low axes are computed
+// once for the tile, those of high axes once per index.
 // variants: VALUE=short|int|long long|float|double COMBINATION=0|1 MARGINALISATION=0|1|2|3 FUNCTIONS=1|2|3|4|8
 // variants: CELLS=1|2|4 STAGED=0|1
 #include "integers.cuh"
@@ -11,20 +11,20 @@
 
 struct Functions { const VALUE *values[FUNCTIONS]; };
 
-// The plan, i64 entries: this head; then sizes of the low axes and each function's strides along them; sizes of the high
-// axes and strides along them of each function and of the result; sizes of the outer eliminated axes and each function's
-// strides; each function's stride along the inner eliminated axis; each function's staged values, 0 where it is read in
-// place, and whether the low axis that may be cut is one of its own.
+// The plan, i64 entries: this head; then sizes of the low axes and each function's strides along them; sizes of the
+// high axes and strides along them of each function and of the result; sizes of the outer eliminated axes and each
+// function's strides; each function's stride along the inner eliminated axis; each function's staged values, 0 if it is
+// read in place, and whether the low axis that may be cut is one of its own.
 struct Head {
     i64 lows, highs, outers;     // axes
     i64 low_cells, high_cells, outer_cells, inner_cells;
-    i64 prefix;                  // cells before the last low axis, which the first high axis may cut
-    i64 chunk, whole;            // values of that axis in a tile, and in all
+    i64 prefix;                  // cells below the last low axis, which the first high axis may cut
+    i64 chunk, whole;            // values of that axis in a tile, and in total
 };
 
 #define VALUES_A_VECTOR (16 / (u32)sizeof(VALUE))
 
-// Bytes that go from memory to shared memory without a register, while the block works on; 2-byte values cannot.
+// Asynchronous copies from memory to shared memory without registers; not available for 2-byte values.
 #if __CUDA_ARCH__ >= 800
 template <int bytes> __device__ __forceinline__ void copy_async(void *target, const void *source) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::
@@ -50,12 +50,12 @@ __device__ __forceinline__ void wait_but_last() {}
 #define READ(place) __ldg(place)
 #endif
 
-// A place: element offsets of the functions and of the result, then how many values of the cut axis there are.
+// A place: element offsets of the functions and of the result, then the number of values of the cut axis.
 #define PLACE (FUNCTIONS + 2)
 
-// values: functions, as many values from their pointers on as their strides reach. out (result cells,). batch: places of
-// high axes that a block works out at a time. infeasible and limit: see complete.cuh. Shared memory: i64 (batch, PLACE),
-// then room for twice the staged values.
+// values: functions, with all values within reach of their strides. out (result cells,). batch: places of high axes
+// that a block computes at a time. infeasible and limit: see complete.cuh. Shared memory: i64 (batch, PLACE), then
+// twice the staged values.
 extern "C" __global__ void __launch_bounds__(MOST_THREADS, 3)
 eliminate(Functions functions, const i64 *plan, i64 batch, VALUE *out, VALUE infeasible, VALUE limit) {
     extern __shared__ __align__(16) i64 places[];
@@ -84,7 +84,7 @@ eliminate(Functions functions, const i64 *plan, i64 batch, VALUE *out, VALUE inf
     for (int f = 0; f < FUNCTIONS; f++) inner_stride[f] = (u32)inner_strides[f];
 #if STAGED
     const i64 *staged = inner_strides + FUNCTIONS, *cut = staged + FUNCTIONS;
-    // A function's values of one place, and room for those of the next one behind them.
+    // A function's values at one place, followed by a buffer for those at the next one.
     VALUE *rooms[FUNCTIONS], *next_room = (VALUE *)(places + (batch * PLACE + 1) / 2 * 2);
     u32 staged_values[FUNCTIONS], room_values[FUNCTIONS], turn[FUNCTIONS];
     #pragma unroll
@@ -103,7 +103,7 @@ eliminate(Functions functions, const i64 *plan, i64 batch, VALUE *out, VALUE inf
             u32 wanted = cut[f] ? (u32)staged[f] * (u32)place[FUNCTIONS + 1] : staged_values[f];
             VALUE *target = rooms[f] + turn[f] * room_values[f];
             const VALUE *source = functions.values[f] + place[f];
-            // Sixteen bytes at a time where they are aligned; rooms are.
+            // Sixteen bytes at a time if the source is aligned; buffers are.
             u32 vectors = ((u64)source & 15) == 0 ? wanted / VALUES_A_VECTOR : 0;
             for (u32 i = threadIdx.x; i < vectors; i += blockDim.x)
                 copy_async<16>(target + i * VALUES_A_VECTOR, source + i * VALUES_A_VECTOR);
@@ -112,7 +112,7 @@ eliminate(Functions functions, const i64 *plan, i64 batch, VALUE *out, VALUE inf
         }
         end_copies();
     };
-    // Neighbouring cells lie inner_cells apart: each begins elsewhere, so that they do not meet in a bank.
+    // Adjacent cells are inner_cells apart: staggered starts avoid bank conflicts.
     u32 inner = (u32)head.inner_cells, first_inner[CELLS];
     #pragma unroll
     for (int i = 0; i < CELLS; i++) {

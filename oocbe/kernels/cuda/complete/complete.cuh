@@ -1,5 +1,5 @@
-// What is infeasible in complete tables (oocbe/model/infeasible.py): sums of integers beyond `limit` become `infeasible`.
-// limit 0: there is no such limit.
+// Infeasible values in complete tables (oocbe/model/infeasible.py): sums of integers beyond `limit` become
+// `infeasible`. limit 0: no limit.
 
 #define SUMMANDS 4
 

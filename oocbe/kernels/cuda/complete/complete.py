@@ -1,9 +1,9 @@
-"""Join and elimination of complete tables on the device: which of two kernels does it, and on what.
+"""Join and elimination of complete tables on the device: choice of the kernel and its arguments.
 
-Where two sides share eliminated axes and have result axes of their own, a tile of the result is a matrix product over
-the semiring (:mod:`oocbe.kernels.cuda.complete.complete_product`); everything else is a result cell a thread
-(:file:`complete.cu`). Of long eliminated axes parts are eliminated first, as if they stayed, so that all
-multiprocessors have work.
+If two sides share eliminated axes and have result axes of their own, a tile of the result is a matrix product over the
+semiring (:mod:`oocbe.kernels.cuda.complete.complete_product`); otherwise each thread computes a result cell
+(:file:`complete.cu`). Long eliminated axes are eliminated in parts first, whose results are kept as separate cells, so
+that all multiprocessors are busy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.semiring import Combination
 
 MOST_FUNCTIONS = 8
-"""Functions of one launch."""
+"""Maximum number of functions of one launch."""
 
 MANY_USES = 64
 """Minimum uses of each value of a join for which functions are joined beforehand."""
@@ -44,13 +44,13 @@ LEAST_TILE_CELLS = 128
 """Minimum result cells of a block at a time."""
 
 STAGED_BYTES = 20 << 10
-"""Shared memory for values of the functions at one place; there is as much for the next one."""
+"""Shared memory for the functions' values at one place, in bytes; the next place takes as much."""
 
 LONG_INNER = 64
-"""Maximum values of an eliminated axis with neighbouring reads; more are eliminated in parts."""
+"""Maximum values of an eliminated axis with contiguous reads; longer axes are eliminated in parts."""
 
 FEW_CELLS, MANY_ELIMINATED = 1 << 16, 1 << 10
-"""Results that keep the device busy only if parts of so many eliminated cells are worked on beside one another."""
+"""Maximum result cells, and minimum eliminated cells, for a parallel elimination in parts."""
 
 
 def eliminate_complete(
@@ -83,7 +83,7 @@ def _eliminate(values: list[Any], kept: list[Axis], gone: list[Axis], operation:
 
 
 def _by_cells(values: list[Any], kept: list[Axis], gone: list[Axis], operation: CellOperation) -> Any:
-    """The kernels that make a result cell, or a tile of them, at a time."""
+    """The result by the kernels for single cells or tiles."""
     product = find_product(kept, gone, operation) if is_near([*kept, *gone], len(values)) else None
     if product is not None and cells(gone) > MOST_SHARED:
         # Parts of the longest eliminated axis, if it has any.
@@ -100,7 +100,7 @@ def _by_cells(values: list[Any], kept: list[Axis], gone: list[Axis], operation: 
 
 
 def _in_runs(values: list[Any], kept: list[Axis], gone: list[Axis], operation: CellOperation) -> Any:
-    """One large table reduced, or multiplied by another one, in the order of its cells; None: not such a bucket."""
+    """The result for one large table, reduced or multiplied by another one, in memory order; None for other buckets."""
     if len(values) == 2 and not gone:
         return scatter_runs(values, kept, operation)
     if len(values) != 1 or not gone:
@@ -114,7 +114,7 @@ def _in_runs(values: list[Any], kept: list[Axis], gone: list[Axis], operation: C
 
 
 def _smallest_join(values: list[Any], axes: list[Axis]) -> tuple[tuple[int, int], int]:
-    """The two functions whose join is smallest, and its cells."""
+    """The two functions with the smallest join, and its number of cells."""
 
     def span(pair: tuple[int, int]) -> int:
         return cells([axis for axis in axes if any(axis.strides[f] for f in pair)])
@@ -127,7 +127,7 @@ def _smallest_join(values: list[Any], axes: list[Axis]) -> tuple[tuple[int, int]
 def _joined(
     values: list[Any], kept: list[Axis], gone: list[Axis], pair: tuple[int, int], operation: CellOperation
 ) -> tuple[list[Any], list[Axis], list[Axis]]:
-    """A bucket two of whose functions are joined; neighbours of the join are those of its functions."""
+    """The bucket after the join of two functions; the join keeps contiguous axes of its functions contiguous."""
     f, g = pair
     along = any(axis.strides[n] == 1 for axis in gone for n in pair)
     axes = [*gone, *kept] if along else [*kept, *gone]
@@ -150,14 +150,14 @@ def _joined(
 
 
 def _part(kept: list[Axis], gone: list[Axis], is_product: bool) -> tuple[int, int] | None:
-    """An eliminated axis and how many of its values to eliminate first, where that is worth a second step."""
+    """An eliminated axis and the number of its values to eliminate first, if a second step pays off."""
     if not gone:
         return None
     largest = max(range(len(gone)), key=lambda n: gone[n].size)
     if is_product and cells(gone) > MOST_SHARED:
         return largest, largest_divisor(gone[largest].size, MOST_SHARED)
     few = cells(kept) < FEW_CELLS and cells(gone) > MANY_ELIMINATED
-    # Tiles read along the eliminated axis, too, would have room for a few cells only.
+    # Tiles that also read along the eliminated axis would hold only a few cells.
     along = not is_product and any(s == 1 for s in gone[0].strides) and gone[0].size > LONG_INNER
     if not few and not along:
         return None
@@ -170,7 +170,7 @@ def _part(kept: list[Axis], gone: list[Axis], is_product: bool) -> tuple[int, in
 def _in_parts(
     values: list[Any], kept: list[Axis], gone: list[Axis], part: tuple[int, int], operation: CellOperation
 ) -> Any:
-    """Eliminate some values of one axis, then the rest, of which there is one result each."""
+    """Eliminate some values of one axis, then the rest from the partial results."""
     number, first = part
     inner, outer = gone[number].cut(first)
     later = [axis for place, axis in enumerate(gone) if place != number] + ([outer] if outer.size > 1 else [])
@@ -185,7 +185,7 @@ def _in_parts(
 
 
 def _run(values: list[Any], kept: list[Axis], gone: list[Axis], out: Any, operation: CellOperation) -> None:
-    """One launch of the kernel that makes a result cell a thread."""
+    """One launch of the kernel with one thread per result cell."""
     bucket = _Tiles.of(kept, gone, len(values), operation.dtype.itemsize)
     place_bytes = (len(values) + 2) * 8
     busy = 4 * multiprocessors(cupy().cuda.runtime.getDevice())
@@ -193,7 +193,7 @@ def _run(values: list[Any], kept: list[Axis], gone: list[Axis], out: Any, operat
     blocks = min(-(-bucket.high_cells // batch), 4 * busy)
     definitions = {"FUNCTIONS": len(values), "CELLS": bucket.cells_a_thread, "STAGED": int(bucket.is_staged)}
     function = kernel("complete", "eliminate", **operation.definitions, **definitions)
-    room_bytes = bucket.staged_values * operation.dtype.itemsize + 16 * len(values)  # a function's room is aligned
+    room_bytes = bucket.staged_values * operation.dtype.itemsize + 16 * len(values)  # each function's buffer is aligned
     pointers = np.array([v.data.ptr for v in values], dtype=np.uint64)
     launch(
         function, blocks, bucket.threads,
@@ -205,14 +205,14 @@ def _run(values: list[Any], kept: list[Axis], gone: list[Axis], out: Any, operat
 
 @dataclass(frozen=True)
 class _Tiles:
-    """A bucket as the kernel of :file:`complete.cu` sees it.
+    """A bucket in the form of :file:`complete.cu`.
 
     Attributes
     ----------
     plan : int64, as described there.
     high_cells : tiles.
     threads, cells_a_thread : of a block.
-    is_staged, staged_values : whether functions are read by way of shared memory, and the room for that.
+    is_staged, staged_values : whether functions are read through shared memory, and its size in values.
     """
 
     plan: NDArray[np.int64]
@@ -257,12 +257,12 @@ class _Tiles:
 
 
 def is_near(axes: Sequence[Axis], functions: int) -> bool:
-    """Whether offsets within each function, along some axes together, have 32 bits."""
+    """Whether offsets within each function along some axes have 32 bits in total."""
     return all(sum((axis.size - 1) * axis.strides[f] for axis in axes) < MOST_CELLS for f in range(functions))
 
 
 def near_first(gone: list[Axis], functions: int) -> list[Axis]:
-    """Eliminated axes whose first one has offsets of 32 bits: cut in two where it reaches further."""
+    """Eliminated axes, the first one with offsets of 32 bits: split if necessary."""
     inner, *outer = gone
     if is_near([inner], functions) and inner.size < MOST_CELLS:
         return gone
@@ -277,7 +277,7 @@ def _described(axes: list[Axis], arrays: int) -> list[int]:
 
 
 def _cut(kept: list[Axis], wanted: int, functions: int) -> tuple[list[Axis], list[Axis], int, int]:
-    """Low and high axes, the values of the last low axis in a tile, and all its values where it was cut, else 0."""
+    """Low and high axes, the values of the last low axis in a tile, and its total values if it was cut, otherwise 0."""
     low: list[Axis] = []
     taken = 1
     for number, axis in enumerate(kept):
@@ -296,8 +296,8 @@ def _cut(kept: list[Axis], wanted: int, functions: int) -> tuple[list[Axis], lis
 
 
 def _staged(low: list[Axis], inner: Axis, along: list[int], is_cut: bool) -> tuple[list[int], list[int]]:
-    """For each function the values that a tile reads of it, where they are neighbours, without the cut axis; whether it
-    has that axis."""
+    """For each function the number of values that a tile reads, if they are contiguous, without the cut axis; whether
+    it has that axis."""
     functions = len(inner.strides) - 1
     staged, cut = [0] * functions, [0] * functions
     for f in along:

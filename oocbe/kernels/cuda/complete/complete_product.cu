@@ -1,7 +1,7 @@
-// Join two sides of complete functions and marginalise what they share, as a matrix product over the semiring: a block
-// makes a tile of the result from slices of both sides in shared memory, a thread a part of it in registers (Bistaffa,
-// Bombieri and Farinelli 2016, CUBE; the tiles are those of dense linear algebra). The functions of a side are combined
-// while they are read. 16-bit integers are added and compared two at a time.
+// Join two sides of complete functions and marginalise their shared axes, as a matrix product over the semiring: a
+// block computes a tile of the result from slices of both sides in shared memory, a thread a part of it in registers
+// (Bistaffa, Bombieri and Farinelli 2016, CUBE; the tiles are those of dense linear algebra). The functions of a side
+// are combined as they are read. 16-bit integers are added and compared two at a time.
 // variants: VALUE=short|int|long long|float|double VALUE_BITS=16|32|64|32|64 VALUE_FLOATS=0|0|0|1|1
 // variants: COMBINATION=0|1 MARGINALISATION=0|1|2 LEFTS=1|2|3|4 RIGHTS=1|2|3|4
 // variants: SLICE=8|7|5|2 TILE_ROWS=128|64 TILE_COLUMNS=128|64 LEFT_ALONG=1|0 RIGHT_ALONG=0|1
@@ -9,7 +9,7 @@
 #include "values.cuh"
 #include "complete.cuh"
 
-// PACKED: a word holds two neighbouring columns of the result; a left value stands in both halves.
+// PACKED: a word holds two adjacent columns of the result; a left value is in both halves.
 #define PACKED (VALUE_BITS == 16 && COMBINATION == 0 && MARGINALISATION < 2)
 #if PACKED
 typedef u32 Word;
@@ -21,14 +21,14 @@ typedef int Word;
 typedef VALUE Word;
 #define TOGETHER 1
 #endif
-// Rows and words of a thread: what registers hold.
+// Rows and words of a thread, held in registers.
 #define ROWS 8
 #define WORDS (VALUE_BITS == 64 ? 4 : 8)
 #define TILE_WORDS (TILE_COLUMNS / TOGETHER)
 #define ROW_THREADS (TILE_ROWS / ROWS)
 #define COLUMN_THREADS (TILE_WORDS / WORDS)
 #define THREADS (ROW_THREADS * COLUMN_THREADS)
-// Words that one load from shared memory brings.
+// Words of one load from shared memory.
 #define LOAD (16 / (int)sizeof(Word))
 struct __align__(16) Load { Word words[LOAD]; };
 union Line { int4 all; VALUE values[LOAD * TOGETHER]; Word words[LOAD]; };
@@ -89,20 +89,20 @@ __device__ __forceinline__ Word step(Word found, Word a, Word b) {
     Word joined = a * b;
     return MARGINALISATION == 2 ? found + joined : MARGINALISATION == 1 ? max(found, joined) : min(found, joined);
 #elif VALUE_FLOATS && VALUE_BITS == 32 && MARGINALISATION < 2
-    // The instruction for the lesser or greater one, which the comparison in marginalise() does not become.
+    // Compiles to the minimum or maximum instruction, unlike the comparison in marginalise().
     return MARGINALISATION == 0 ? fminf(found, combine(a, b)) : fmaxf(found, combine(a, b));
 #else
     return marginalise(found, combine(a, b));
 #endif
 }
 
-// Batch cells of a block, and shared cells in all, at most: their places are worked out before the first one.
+// Maximum batch cells of a block, and shared cells in total: their offsets are computed in advance.
 #define MOST_BATCHES 32
 #define MOST_SHARED 512
 #define LEFT_VALUES ((TILE_ROWS * SLICE + THREADS - 1) / THREADS)
 #define RIGHT_VALUES ((TILE_COLUMNS * SLICE + THREADS - 1) / THREADS)
 
-// The slices of two steps: one is worked on while the other is filled.
+// Double-buffered slices: one is used while the other is filled.
 struct Slices {
     Word left[2][SLICE][TILE_ROWS + LOAD];
     Word right[2][SLICE][TILE_WORDS + LOAD];
@@ -113,8 +113,8 @@ struct Places {
     u32 rows[LEFTS][TILE_ROWS], columns[RIGHTS][TILE_COLUMNS], shared[LEFTS + RIGHTS][MOST_SHARED];
 };
 
-// Which shared cell of a slice, and which row or column, a thread reads as its i-th value: along the shared axis first
-// where neighbours in memory are neighbours there.
+// Shared cell of a slice, and row or column, of a thread's i-th value: along the shared axis first if that axis is
+// contiguous in memory.
 __device__ __forceinline__ void own_value(int i, bool along, u32 tile, u32 &k, u32 &at) {
     u32 number = threadIdx.x + i * THREADS;
     k = along ? number % SLICE : number / tile;
@@ -202,7 +202,7 @@ __device__ __forceinline__ void write_tile(const Places &places, u32 batch, cons
             }
             VALUE *line_target = target + places.result_rows[row];
             if (together && ((u64)(line_target + place) & 15) == 0) {
-                // Written once and not read here: inputs are worth more room in the caches.
+                // Streaming store: results are not read here, and inputs should stay cached.
                 __stcs((int4 *)(line_target + place), line.all);
             } else {
                 #pragma unroll
@@ -213,9 +213,9 @@ __device__ __forceinline__ void write_tile(const Places &places, u32 batch, cons
     }
 }
 
-// A block makes one tile for `batches` batch cells, one after another. blocks: parts of the batch times tiles of columns
-// times tiles of rows, the last fastest. absent: a value that no result takes, for the left side beyond the last shared
-// cell; the right side's is 0. first: what the result begins with.
+// A block computes one tile for `batches` batch cells, one after another. blocks: parts of the batch times tiles of
+// columns times tiles of rows, the last fastest. absent: a neutral value for the left side beyond the last shared cell;
+// the right side's is 0. first: initial value of results.
 extern "C" __global__ void __launch_bounds__(THREADS, 512 / THREADS)
 multiply(Sides sides, const i64 *plan, i64 batches, VALUE *out, VALUE absent, VALUE first, VALUE infeasible,
          VALUE limit) {

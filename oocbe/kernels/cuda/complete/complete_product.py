@@ -17,28 +17,29 @@ if TYPE_CHECKING:
     from oocbe.kernels.cuda.complete.operation import CellOperation
 
 LEAST_SHARED = 2
-"""Eliminated cells from which on tiles repay their making."""
+"""Minimum eliminated cells for a computation in tiles."""
 
 LEAST_SIDE = 32
-"""Rows and columns of the product from which on a tile is filled well enough."""
+"""Minimum rows and columns of the product for well-filled tiles."""
 
 LEAST_RUN, MUCH_SHARED = 8, 32
-"""Results that lie in shorter runs are written piecemeal, which only many eliminated cells repay."""
+"""Minimum contiguous results: shorter runs are written piecemeal, which only many eliminated cells repay."""
 
 LARGE_TILE, SMALL_TILE = 128, 64
-"""Rows or columns of a tile, in words; sides that fit the small one take that."""
+"""Rows or columns of a tile, in words; the small tile is used for sides that fit it."""
 
 MOST_OF_A_SIDE = 4
-"""Functions of one side."""
+"""Maximum number of functions of one side."""
 
 MOST_BATCHES, BLOCKS_A_MULTIPROCESSOR = 32, 32
-"""A block makes one tile after another of batch cells, as long as there are so many blocks."""
+"""Maximum batch cells of a block, and minimum number of blocks per multiprocessor: blocks loop over batch cells only
+beyond that number."""
 
 SLICE, MOST_SHARED = 8, 512
-"""Eliminated cells that are in shared memory at a time, and in all, at most."""
+"""Maximum eliminated cells in shared memory at a time, and in total."""
 
 VALUES_A_THREAD = 64
-"""Results of a thread in 32-bit words; half as many of twice the width."""
+"""Results of a thread in 32-bit words; half as many for 64-bit values."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Product:
 
     Attributes
     ----------
-    left, right : functions of each side, as numbers.
+    left, right : numbers of the functions of each side.
     batch, rows, columns, shared : axes of both sides and the result, of the left side and the result, of the right side
         and the result, and of both sides but not the result.
     """
@@ -61,7 +62,7 @@ class Product:
 
 
 def find_product(kept: Sequence[Axis], gone: Sequence[Axis], operation: CellOperation) -> Product | None:
-    """The bucket as a product with as many rows and columns as there are; None where it is too small or none."""
+    """The bucket as the product with the most rows and columns; None if it is too small, or no product."""
     is_sum = operation.combination == Combination.ADD
     possible = (
         operation.marginalisation in (Marginalisation.MIN, Marginalisation.MAX)
@@ -106,7 +107,7 @@ def _sides(kept: Sequence[Axis], gone: Sequence[Axis], f: int, g: int) -> Produc
                 sides[number] = "batch"
             (left if spare == "column" else right).append(other)
         else:
-            # Where it depends on neither, it goes where there are fewer functions.
+            # A function of neither joins the side with fewer functions.
             to_left = bool(touched["row"]) or (not touched["column"] and len(left) <= len(right))
             (left if to_left else right).append(other)
     if sides[0] != "column" or max(len(left), len(right)) > MOST_OF_A_SIDE:
@@ -119,11 +120,11 @@ def _sides(kept: Sequence[Axis], gone: Sequence[Axis], f: int, g: int) -> Produc
 
 
 def multiply(product: Product, values: Sequence[Any], out: Any, operation: CellOperation) -> None:
-    """Make the result of a product.
+    """Compute the result of a product.
 
     Parameters
     ----------
-    values : of each function. out : (result cells,), to be filled.
+    values : of each function. out : (result cells,), overwritten.
     """
     dtype = operation.dtype
     order, result = (*product.left, *product.right), len(values)
@@ -150,7 +151,7 @@ def multiply(product: Product, values: Sequence[Any], out: Any, operation: CellO
         "VALUE_FLOATS": int(dtype.kind == "f"),
         "LEFTS": len(product.left),
         "RIGHTS": len(product.right),
-        # As few slices as there can be, of equal size.
+        # The minimum number of slices, of equal size.
         "SLICE": -(-shared // -(-shared // SLICE)),
         "TILE_ROWS": tile_rows,
         "TILE_COLUMNS": tile_columns,
@@ -163,7 +164,7 @@ def multiply(product: Product, values: Sequence[Any], out: Any, operation: CellO
     blocks = -(-cells(product.batch) // batches) * tiles
     pointers = np.array([values[f].data.ptr for f in order], dtype=np.uint64)
     multiplies = operation.combination == Combination.MULTIPLY
-    # The semiring's zero on the left, and the values' zero on the right, stay apart from every result.
+    # The semiring's zero on the left, combined with a value of 0 on the right, changes no result.
     absent = dtype.type(0) if multiplies else operation.infeasible
     launch(
         kernel("complete_product", "multiply", **definitions), blocks, threads,
@@ -173,5 +174,5 @@ def multiply(product: Product, values: Sequence[Any], out: Any, operation: CellO
 
 
 def _is_along(shared: Sequence[Axis], side: Sequence[int]) -> int:
-    """Whether neighbours in memory are neighbours along the shared axis."""
+    """Whether the shared axis is contiguous in memory."""
     return int(bool(shared) and any(shared[0].strides[f] == 1 for f in side))

@@ -1,12 +1,13 @@
-// Rows of an incomplete table to cells of a complete one and back; see oocbe/kernels/cpu/complete/complete_rows.py.
+// Conversion between rows of incomplete tables and cells of complete ones; see
+// oocbe/kernels/cpu/complete/complete_rows.py.
 // variants: VALUE=short|int|long long|float|double
 #include "integers.cuh"
 
 #define THREADS 256
 #define UNITS 4
 
-// out VALUE (cells,), already infeasible: the values of rows with keys u64 (words, rows) at their cells. A field of a
-// key is bits of a word, worth so many cells a step.
+// out VALUE (cells,), initially infeasible: values of rows with keys u64 (words, rows) are written to their cells. Each
+// field of a key is bits of a word, with a stride in cells.
 extern "C" __global__ void __launch_bounds__(THREADS)
 write_rows(const u64 *keys, const VALUE *values, i64 rows, const u64 *word, const u64 *shift, const u64 *mask,
            const u64 *step, i64 fields, VALUE *out) {
@@ -17,7 +18,7 @@ write_rows(const u64 *keys, const VALUE *values, i64 rows, const u64 *word, cons
     out[cell] = values[row];
 }
 
-// Feasible values are, by the test: 0 those unlike `limit`, 1 at most, 2 at least.
+// Feasible values by test: 0 different from `limit`, 1 at most `limit`, 2 at least.
 __device__ __forceinline__ bool is_feasible(VALUE value, i64 test, VALUE limit) {
     return test == 0 ? value != limit : test == 1 ? value <= limit : value >= limit;
 }
@@ -53,8 +54,8 @@ count_feasible(const VALUE *values, i64 cells, i64 test, VALUE limit, u64 *count
     if (lane_number() == 0 && found) atomicAdd(count, found);
 }
 
-// keys u64 (words, count) and values (count,) of the marked cells, in their order. `before`: marked cells before each
-// word of bits. A variable has a size and a field of a key (word and shift); the first one changes fastest.
+// keys u64 (words, count) and values (count,) of the marked cells, in order. `before`: marked cells before each word of
+// bits. A variable has a size and a field of a key (word and shift); the first variable is the fastest.
 extern "C" __global__ void __launch_bounds__(THREADS)
 list_cells(const VALUE *values, i64 cells, const u32 *bits, const i64 *before, i64 count, const u64 *size,
            const u64 *word, const u64 *shift, i64 variables, i64 words, u64 *keys, VALUE *kept) {
@@ -68,7 +69,7 @@ list_cells(const VALUE *values, i64 cells, const u32 *bits, const i64 *before, i
         kept[row] = values[cell];
         u64 rest = (u64)cell, key = 0, at = 0;
         for (i64 v = 0; v < variables; v++) {
-            // Fields are in the order of their words, each word begun is finished.
+            // Fields are in the order of their words, so each word is completed before the next.
             if (word[v] != at) {
                 keys[at * count + row] = key;
                 for (at++; at < word[v]; at++) keys[at * count + row] = 0;

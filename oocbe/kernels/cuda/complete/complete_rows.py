@@ -1,4 +1,4 @@
-"""Rows of an incomplete table to cells of a complete one and back, on the device."""
+"""Conversion of rows of an incomplete table to cells of a complete one and back, on the device."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from oocbe.model.infeasible import infeasible_value, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 
 THREADS, UNITS = 256, 4
-"""Threads of a block, and cells that each takes, as in the source."""
+"""Threads of a block, and cells per thread, as in the source."""
 
 UNLIKE, AT_MOST, AT_LEAST = range(3)
 """Codes of the tests for feasible values, as in the source."""
 
 
 def cells_of_rows(keys: Any, values: Any, fields: NDArray[np.int64], cells: int, semiring: Semiring) -> Any:
-    """Values of a complete table (cells,) with some rows' values, infeasible elsewhere.
+    """Values of a complete table (cells,) with the rows' values, infeasible elsewhere.
 
-    keys : uint64 (words, rows). values : (rows,). fields : as
-        :func:`oocbe.kernels.cpu.complete.complete_rows.cells_of_rows` takes them.
+    keys : uint64 (words, rows). values : (rows,). fields : as for
+        :func:`oocbe.kernels.cpu.complete.complete_rows.cells_of_rows`.
     """
     rows = len(values)
     filler = infeasible_value(values.dtype, semiring.combination, semiring.marginalisation)
@@ -50,7 +50,7 @@ def rows_of_cells(
     Parameters
     ----------
     values : (cells,), in any order of the variables.
-    sizes, steps : int64 (variables,), domain sizes and cells between neighbours, the least significant variable first.
+    sizes, steps : int64 (variables,), domain sizes and strides in cells, the least significant variable first.
     places : int64 (variables, 2), word and shift of each variable's field, the words in ascending order.
     """
     codes = (semiring.combination, semiring.marginalisation)
@@ -74,7 +74,7 @@ def rows_of_cells(
 
 @with_retry
 def count_feasible(values: Any, semiring: Semiring) -> int:
-    """How many values (cells,) of a complete table are feasible."""
+    """Number of feasible values (cells,) of a complete table."""
     count = cupy().zeros(1, dtype=np.uint64)
     busy = 8 * multiprocessors(cupy().cuda.runtime.getDevice())
     blocks = min(busy, -(-len(values) // (THREADS * UNITS)))

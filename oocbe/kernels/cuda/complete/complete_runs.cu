@@ -1,5 +1,5 @@
-// Reduction and scattering of a complete table that is read once, in the order in which its cells lie in memory (Bistaffa,
-// Farinelli and Bombieri, algorithm 2). A block takes a run of neighbouring cells, the same axes of it again and again.
+// Reduction and scattering of a complete table that is read once, in memory order (Bistaffa, Farinelli and Bombieri,
+// algorithm 2). A block handles runs of contiguous cells with the same axes.
 // variants: VALUE=short|int|long long|float|double COMBINATION=0|1|1|0|1 MARGINALISATION=0|1|2|3|2 CELLS=1|2|5|7|8
 #include "integers.cuh"
 #include "values.cuh"
@@ -9,8 +9,8 @@
 #define MOST_RUN (THREADS * CELLS)
 #define WARPS (THREADS / 32)
 
-// Where the cells of a count through some axes begin, the first axis fastest. Divisions take long: threads do them for
-// THREADS counts at a time, one each, and all read them from shared memory.
+// Start of a run, from its number over some axes, the first axis fastest. Divisions are slow: the threads compute
+// THREADS numbers at a time, one each, and all read them from shared memory.
 __device__ __forceinline__ i64 place_of(u64 count, const i64 *sizes, const i64 *strides, int axes) {
     i64 place = 0;
     for (int axis = 0; axis < axes; axis++) {
@@ -22,18 +22,18 @@ __device__ __forceinline__ i64 place_of(u64 count, const i64 *sizes, const i64 *
     return place;
 }
 
-// The plan, i64 entries: this head; where each kept cell of a run lies in it, and where in the result; where each
-// eliminated one lies; sizes of the outer kept axes, their strides in the table and in the result; sizes of the outer
+// The plan, i64 entries: this head; offset of each kept cell of a run in the run, and in the result; offset of each
+// eliminated one; sizes of the outer kept axes, their strides in the table and in the result; sizes of the outer
 // eliminated axes, and their strides in the table.
 struct ReduceHead {
-    i64 run, kept, gone;            // cells of a run; kept times eliminated ones
-    i64 is_next;                    // whether kept cells of a run are neighbours in the result
+    i64 run, kept, gone;            // cells of a run: kept times eliminated ones
+    i64 is_next;                    // whether kept cells of a run are contiguous in the result
     i64 outer_kept, outer_gone;     // axes
     i64 kept_runs, gone_runs;       // cells that these axes span
     i64 slices, result;             // parts of the outer eliminated cells; cells of the result
 };
 
-// out (slices, result): cells of the result, marginalised over the outer eliminated cells of each slice.
+// out (slices, result): the result, marginalised over the outer eliminated cells of each slice.
 extern "C" __global__ void __launch_bounds__(THREADS)
 reduce_runs(const VALUE *table, const i64 *plan, VALUE *out) {
     __shared__ VALUE room[MOST_RUN], of_warp[WARPS];
@@ -48,8 +48,8 @@ reduce_runs(const VALUE *table, const i64 *plan, VALUE *out) {
     unsigned short *gone_place = kept_place + kept;
     for (u32 k = threadIdx.x; k < kept; k += THREADS) kept_place[k] = (unsigned short)kept_places[k];
     for (u32 e = threadIdx.x; e < gone; e += THREADS) gone_place[e] = (unsigned short)gone_places[e];
-    // Lanes that add up the eliminated cells of one kept cell together: as many as there are threads for, and warps
-    // that do where kept cells are fewer than warps.
+    // Lanes that share the eliminated cells of one kept cell: as many as threads allow; several warps share if kept
+    // cells are fewer than warps.
     u32 lanes = 1, warps = 1;
     while (lanes < 32 && 2 * lanes * kept <= THREADS && 2 * lanes <= gone) lanes *= 2;
     if (lanes == 32)
@@ -57,7 +57,7 @@ reduce_runs(const VALUE *table, const i64 *plan, VALUE *out) {
     const u32 sharers = lanes * warps, lane = threadIdx.x % sharers;
     const i64 items = head.kept_runs * head.slices;
     i64 number = 0;
-    u32 held = 0xFFFFFFFF; // the first count that gone_ahead is about
+    u32 held = 0xFFFFFFFF; // the first number in gone_ahead
     for (i64 item = blockIdx.x; item < items; item += gridDim.x, number++) {
         const u32 turn = (u32)(number % THREADS);
         if (turn == 0) {
@@ -111,7 +111,7 @@ reduce_runs(const VALUE *table, const i64 *plan, VALUE *out) {
             }
             for (u32 distance = lanes / 2; distance > 0; distance /= 2)
                 value = marginalise(value, __shfl_down_sync(ALL_LANES, value, distance, lanes));
-            if (warps > 1) { // all kept cells are at work at once then
+            if (warps > 1) { // all kept cells are then handled at once
                 if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
                 __syncthreads();
                 if (k < kept && lane == 0)
@@ -123,13 +123,13 @@ reduce_runs(const VALUE *table, const i64 *plan, VALUE *out) {
     }
 }
 
-// The plan, i64 entries: this head; sizes of the axes of a run, and the other function's strides along them; the same of
-// the outer axes.
+// The plan, i64 entries: this head; sizes of the axes of a run, and the other function's strides along them; likewise
+// for the outer axes.
 struct ScatterHead {
     i64 run, lows, highs, runs;
 };
 
-// table and out (runs * run,) lie alike; the other function is one value for many of their cells.
+// table and out (runs * run,) have the same layout; each value of the other function is used for many of their cells.
 extern "C" __global__ void __launch_bounds__(THREADS)
 scatter_runs(const VALUE *table, const VALUE *other, const i64 *plan, VALUE *out, VALUE infeasible, VALUE limit) {
     __shared__ i64 by_ahead[THREADS];
@@ -163,8 +163,8 @@ scatter_runs(const VALUE *table, const VALUE *other, const i64 *plan, VALUE *out
     }
 }
 
-// The same where runs do not begin at lines of the second cache, with an other function of less than 2^32 cells: a block
-// takes MOST_RUN neighbouring cells at a time wherever runs begin, so that what it reads and writes is aligned.
+// scatter_runs for runs that do not begin at lines of the second-level cache, and an other function of less than 2^32
+// cells: a block handles MOST_RUN contiguous cells regardless of runs, so that its reads and writes are aligned.
 extern "C" __global__ void __launch_bounds__(THREADS)
 scatter_cells(const VALUE *table, const VALUE *other, const i64 *plan, VALUE *out, VALUE infeasible, VALUE limit) {
     __shared__ u32 low_place[MOST_RUN], by_place[MOST_RUN + 1]; // of a run's cells; of the runs that a block has cells of
@@ -184,7 +184,7 @@ scatter_cells(const VALUE *table, const VALUE *other, const i64 *plan, VALUE *ou
         #pragma unroll
         for (int i = 0; i < CELLS; i++)
             if (threadIdx.x + i * THREADS < count) value[i] = __ldg(from + threadIdx.x + i * THREADS);
-        __syncthreads(); // nobody reads places of the cells before any more
+        __syncthreads(); // the previous cells' places are no longer read
         for (u32 k = threadIdx.x; k <= (MOST_RUN - 1) / run + 1; k += THREADS) {
             i64 first = base / head.run, number = first + k;
             if (number < head.runs) by_place[k] = (u32)place_of(number, high_sizes, high_strides, (int)head.highs);

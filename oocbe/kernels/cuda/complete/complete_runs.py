@@ -1,9 +1,8 @@
-"""One complete table reduced, or multiplied by a smaller one, along the order of its own cells: as fast as it is read.
+"""One complete table reduced, or multiplied by a smaller one, in its memory order, at the speed of reading it.
 
-These are the reduction and the scattering of junction trees (Bistaffa, Farinelli and Bombieri, algorithm 2), and what
-is left of a bucket whose parts were eliminated first. A run of the table's first axes is gone through by the threads of
-a block, whose reads are neighbours whatever axes the result has; what a run's cells have in common with one another is
-added up at its end.
+These are the reduction and the scattering of junction trees (Bistaffa, Farinelli and Bombieri, algorithm 2), and the
+last step of a bucket eliminated in parts. The threads of a block read runs of the table's first axes, contiguously for
+any result axes; the cells of a run that contribute to the same result are reduced at its end.
 """
 
 from __future__ import annotations
@@ -24,41 +23,41 @@ THREADS = 256
 """Threads of a block, as in the source."""
 
 MOST_RUN, LEAST_RUN = 8 * THREADS, THREADS
-"""Cells of a run."""
+"""Maximum and minimum cells of a run."""
 
 LEAST_CELLS = 1 << 18
-"""Cells of a table from which runs are worth their plan."""
+"""Minimum cells of a table for which runs repay their plan."""
 
 BLOCKS = 8
-"""Blocks for each multiprocessor: as many as are at work at once."""
+"""Blocks per multiprocessor: the number of resident blocks."""
 
 FEW_RESULTS = 64
-"""Cells of a table for each of its result, at least: where fewer are added up, a run's end takes too long beside it,
-and a thread a result cell reads faster (0.77 of a copy's speed on an H200, where this kernel has 0.47 to 0.67)."""
+"""Minimum table cells per result cell: below it the end of a run dominates, and one thread per result cell reads faster
+(0.77 of a copy's speed on an H200, where this kernel has 0.47 to 0.67)."""
 
 MOST_AGAIN = 1 << 25
-"""Bytes of the smaller function that stay in the second-level cache: one that is larger is not gone through again for
-each value of an outer axis that it lacks."""
+"""Maximum bytes of a smaller function that is read repeatedly, for each value of an outer axis that it lacks: it stays
+in the second-level cache."""
 
 LINE_BYTES = 128
-"""Bytes of a line of the second-level cache: on an H200 runs that begin elsewhere are scattered at 0.5 to 0.65 of a
-copy's speed, those that begin at lines at 0.85 to 0.89, and cells taken wherever runs begin at 0.67 to 0.83."""
+"""Bytes of a line of the second-level cache. On an H200 unaligned runs are scattered at 0.5 to 0.65 of a copy's speed,
+aligned runs at 0.85 to 0.89, and cells regardless of runs at 0.67 to 0.83."""
 
 MOST_PLACES = 1 << 32
-"""Cells of the smaller function, whose places have 32 bits where cells are taken wherever runs begin."""
+"""Limit of the cells of the smaller function for 32-bit offsets, used if cells are handled regardless of runs."""
 
 MOST_GONE = 1 << 31
-"""Outer eliminated cells, which have numbers of 32 bits."""
+"""Limit of outer eliminated cells, which have 32-bit numbers."""
 
 
 def reduce_runs(values: Any, kept: Sequence[Axis], gone: Sequence[Axis], operation: CellOperation) -> Any:
-    """A table's cells marginalised over some axes; None where it is not one for this kernel.
+    """A table's cells marginalised over some axes; None if the kernel does not suit the table.
 
     kept, gone : axes with strides in the table and in the result, the latter 0 for eliminated ones.
 
     Returns
     -------
-    (parts, result cells): parts are yet to be marginalised; in the order of the result's strides.
+    (parts, result cells), in the order of the result's strides; the parts remain to be marginalised.
     """
     axes = _as_it_lies([*kept, *gone])
     if axes is None or operation.marginalisation == Marginalisation.LOG_SUM_EXP or not gone:
@@ -102,7 +101,7 @@ def reduce_runs(values: Any, kept: Sequence[Axis], gone: Sequence[Axis], operati
 
 
 def scatter_runs(values: Sequence[Any], kept: Sequence[Axis], operation: CellOperation) -> Any:
-    """Two functions joined, one of which has all cells of the result in its order; None where neither does.
+    """Join of two functions, one of which has all cells of the result in its order; None if neither has.
 
     kept : axes with strides in both functions and in the result.
     """
@@ -138,7 +137,7 @@ def scatter_runs(values: Sequence[Any], kept: Sequence[Axis], operation: CellOpe
 
 
 def _as_it_lies(axes: Sequence[Axis], number: int = 0) -> list[Axis] | None:
-    """Axes in the order in which cells lie in a function; None where these are few, or not side by side."""
+    """Axes in memory order of a function; None if its cells are few, or not contiguous."""
     ordered = sorted(axes, key=lambda axis: axis.strides[number])
     step = 1
     for axis in ordered:
@@ -149,7 +148,7 @@ def _as_it_lies(axes: Sequence[Axis], number: int = 0) -> list[Axis] | None:
 
 
 def _cut(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
-    """The axes of a run and those outside of it; one may be cut in two."""
+    """The axes of a run and the outer axes; one axis may be split."""
     low: list[Axis] = []
     taken = 1
     for number, axis in enumerate(axes):
@@ -166,7 +165,7 @@ def _cut(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
 
 
 def _places(axes: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
-    """Where cells of some axes, (size, stride) each, lie: the first axis fastest."""
+    """Offsets of the cells of some axes, (size, stride) each, the first axis fastest."""
     places = np.zeros(1, dtype=np.int64)
     for size, stride in axes:
         places = (np.arange(size, dtype=np.int64)[:, None] * stride + places[None, :]).ravel()
@@ -174,5 +173,5 @@ def _places(axes: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
 
 
 def _cells_a_thread(run: int) -> int:
-    """The least number that is enough for a run; 8 at most."""
+    """Cells per thread for a run; at most 8."""
     return -(-run // THREADS)

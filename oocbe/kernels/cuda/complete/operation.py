@@ -1,4 +1,4 @@
-"""Operations on values in kernels of complete tables: a semiring's, on a dtype."""
+"""Operations of a semiring on values of a dtype, for kernels of complete tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CellOperation:
     ----------
     combination, marginalisation : codes of :mod:`oocbe.model.semiring`.
     dtype : of all values.
-    infeasible, limit : scalars of the dtype; see :mod:`oocbe.model.infeasible`. limit 0: there is none.
+    infeasible, limit : scalars of the dtype; see :mod:`oocbe.model.infeasible`. limit 0: no limit.
     """
 
     combination: int
