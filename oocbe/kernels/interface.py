@@ -1,17 +1,17 @@
-"""What a kernel backend offers: the loops over rows that the operators are written against.
+"""Protocol of the kernel backends: the loops over rows that the operators use.
 
-Everywhere: keys are uint64 (words, rows), C-contiguous, word 0 least significant; values are int32, int64, float32 or
-float64 (rows,). Complete tables have no keys, and their values may be int16 as well (:class:`CompleteBackend`). Arrays
-of rows and groups live where the backend works: NumPy's for the CPU, CuPy's for a GPU, brought there and back by
-:meth:`Backend.upload` and :meth:`Backend.download`; what comes out of one kernel goes into the next without a copy, and
-operators may index and compare them, which both kinds do alike. Move plans, masks and forbidden tuples are small and
+In all methods: keys are uint64 (words, rows), C-contiguous, word 0 least significant; values are int32, int64, float32
+or float64 (rows,). Complete tables have no keys, and their values may also be int16 (:class:`CompleteBackend`). Arrays
+of rows and groups are in the backend's memory: NumPy arrays for the CPU, CuPy arrays for a GPU, converted by
+:meth:`Backend.upload` and :meth:`Backend.download`. Results of one kernel are inputs of the next without a copy, and
+operators may index and compare them, which both kinds support. Move plans, masks and forbidden tuples are small and
 always NumPy's.
 
-Inputs are never written to; results are new arrays that the caller owns, except where a docstring says that an input
-comes back unchanged. Results are in the values' dtype: the operator has checked by range analysis
-(:mod:`oocbe.algebra.ranges`) that it holds them, or widened the inputs. Work is cut into pieces of ``piece_rows``
-rows (None: the backend's choice); results do not depend on it. Semiring operations come as the codes of
-:mod:`oocbe.model.semiring`. A backend holds loops and nothing else: scopes and names end above it.
+Inputs are never written to; results are new arrays owned by the caller, unless a docstring states that an input is
+returned unchanged. Results have the values' dtype: the operator has checked by range analysis
+(:mod:`oocbe.algebra.ranges`) that it suffices, or widened the inputs. Work is divided into pieces of ``piece_rows``
+rows (None: the backend's choice); results do not depend on it. Semiring operations are given as the codes of
+:mod:`oocbe.model.semiring`. A backend contains loops only: scopes and names are handled above it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class MatchedGroups:
 
     Attributes
     ----------
-    starts1, counts1 : int64 (groups,), first row and rows of each group in table 1 (P1 and H1 of the paper).
-    starts2, counts2 : the same for table 2.
+    starts1, counts1 : int64 (groups,), first row and number of rows of each group in table 1 (P1 and H1 of the paper).
+    starts2, counts2 : likewise for table 2.
     """
 
     starts1: NDArray[np.int64]
@@ -51,16 +51,16 @@ class MatchedGroups:
 
 @dataclass(frozen=True)
 class EliminationPlan:
-    """Which bits mean what when shared variables are eliminated in the moment of joining.
+    """Bit layout of a join that eliminates shared variables.
 
     Attributes
     ----------
-    outer_eliminated, inner_eliminated : move plans that bring the eliminated variables of a row into one word, the same
-        for both tables.
+    outer_eliminated, inner_eliminated : move plans of the eliminated variables of a row into one word, with the same
+        layout for both tables.
     outer_run : uint64 (words of outer,), ones at all bits of the outer table but the eliminated ones.
     inner_rank : uint64 (words of inner,), ones at all bits of the inner table but the eliminated ones.
-    outer_move, inner_move : move plans into the result's key; the inner one leaves out what the outer one brings.
-    eliminated_bits : bits that the eliminated variables take in that one word.
+    outer_move, inner_move : move plans into the result's key; the inner one omits the variables of the outer one.
+    eliminated_bits : bits of the eliminated variables in that one word.
     words : words of the result's key.
     """
 
@@ -76,13 +76,13 @@ class EliminationPlan:
 
 @dataclass(frozen=True)
 class CompleteFunction:
-    """A complete table as a kernel sees it: values, and how far apart they lie along each axis of a bucket.
+    """A complete table for a kernel: values, and their strides along each axis of a bucket.
 
     Attributes
     ----------
     values : int16, int32, int64, float32 or float64 (cells,), contiguous; may be part of a larger array.
-    strides : for each axis of the bucket, how many elements lie between neighbours along it; 0 where the function does
-        not depend on the axis. Never negative, in any order: an axis order other than the bucket's is a transposition.
+    strides : for each axis of the bucket, the distance of adjacent values in elements; 0 if the function does not
+        depend on the axis. Never negative, in any order: an axis order other than the bucket's is a transposition.
     """
 
     values: Values
@@ -90,7 +90,7 @@ class CompleteFunction:
 
 
 def steps_of(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Elements between neighbours along each axis of contiguous values, the first axis fastest."""
+    """Strides in elements of contiguous values along each axis, the first axis fastest."""
     steps, step = [], 1
     for size in sizes:
         steps.append(step)
@@ -99,35 +99,35 @@ def steps_of(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 class Backend(Protocol):
-    """The kernels; one object a device."""
+    """The kernels of a device."""
 
     name: str
 
     def upload(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The array where the backend works: itself if it is there already, a copy otherwise."""
+        """The array in the backend's memory: itself if it is there already, otherwise a copy."""
 
     def download(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A result in main memory: itself if it is there already, a copy otherwise."""
+        """A result in host memory: itself if it is there already, otherwise a copy."""
 
     def permute(self, keys: Keys, plan: NDArray[np.int64], words: int, piece_rows: int | None = None) -> Keys:
-        """Move fields of keys to other places.
+        """Move fields of keys to other positions.
 
         keys : (source words, rows). plan : int64 (moves, 5), see :func:`oocbe.tables.moves.move_plan`.
-        Returns uint64 (words, rows) in the same row order; bits that no move reaches are zero.
+        Returns uint64 (words, rows) in the same row order; bits without a move are zero.
         """
 
     def sort_rows(
         self, keys: Keys, values: Values, ranges: Sequence[BitRange], piece_rows: int | None = None, own: bool = False
     ) -> tuple[Keys, Values]:
-        """Stable radix sort of rows on some bits of their keys; the values travel along.
+        """Stable radix sort of rows on some bits of their keys, together with the values.
 
-        ranges : (word, shift, bits), the least significant first; other bits do not count.
-        own : the caller gives its keys away: they may be overwritten and come back as part of the result.
-        Returns keys and values, sorted; they may be the inputs themselves where all those bits are equal in all rows.
+        ranges : (word, shift, bits), the least significant first; other bits are ignored.
+        own : the caller gives up its keys: they may be overwritten and be part of the result.
+        Returns keys and values, sorted; they may be the inputs themselves if all these bits are equal in all rows.
         """
 
     def group_starts(self, keys: Keys, masks: NDArray[np.uint64], piece_rows: int | None = None) -> NDArray[np.int64]:
-        """Where groups of neighbouring rows with equal masked keys start (the histogram's exclusive prefix sum).
+        """Starts of groups of adjacent rows with equal masked keys (the histogram's exclusive prefix sum).
 
         masks : uint64 (words,). Returns int64 (groups + 1,), ascending, the row count last; differences are the
         histogram.
@@ -136,9 +136,9 @@ class Backend(Protocol):
     def common_groups(
         self, keys1: Keys, keys2: Keys, masks: NDArray[np.uint64], piece_rows: int | None = None
     ) -> MatchedGroups:
-        """Groups of rows with equal masked keys that both tables have, ascending; those of one table are left out.
+        """Groups of rows with equal masked keys in both tables, ascending; groups of one table are left out.
 
-        Both tables have the masked bits at the same places and are sorted by them; masks : uint64 (words that count,).
+        Both tables have the masked bits at the same positions and are sorted by them; masks : uint64 (compared words,).
         """
 
     def join_rows(
@@ -154,9 +154,10 @@ class Backend(Protocol):
     ) -> tuple[Keys, Values]:
         """Join sum by gather: row t of group g comes from rows P1[g] + t mod H1[g] and P2[g] + t div H1[g].
 
-        keys1 : (up to ``words``, rows 1) at their places in the result. keys2 : (words, rows 2), the bits that table 2
-        adds at their places in the result, zero elsewhere; the result's keys are the two or-ed. Values of both tables
-        have one dtype. Returns (words, joined rows) keys and their values, group after group.
+        keys1 : (up to ``words``, rows 1) in the result's layout. keys2 : (words, rows 2), the bits that table 2 adds,
+            in the
+        result's layout, zero elsewhere; the result's keys are the bitwise or of both. Values of both tables have one
+        dtype. Returns (words, joined rows) keys and their values, group after group.
         """
 
     def reduce_groups(
@@ -168,7 +169,7 @@ class Backend(Protocol):
         marginalisation: int,
         piece_rows: int | None = None,
     ) -> tuple[Keys, Values]:
-        """Marginalise each group of neighbouring rows into one row.
+        """Marginalise each group of adjacent rows into one row.
 
         starts : int64 (groups + 1,), strictly ascending, 0 first and the number of rows last: the groups of all rows.
         masks : uint64 (result words,); the result's key is the first row's, masked.
@@ -185,26 +186,26 @@ class Backend(Protocol):
         marginalisation: int,
         piece_rows: int | None = None,
     ) -> tuple[Keys, Values]:
-        """Join two tables and marginalise shared variables out, without writing a joined row.
+        """Join two tables and marginalise shared variables, without materialising joined rows.
 
-        Both tables are sorted by the shared variables that stay (most significant), then by their own variables;
-        groups are those of the shared variables that stay, table 1 being the outer one. Values have one dtype.
-        Returns keys (plan.words, rows) and values, sorted by the shared variables that stay, then the outer table's
-        own, then the inner table's own.
+        Both tables are sorted by the shared kept variables (most significant), then by their own variables; groups are
+        those of the shared kept variables, with table 1 the outer one. Values have one dtype.
+        Returns keys (plan.words, rows) and values, sorted by the shared kept variables, then the outer table's own,
+        then the inner table's own.
         """
 
     def drop_forbidden(
         self, keys: Keys, values: Values, parts: Keys, forbidden: Keys, bits: int, piece_rows: int | None = None
     ) -> tuple[Keys, Values]:
-        """Rows whose part is not a forbidden tuple, in their order (the inputs themselves where all stay).
+        """Rows whose part is not a forbidden tuple, in order (the inputs themselves if none is dropped).
 
         parts : uint64 (part words, rows), each row's key restricted to the constraint's scope. forbidden : uint64 (part
-        words, tuples), in any order. bits : bits of that scope.
+        words, tuples), in any order. bits : of that scope.
         """
 
 
 class CompleteBackend(Backend, Protocol):
-    """A backend that has the kernel for complete tables, too."""
+    """A backend with kernels for complete tables."""
 
     def eliminate_complete(
         self,
@@ -216,27 +217,27 @@ class CompleteBackend(Backend, Protocol):
         dtype: np.dtype[Any],
         piece_rows: int | None = None,
     ) -> Values:
-        """Join complete functions and marginalise axes out, without writing a joined row: a whole bucket at once.
+        """Join complete functions and marginalise axes, without materialising joined rows: a whole bucket at once.
 
         result[x] = ⊕ over e of ⊗ over f of f.values[x · f.strides (result axes) + e · f.strides (eliminated axes)],
-        which is a join sum where ``eliminated`` is 0, a marginalisation where there is one function, and a tropical
-        matrix product where two functions share the eliminated axes only. Of no functions it marginalises the
-        semiring's ones.
+        which is a join sum if ``eliminated`` is 0, a marginalisation if there is one function, and a tropical matrix
+        product if two functions share the eliminated axes only. Without functions it marginalises the semiring's ones.
+
 
         functions : see :class:`CompleteFunction`; all values of one dtype, ``dtype``; any number of functions.
         sizes : domain size of each axis: the result's axes first, in the order of its scope, the least significant
             (fastest) first, then the eliminated ones. Each at least 1; no axes at all is one cell.
-        eliminated : how many axes, the last ones, are marginalised out.
-        combination, marginalisation : codes of :mod:`oocbe.model.semiring`: max-sum, min-sum, max-product (of values
-            that are not negative), sum-product, and log-sum-exp (of floats).
-        dtype : int16, int32, int64, float32 or float64, of the functions and the result; sums are made in it as well.
-            The caller has checked by range analysis that the sums and products of feasible values fit
-            (:mod:`oocbe.model.infeasible` for sums, the dtype's own range for products).
-        piece_rows : result cells that are worked on at a time; None: the backend's choice.
+        eliminated : number of eliminated axes, the last ones.
+        combination, marginalisation : codes of :mod:`oocbe.model.semiring`: max-sum, min-sum, max-product (of
+            non-negative values), sum-product, and log-sum-exp (of floats).
+        dtype : int16, int32, int64, float32 or float64, of the functions, the result and intermediate sums. The caller
+            has checked by range analysis that sums and products of feasible values fit (:mod:`oocbe.model.infeasible`
+            for sums, the dtype's own range for products).
+        piece_rows : result cells per piece; None: the backend's choice.
 
-        Infeasible assignments hold :func:`oocbe.model.infeasible.infeasible_value`, in functions as in the result.
-        Where integers are added, a sum of more than :data:`oocbe.model.infeasible.SUMMANDS` functions goes back to that
-        value before it could wrap around, and so does every result that lies beyond the feasible ones.
+        Infeasible assignments have the value :func:`oocbe.model.infeasible.infeasible_value`, in functions and in the
+        result. For integer sums, an intermediate sum of more than :data:`oocbe.model.infeasible.SUMMANDS` functions is
+        reset to that value before it can wrap around, as is every result beyond the feasible range.
 
         Returns a new array (product of the result's sizes,), the first axis fastest.
         """

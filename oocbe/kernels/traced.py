@@ -1,4 +1,4 @@
-"""The CPU's kernels with a span of the trace for each call; a device's own are traced where they are launched."""
+"""CPU kernels with a trace span for each call; device kernels are traced at their launch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
 
 MOVES = ("upload", "download")
-"""Not kernels: on the CPU they do nothing."""
+"""Methods that are not kernels: on the CPU they do nothing."""
 
 
 class _Traced:
@@ -28,5 +28,5 @@ class _Traced:
 
 
 def traced(kernels: Backend) -> Backend:
-    """Kernels that record a span for each call, and else are those given."""
+    """The given kernels, with a span for each call."""
     return cast("Backend", _Traced(kernels))

@@ -1,6 +1,5 @@
-// Units of work that flag whether they leave something: flags are recorded, counted, and what is flagged is written in
-// order. WORDS, VALUE: key words and type of the rows. LIMBS, where it is not 0: values that each row has side by side.
-// Needs integers.cuh.
+// Flags of units of work: they are recorded and counted, and flagged rows are written in order. WORDS, VALUE: key words
+// and type of the rows. LIMBS, if nonzero: number of adjacent values of each row. Needs integers.cuh.
 
 #ifndef LIMBS
 #define LIMBS 0
@@ -8,13 +7,13 @@
 
 #define THREADS 256
 
-// What penalties, gains and bounds are computed in: differences of two values need not fit their type.
+// Type of penalties, gains and bounds: differences of two values may exceed the values' type.
 template <typename Type> struct Widened { typedef i64 type; };
 template <> struct Widened<double> { typedef double type; };
 template <> struct Widened<float> { typedef double type; };
 typedef Widened<VALUE>::type wide;
 
-// Lay down a block's flags: one bit a unit, and how many there are in the block.
+// Write a block's flags: one bit a unit, and their number in the block.
 __device__ __forceinline__ void record(bool flag, i64 unit, u32 *ballots, i64 *block_counts, u32 *warp_counts) {
     u32 ones = __ballot_sync(ALL_LANES, flag);
     if (lane_number() == 0) {
@@ -36,7 +35,7 @@ __device__ __forceinline__ i64 place_of(i64 unit, const u32 *ballots, const i64 
     return place + __popc(ballots[unit >> 5] & lanes_below());
 }
 
-// Rows whose flag is set, in their order, at the places that the flags' prefix sums give them.
+// Rows whose flag is set, in order, written at the prefix sums of the flags.
 extern "C" __global__ void __launch_bounds__(THREADS)
 keep_flagged(const u64 *keys, const VALUE *values, i64 rows, const u32 *ballots, const i64 *block_ends,
              u64 *kept_keys, VALUE *kept_values, i64 kept) {

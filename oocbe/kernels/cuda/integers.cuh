@@ -1,4 +1,4 @@
-// Short names of the integer types, and what all kernels know of lanes, warps and bits.
+// Short names of the integer types, and common functions for lanes, warps and bits.
 
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -26,7 +26,7 @@ __device__ __forceinline__ i64 upper_bound(const Index *entries, i64 low, i64 hi
     return low;
 }
 
-// Loads and stores of one word that other blocks write or read meanwhile; whole, but in no order with other words.
+// Atomic loads and stores of one word shared with other blocks; unordered with respect to other words.
 __device__ __forceinline__ u64 load_relaxed(const u64 *place) {
     u64 value;
     asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(place));
@@ -47,13 +47,13 @@ __device__ __forceinline__ void store_relaxed(u32 *place, u32 value) {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(place), "r"(value) : "memory");
 }
 
-// Marked rows before `row`; bits u32, a bit a row, before i64: marked rows before each word, all of them last.
+// Number of marked rows before `row`; bits u32, a bit a row, before i64: marked rows before each word, the total last.
 __device__ __forceinline__ i64 marked_before(const u32 *bits, const i64 *before, i64 row, i64 rows) {
     if (row >= rows) return before[(rows + 31) / 32];
     return before[row >> 5] + __popc(bits[row >> 5] & ((1u << (row & 31)) - 1));
 }
 
-// Waits until all blocks of a cooperative launch have come here `times` times; arrived u32 (1,) is zero at first.
+// Grid barrier of a cooperative launch, for the `times`-th time; arrived u32 (1,) is initially zero.
 __device__ __forceinline__ void wait_for_all(u32 *arrived, u32 times) {
     __syncthreads();
     if (threadIdx.x == 0) {

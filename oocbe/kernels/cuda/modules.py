@@ -1,10 +1,10 @@
-"""CUDA sources of the package, compiled on first use for the device at hand, and launched.
+"""Compilation of the package's CUDA sources on first use, for the current device, and launches.
 
 A ``.cu`` file holds ``extern "C"`` kernels. Types and other compile-time choices are macros (*definitions*), so that
 one source serves all value types and semirings; the line ``// variants: NAME=a|b NAME=c|d`` at its top lists the values
-that each takes, and a test compiles each of them on machines without a device. ``#include "x.cuh"`` is
-replaced by that file's text here and not left to the compiler: CuPy's cache on disk is keyed by the text that it is
-given, and would keep a stale kernel after a change of a header. No other header is needed, CUDA's own included.
+of each, and a test compiles each of them on machines without a device. ``#include "x.cuh"`` is replaced by that file's
+text here, not by the compiler: CuPy's cache on disk is keyed by the source text, and would keep a stale kernel after a
+change of a header. No other header is needed, including CUDA's own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oocbe.runtime.tracing.recorder import KERNELS
 from oocbe.runtime.waiting import interruptibly
 
 PACKAGE = Path(__file__).parents[2]
-"""The folder below which the CUDA sources lie, in folders called ``kernels/cuda``."""
+"""The folder above all CUDA sources, which are in folders called ``kernels/cuda``."""
 
 OPTIONS = ("-std=c++17", "--fmad=false")
 """No contraction of a · b + c: sums of products are rounded twice, as on the CPU."""
@@ -38,13 +38,13 @@ Definition = str | int
 
 
 def source_names() -> list[str]:
-    """All ``.cu`` files, without their ending; no two have the same name."""
+    """All ``.cu`` files, without extension; names are unique."""
     return sorted(path.stem for path in _sources().values() if path.suffix == ".cu")
 
 
 @cache
 def _sources() -> dict[str, Path]:
-    """Sources and headers by the names of their files, in whichever folder they are."""
+    """Sources and headers by file name, in any folder."""
     return {
         path.name: path for path in sorted(PACKAGE.glob("**/kernels/cuda/**/*.cu*")) if path.suffix in (".cu", ".cuh")
     }
@@ -52,7 +52,7 @@ def _sources() -> dict[str, Path]:
 
 @cache
 def source_text(name: str) -> str:
-    """Text of ``name.cu`` with the headers put in, each once."""
+    """Text of ``name.cu`` with headers inlined, each once."""
     seen: set[str] = set()
 
     def put_in(match: re.Match[str]) -> str:
@@ -68,36 +68,36 @@ def source_text(name: str) -> str:
 
 
 def choices(name: str) -> dict[str, list[str]]:
-    """Definitions that a source takes, and the values of each, from its ``// variants:`` lines."""
-    # Values may contain blanks (long long): a name and its equals sign begin the next choice.
+    """Definitions of a source, and the values of each, from its ``// variants:`` lines."""
+    # Values may contain blanks (long long): a name and an equals sign start the next choice.
     lines = re.findall(r"^// variants: (.*)$", source_text(name), flags=re.MULTILINE)
     found = [choice for line in lines for choice in re.findall(r"(\w+)=(.*?)(?= \w+=|$)", line)]
     return {name: values.split("|") for name, values in found}
 
 
 def compiler_options(definitions: dict[str, Definition] | dict[str, str]) -> tuple[str, ...]:
-    """Options for NVRTC: those that all sources share, and the definitions."""
+    """Options for NVRTC: the common ones, and the definitions."""
     return (*OPTIONS, *(f"-D{name}={value}" for name, value in sorted(definitions.items())))
 
 
 def kernel(source: str, function: str, **definitions: Definition) -> Any:
-    """A kernel of ``source.cu``, compiled with some definitions; compilations are kept, in memory and on disk."""
+    """A kernel of ``source.cu``, compiled with some definitions; compilations are cached in memory and on disk."""
     return _function(source, function, tuple(sorted(definitions.items())))
 
 
 def cooperative_kernel(
     source: str, function: str, threads: int, shared_bytes: int = 0, /, **definitions: Definition
 ) -> tuple[Any, int]:
-    """A kernel whose blocks wait for one another, and how many of its blocks of so many threads run at once.
+    """A kernel with grid barriers, and the number of its blocks of ``threads`` threads that are resident at once.
 
-    shared_bytes : shared memory that a block is launched with, besides that declared in the source.
+    shared_bytes : dynamic shared memory of a block.
     """
     found = _function(source, function, tuple(sorted(definitions.items())), cooperative=True)
     return found, _resident_blocks(found, threads, shared_bytes, cupy().cuda.runtime.getDevice())
 
 
 def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_bytes: int = 0) -> None:
-    """Queue a kernel on CuPy's current stream; no block, no launch.
+    """Queue a kernel on CuPy's current stream; without blocks there is no launch.
 
     Arguments are CuPy arrays (a pointer), Python integers (``long long``), NumPy scalars (their C type) and NumPy
     arrays (a struct of the same bytes, by value).
@@ -108,17 +108,17 @@ def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_byt
 
 
 class PreparedLaunch:
-    """A cooperative launch that is made again and again: its arguments lie where they are, and cost nothing to pass.
+    """A cooperative launch for repeated use: its arguments are prepared once and read at each launch.
 
     Parameters
     ----------
-    function : of :func:`cooperative_kernel`. blocks, threads : of the grid; no more blocks than run at once.
-    arguments : NumPy arrays, each a struct of the same bytes; a launch takes what they hold then.
-    shared_bytes : of a block. The stream is CuPy's current one now.
+    function : of :func:`cooperative_kernel`. blocks, threads : of the grid; at most the resident blocks.
+    arguments : NumPy arrays, each a struct of the same bytes; a launch reads their current contents.
+    shared_bytes : of a block. The stream is CuPy's current one at construction.
 
     Attributes
     ----------
-    stream : where launches are queued.
+    stream : of the launches.
     """
 
     def __init__(
@@ -134,18 +134,18 @@ class PreparedLaunch:
         )  # fmt: skip
 
     def __call__(self) -> None:
-        """Queue it."""
+        """Queue the launch."""
         with device_span(KERNELS, self._name):
             self._launch()
 
 
 def or_null(array: Any | None) -> Any:
-    """An array, or the null pointer where there is none, as an argument of a kernel."""
+    """An array, or the null pointer for None, as an argument of a kernel."""
     return 0 if array is None else array
 
 
 def as_struct(argument: Any) -> Any:
-    """A NumPy array as one element of its bytes, the only form in which CuPy passes it by value; others as they are."""
+    """A NumPy array as one element of its bytes, the only form that CuPy passes by value; other arguments unchanged."""
     if isinstance(argument, np.ndarray) and argument.size != 1:
         return np.ascontiguousarray(argument).reshape(-1).view(np.dtype((np.void, argument.nbytes)))
     return argument

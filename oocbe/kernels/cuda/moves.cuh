@@ -2,7 +2,7 @@
 
 #define MOST_MOVES 64
 
-// One move: bits [shift, shift + bits) of source word `from` go to `back` of word `to`.
+// One move: bits [shift, shift + bits) of source word `from` move to bit `back` of word `to`.
 struct Move { unsigned char from, shift, bits, to, back, unused[3]; };
 
 // Moves ordered by `to`, then `from`.
@@ -16,7 +16,7 @@ __device__ __forceinline__ u64 moved(u64 source, Move step) {
     return ((source >> step.shift) & (~0ull >> (64 - step.bits))) << step.back;
 }
 
-// The one word that a plan makes of a row's key; keys u64 (words, rows).
+// The one word of a row's key after a plan; keys u64 (words, rows).
 __device__ __forceinline__ u64 moved_word(const u64 *keys, i64 rows, i64 row, const Plan &plan, int moves) {
     u64 result = 0;
     for (int move = 0; move < moves; move++) result |= moved(keys[plan.moves[move].from * rows + row], plan.moves[move]);

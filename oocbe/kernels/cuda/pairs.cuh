@@ -1,31 +1,31 @@
-// Pairs of rows of matched groups, numbered through: group g has counts1[g] * counts2[g] pairs from places[g] on, and
-// its pair t is row t mod counts1[g] of table 1 with row t div counts1[g] of table 2. A block takes PAIRS of them,
-// which may be a part of one large group or many small groups. Needs integers.cuh, and STAGED: up to so
-// many groups a block keeps their numbers in shared memory.
+// Pairs of rows of matched groups, numbered consecutively: group g has counts1[g] * counts2[g] pairs from places[g] on,
+// and its pair t is row t mod counts1[g] of table 1 with row t div counts1[g] of table 2. A block handles PAIRS of
+// them, which may be part of one large group or many small groups. Needs integers.cuh, and STAGED: the maximum number
+// of groups whose data a block keeps in shared memory.
 
 #define PAIR_THREADS 128
 #define PAIRS_A_THREAD 8
 #define PAIRS (PAIR_THREADS * PAIRS_A_THREAD)
 
-#define AT_ONCE 4  // pairs whose loads a thread has in flight
+#define AT_ONCE 4  // pairs of a thread with loads in flight
 
 struct Pair { i64 row1, row2; };
 
 // One group of a block, read in two pieces.
 struct alignas(16) Staged {
     i64 start1, start2;
-    u32 count1, inverse;  // floor((2^32 - 1) / count1), 0 where the count has more than 31 bits
-    i32 place;  // where the group begins, from the block's first pair; before it for the first group
+    u32 count1, inverse;  // floor((2^32 - 1) / count1), 0 if the count has more than 31 bits
+    i32 place;  // start of the group relative to the block's first pair; negative or 0 for the first group
     u32 unused;
 };
 
 // The groups of a block's pairs, in shared memory.
 struct PairGroups {
-    unsigned short owner[PAIRS];  // group of each pair, counted from the block's first one
-    i32 places[PAIRS + 2];  // where each group begins, from the block's first pair; each group has a pair at least
+    unsigned short owner[PAIRS];  // group of each pair, relative to the block's first group
+    i32 places[PAIRS + 2];  // start of each group relative to the block's first pair; groups have at least one pair
     Staged staged[STAGED];
     u32 warp_last[PAIR_THREADS / 32];
-    i64 first, base1, base2;  // first group, and which rows of it the block's first pair has
+    i64 first, base1, base2;  // first group, and rows of the block's first pair in it
     i32 groups;
 };
 
@@ -58,13 +58,13 @@ __device__ __forceinline__ void find_groups(PairGroups &held, const i64 *places,
             held.base1 = (u32)into % (u32)count;
             held.base2 = (u32)into / (u32)count;
         }
-        // The block's first pair may lie anywhere in its group: the group begins before it, with a whole row of table 2.
+        // The block's first pair may be anywhere in its group: the staged group begins with its row of table 2.
         held.staged[0].place = -(i32)held.base1;
         held.staged[0].start2 += held.base2;
     }
     __syncthreads();
     if (groups == 1) return;
-    // Only the first pair of a group knows it so far: the others take the last group known before them.
+    // Only the first pair of a group is marked: a prefix maximum extends the marks to the others.
     uint4 mine = ((uint4 *)held.owner)[threadIdx.x];
     u32 parts[4] = {mine.x, mine.y, mine.z, mine.w}, last = 0;
     #pragma unroll
@@ -100,7 +100,7 @@ __device__ __forceinline__ Pair pair_of(const PairGroups &held, u32 t, const i64
     if (held.groups <= STAGED) {
         Staged group = held.staged[low];
         if (group.inverse) {
-            // `rest` is below PAIRS plus the count, so below 2^32, and the quotient is one too small at most.
+            // `rest` is below PAIRS plus the count, so below 2^32, and the quotient is at most one too small.
             u32 rest = t - (u32)group.place, quotient = __umulhi(rest, group.inverse);
             rest -= quotient * group.count1;
             if (rest >= group.count1) {

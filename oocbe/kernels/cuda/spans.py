@@ -1,8 +1,8 @@
-"""Spans of a trace on a device's own clock: events of its streams, resolved once the device has passed them.
+"""Trace spans on a device's own clock: events of its streams, resolved after the device has passed them.
 
-Recording queues two events and waits for nothing. An event's time is given relative to a *base*, an event whose time on
-this process' clock is known: it is queued on a stream with nothing else on it and waited for, again every few seconds,
-because differences between events come as 32-bit floats of milliseconds. Without a trace no event is made.
+Recording queues two events and waits for nothing. An event's time is relative to a *base*, an event with a known time
+on this process's clock: it is queued on an empty stream and awaited, again every few seconds, because differences
+between events are 32-bit floats of milliseconds. Without a trace no event is created.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.runtime.tracing.recorder import Detail, Recorder, active
 
 BASE_SECONDS = 8.0
-"""Lifetime of a base, in seconds: floats of fewer milliseconds than 8192 are exact to half a microsecond."""
+"""Lifetime of a base, in seconds: floats below 8192 milliseconds are exact to half a microsecond."""
 
 MOST_PENDING = 1 << 12
-"""Spans whose events are kept; beyond, the oldest ones that the device has passed are resolved."""
+"""Maximum number of unresolved spans; beyond it the oldest completed ones are resolved."""
 
 
 class _Base(NamedTuple):
-    """An event, and when it happened in ns of this process' clock."""
+    """An event, and its time in ns of this process's clock."""
 
     event: Any
     time: int
 
 
 class _Pending(NamedTuple):
-    """A span whose events were queued."""
+    """A span with queued events."""
 
     lane: str
     name: str
@@ -53,7 +53,7 @@ class _DeviceClock:
         recorder.before_close(self.close)
 
     def base(self) -> _Base:
-        """A base that is young enough."""
+        """A recent base; creates a new one if necessary."""
         with self._lock:
             if self._base is None or time.perf_counter_ns() - self._base.time > BASE_SECONDS * 1e9:
                 module = cupy()
@@ -66,7 +66,7 @@ class _DeviceClock:
             return self._base
 
     def add(self, pending: _Pending) -> None:
-        """Keep a span until its time is known."""
+        """Store a span until its time is known."""
         with self._lock:
             self._pending.append(pending)
             if len(self._pending) > MOST_PENDING:
@@ -98,7 +98,7 @@ class _DeviceClock:
 
 
 class _Queued:
-    """Queues events on a stream before and behind what the block queues there."""
+    """Queues events on a stream before and after the block's work."""
 
     __slots__ = ("_begin", "_clock", "_details", "_lane", "_name", "_stream")
 
@@ -121,14 +121,14 @@ class _Queued:
 
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
-"""The context where nothing is recorded."""
+"""The context without a trace."""
 
 _clocks: dict[int, tuple[Recorder, _DeviceClock]] = {}
 _lock = Lock()
 
 
 def device_span(lane: str, name: str, stream: Any = None, **details: Detail) -> AbstractContextManager[None]:
-    """Record what the block queues on a stream (None: CuPy's current one), by when the device begins and ends it."""
+    """Record the block's work on a stream (None: CuPy's current one), by its begin and end on the device."""
     recorder = active()
     if recorder is None:
         return _NOTHING

@@ -1,7 +1,7 @@
-"""Structs of the CUDA sources, filled by the names of their members.
+"""Structs of the CUDA sources, filled by member name.
 
-The source alone says which members a struct has and in which order; the host gives each a value by name. All members
-are 8 bytes wide, or structs of such, so there is no padding and a struct is an array of uint64.
+The source alone defines the members of a struct and their order; the host sets each value by name. All members are 8
+bytes wide, or structs of such, so there is no padding and a struct is an array of uint64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cuda.modules import source_text
 
 WIDE_TYPES = ("i64", "u64", "wide")
-"""Types of 8 bytes that members may have, besides pointers."""
+"""Types of members with 8 bytes, besides pointers."""
 
 
 @cache
@@ -39,25 +39,25 @@ def members(source: str, struct: str) -> dict[str, str]:
             types[name.lstrip("*")] = f"{match[1]} *" if name.startswith("*") else match[1]
     for kind in types.values():
         if not kind.endswith("*") and kind not in WIDE_TYPES:
-            words(source, kind)  # raises where that is no struct
+            words(source, kind)  # raises if it is no struct
     return types
 
 
 @cache
 def words(source: str, struct: str) -> int:
-    """Numbers of 8 bytes that a struct takes."""
+    """Size of a struct in numbers of 8 bytes."""
     kinds = members(source, struct).values()
     return sum(1 if kind.endswith("*") or kind in WIDE_TYPES else words(source, kind) for kind in kinds)
 
 
 class Struct:
-    """A struct of ``source.cu`` with some members set in advance: each launch sets the others.
+    """A struct of ``source.cu`` with some members preset: each launch sets the others.
 
-    Hundreds of launches of a bucket differ in a few members, so the names are looked up and checked once.
+    Hundreds of launches of a bucket differ in a few members, so names are looked up and checked once.
 
     Parameters
     ----------
-    source, struct : its place. known : values of some members, by name, as :func:`packed` takes them.
+    source, struct : its location. known : values of some members, by name, as for :func:`packed`.
 
     Raises
     ------
@@ -75,13 +75,13 @@ class Struct:
             _set(self._words, places[name], value)
 
     def words(self, **values: Any) -> list[int]:
-        """The struct's words, for a struct that it is a member of.
+        """The struct's words, for an enclosing struct.
 
-        values : of every member that was not known, by name.
+        values : of every member that is not preset, by name.
 
         Raises
         ------
-        TypeError : these are not the members that were not known.
+        TypeError : the names differ from those of the members that are not preset.
         """
         if values.keys() != self._open.keys():
             wrong = ", ".join(sorted(self._open.keys() ^ values.keys()))
@@ -100,7 +100,7 @@ class Struct:
 
 
 def place_of(source: str, struct: str, member: str) -> int:
-    """Where a member of a struct is in what :func:`packed` makes: numbers of 8 bytes before it."""
+    """Offset of a member in the result of :func:`packed`, in numbers of 8 bytes."""
     return _places(source, struct)[member][0]
 
 
@@ -112,13 +112,13 @@ def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
 
     Raises
     ------
-    TypeError : the struct has other members than these.
+    TypeError : the names differ from those of the struct's members.
     """
     return Struct(source, struct).packed(**values)
 
 
 def _set(found: list[int], place: tuple[int, int], value: Any) -> None:
-    """Put a member's value at its place: the first word, and how many."""
+    """Store a member's value at its place: first word and number of words."""
     first, count = place
     if isinstance(value, list):
         if len(value) != count:
@@ -141,7 +141,7 @@ def word(value: Any) -> int:
 
 @cache
 def _places(source: str, struct: str) -> dict[str, tuple[int, int]]:
-    """First word of each member of a struct and how many it has, by name and in order."""
+    """First word and number of words of each member of a struct, by name and in order."""
     places: dict[str, tuple[int, int]] = {}
     end = 0
     for name, kind in members(source, struct).items():

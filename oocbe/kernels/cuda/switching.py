@@ -1,4 +1,4 @@
-"""How long threads wait for the interpreter while one of them feeds the device."""
+"""Switch interval of the interpreter's threads while one of them feeds the device."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _before = 0.0
 
 @contextmanager
 def quick_switching() -> Iterator[None]:
-    """Have threads hand the interpreter over quickly, for the time of a ``with`` block, in the whole process.
+    """Shorten the interpreter's switch interval for the time of a ``with`` block, in the whole process.
 
-    The thread that queues kernels lets go of the interpreter with each call of the runtime. With many threads that
-    read, check and write beside it, it would wait for each of them in turn.
+    The thread that queues kernels releases the interpreter at each call of the runtime. With many threads that read,
+    check and write, it would wait for each of them in turn.
     """
     global _users, _before
     with _lock:

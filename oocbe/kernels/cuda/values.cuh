@@ -1,6 +1,6 @@
-// The two operations of a semiring on values. VALUE is the values' type; COMBINATION and MARGINALISATION are the codes of
-// oocbe.model.semiring: combine by 0 add, 1 multiply; marginalise by 0 min, 1 max, 2 sum, 3 log-sum-exp. The operator has
-// checked that integers do not overflow.
+// The two operations of a semiring on values. VALUE is the values' type; COMBINATION and MARGINALISATION are the codes
+// of oocbe.model.semiring: combine by 0 add, 1 multiply; marginalise by 0 min, 1 max, 2 sum, 3 log-sum-exp. The
+// operator excludes integer overflow.
 
 __device__ __forceinline__ VALUE combine(VALUE a, VALUE b) {
 #if COMBINATION == 0
@@ -18,14 +18,14 @@ __device__ __forceinline__ VALUE marginalise(VALUE a, VALUE b) {
 #elif MARGINALISATION == 2
     return a + b;
 #else
-    // log(exp(a) + exp(b)) from the greater one, so that nothing overflows; equal infinities stay as they are.
+    // log(exp(a) + exp(b)) relative to the greater one to avoid overflow; equal infinities stay as they are.
     double greater = b > a ? b : a, lesser = b > a ? a : b;
     if (greater == lesser) return (VALUE)(greater + 0.69314718055994530942);
     return (VALUE)(greater + log1p(exp(lesser - greater)));
 #endif
 }
 
-// What marginalising a value with leaves the value as it is, of the argument's type.
+// Neutral element of the marginalisation, of the argument's type.
 #if MARGINALISATION == 2
 template <typename Value> __device__ __forceinline__ Value neutral(Value) { return 0; }
 #else

@@ -1,7 +1,7 @@
-// Packed chunks (oocbe/tables/codec.py has the format), many columns in one launch: a thread block takes one block of
-// BLOCK rows and finds by its number which column that is of. To unpack, a thread reads some neighbouring numbers;
-// differences become rows by a prefix sum over the block. To pack, a block's header is found by reductions; once a
-// prefix sum has said where payloads go, a thread makes whole payload words.
+// Packed chunks (format: oocbe/tables/codec.py), many columns in one launch: a thread block handles one block of BLOCK
+// rows and finds its column by its number. To unpack, a thread reads some adjacent numbers; differences become rows by
+// a prefix sum over the block. To pack, reductions compute a block's header; after a prefix sum of the payload sizes,
+// threads assemble whole payload words.
 #include "integers.cuh"
 
 #define BLOCK 1024
@@ -13,13 +13,13 @@
 #define SIGN (1ull << 63)
 #define MOST_PARTS 64
 
-// Rows `start` and following of a chunk, to be unpacked to `out`; first_block: of the grid's, the first one for them.
+// Rows of a chunk from `start` on, unpacked to `out`; first_block: first block of the grid for them.
 struct Source { const u64 *chunk; void *out; i64 rows, start, wanted; u32 first_block, item_bytes; };
 
 // A column to be measured.
 struct Column { const void *column; i64 rows; u32 first_block, item_bytes, rotation, is_signed; };
 
-// A measured column to be packed, and where to.
+// A measured column to be packed, and its destination.
 struct Target {
     const void *column;
     u64 *chunk;
@@ -34,15 +34,15 @@ struct Sources { Source parts[MOST_PARTS]; };
 struct Columns { Column parts[MOST_PARTS]; };
 struct Targets { Target parts[MOST_PARTS]; };
 
-// What the host reads of each measured column: its first and last item, and, of signed ones (which are not rotated),
-// the complement of the least and the greatest, both shifted by SIGN so that they begin at zero.
+// Summary of each measured column for the host: its first and last item, and, for signed ones (which are not rotated),
+// the complement of the least and the greatest, both shifted by SIGN so that they start at zero.
 #define SUMMARY_WORDS 4
 #define FIRST_ITEM 0
 #define LAST_ITEM 1
 #define LEAST_ITEM 2
 #define GREATEST_ITEM 3
 
-// The part that this block works for: the last one that does not begin behind it.
+// The part of this block: the last one that does not begin behind it.
 template <typename Part>
 __device__ __forceinline__ u32 own_part(const Part *parts, u32 count) {
     u32 low = 0;
@@ -66,7 +66,7 @@ __device__ __forceinline__ u64 turned_left(u64 word, u32 rotation) {
     return rotation ? word << rotation | word >> (64 - rotation) : word;
 }
 
-// An item as a 64-bit word, sign-extended where it has four bytes.
+// An item as a 64-bit word, sign-extended if it has four bytes.
 __device__ __forceinline__ u64 item_of(const void *column, u32 item_bytes, i64 row) {
     return item_bytes == 4 ? (u64)(i64)((const i32 *)column)[row] : ((const u64 *)column)[row];
 }
@@ -75,10 +75,10 @@ __device__ __forceinline__ u64 turned_right(u64 word, u32 rotation) {
     return rotation ? word >> rotation | word << (64 - rotation) : word;
 }
 
-// Place of a row in shared memory: rows a few apart, which threads write at a time, lie in different banks.
+// Index of a row in shared memory: rows a few apart, written at the same time, are in different banks.
 __device__ __forceinline__ u32 in_banks(u32 row) { return row ^ (row >> 4 & 15); }
 
-// Chunks were checked before.
+// Chunks have been validated.
 extern "C" __global__ void __launch_bounds__(THREADS)
 unpack_blocks(const __grid_constant__ Sources sources, i64 parts) {
     __shared__ u64 warp_sums[THREADS / 32], staged[BLOCK];
@@ -119,7 +119,7 @@ unpack_blocks(const __grid_constant__ Sources sources, i64 parts) {
         #pragma unroll
         for (int i = 0; i < ROWS_A_THREAD; i++) numbers[i] += before;
     }
-    // Through shared memory, so that neighbouring threads write neighbouring rows.
+    // Through shared memory, so that adjacent threads write adjacent rows.
     #pragma unroll
     for (int i = 0; i < ROWS_A_THREAD; i++) staged[in_banks(first + i)] = numbers[i];
     __syncthreads();
@@ -138,7 +138,7 @@ __device__ __forceinline__ u64 shuffled(u64 value, int step) { return __shfl_xor
 __device__ __forceinline__ u32 bit_length(u64 word) { return 64 - __clzll(word); }
 __device__ __forceinline__ u32 trailing_zeros(u64 word) { return word ? __ffsll(word) - 1 : 0; }
 
-// The block's rows, turned, in shared memory; how many there are.
+// Load the block's rows, rotated, into shared memory; returns their number.
 __device__ __forceinline__ u32 load_block(const void *column, u32 item_bytes, i64 rows, i64 start, u32 rotation,
                                           u64 *words) {
     u32 count = rows - start < BLOCK ? (u32)(rows - start) : BLOCK;
@@ -148,7 +148,7 @@ __device__ __forceinline__ u32 load_block(const void *column, u32 item_bytes, i6
     return count;
 }
 
-// headers u64 (blocks, 3), payloads' places left out; sizes i64 (blocks,), words of each payload; summaries u64 (parts,
+// headers u64 (blocks, 3), without payload offsets; sizes i64 (blocks,), words of each payload; summaries u64 (parts,
 // SUMMARY_WORDS), zero before.
 extern "C" __global__ void __launch_bounds__(THREADS)
 measure_blocks(const __grid_constant__ Columns columns, i64 parts, u64 *headers, i64 *sizes, u64 *summaries) {
@@ -157,7 +157,7 @@ measure_blocks(const __grid_constant__ Columns columns, i64 parts, u64 *headers,
     const Column &part = columns.parts[number];
     i64 start = (i64)(blockIdx.x - part.first_block) * BLOCK;
     u32 count = load_block(part.column, part.item_bytes, part.rows, start, part.rotation, words);
-    // Least and greatest row and least difference, first of all rows that this thread has.
+    // Least and greatest row and least difference, first over this thread's rows.
     u64 bias = part.is_signed ? SIGN : 0, least = ~0ull, greatest = 0, least_step = ~0ull;
     u64 own[ROWS_A_THREAD], steps[ROWS_A_THREAD];
     #pragma unroll
@@ -184,7 +184,7 @@ measure_blocks(const __grid_constant__ Columns columns, i64 parts, u64 *headers,
         least_step = min(least_step, held[1][w]);
         greatest = max(greatest, held[2][w]);
     }
-    // Ones of the distances to the least row, and to the least difference.
+    // Set bits of the differences from the least row, and from the least difference.
     u64 base = least ^ bias, found = least_step ^ SIGN, ones = 0, delta_ones = 0;
     #pragma unroll
     for (int i = 0; i < ROWS_A_THREAD; i++) {
@@ -226,12 +226,12 @@ measure_blocks(const __grid_constant__ Columns columns, i64 parts, u64 *headers,
     if (start == 0) summary[FIRST_ITEM] = item_of(part.column, part.item_bytes, 0);
     if (start + count == part.rows) summary[LAST_ITEM] = item_of(part.column, part.item_bytes, part.rows - 1);
     if (!part.is_signed) return;
-    // A look first: few blocks have anything new to say, and those that add to one word wait for one another.
+    // A load first: few blocks improve the summary, and atomics on one word are serialised.
     if (~least > load_relaxed(summary + LEAST_ITEM)) atomicMax(summary + LEAST_ITEM, ~least);
     if (greatest > load_relaxed(summary + GREATEST_ITEM)) atomicMax(summary + GREATEST_ITEM, greatest);
 }
 
-// headers as measured; places i64 (blocks + 1,): the prefix sum of the sizes. Writes whole chunks.
+// headers as measured; places i64 (blocks + 1,): the prefix sum of the sizes. Writes complete chunks.
 extern "C" __global__ void __launch_bounds__(THREADS)
 pack_blocks(const __grid_constant__ Targets targets, i64 parts, const i64 *places, const u64 *headers) {
     __shared__ u64 words[BLOCK];
@@ -269,7 +269,7 @@ pack_blocks(const __grid_constant__ Targets targets, i64 parts, const i64 *place
     __syncthreads();
     u32 size = (count * header.width + 63) >> 6;
     for (u32 word = threadIdx.x; word < size; word += THREADS) {
-        // The numbers that have bits in this word, the first of them perhaps only its upper ones.
+        // The numbers with bits in this word; the first may contribute only its upper bits.
         u32 begin = word * 64, number = begin / header.width;
         u64 made = words[number] >> (begin - number * header.width);
         u32 filled = (number + 1) * header.width - begin;

@@ -1,8 +1,8 @@
-"""Packed chunks (:mod:`oocbe.tables.codec`) made and read on the device: fewer bytes over the bus.
+"""Packing and unpacking of chunks (:mod:`oocbe.tables.codec`) on the device: fewer bytes over the bus.
 
-Chunks are the same, word for word, as the CPU's. What is read must have been checked before, on the host, where chunks
-come from (:func:`oocbe.tables.codec.checked`). One launch does the work for many columns: a piece has dozens of chunks,
-and the thread that queues kernels is what a stream of packed pieces waits for.
+Chunks are identical, word for word, to the CPU's. Chunks must be validated on the host before they are read
+(:func:`oocbe.tables.codec.checked`). One launch handles many columns: a piece has dozens of chunks, and the thread that
+queues kernels is the bottleneck of a stream of packed pieces.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ THREADS = 128
 """Threads of a block, as in the source."""
 
 MOST_PARTS = 64
-"""Columns of one launch, as in the source: they travel as an argument of the kernel, by value."""
+"""Maximum number of columns of one launch, as in the source: they are a kernel argument, by value."""
 
 SUMMARY_WORDS = 4
 """Words of a column's summary for the host."""
 
 SIGN = 1 << 63
-"""The sign bit of a word."""
+"""Sign bit of a word."""
 
 ALL_ONES = (1 << 64) - 1
 """A word of ones."""
@@ -40,19 +40,19 @@ SOURCE = np.dtype(
     [("chunk", "u8"), ("out", "u8"), ("rows", "i8"), ("start", "i8"), ("wanted", "i8"), ("first_block", "u4"),
      ("item_bytes", "u4")]
 )  # fmt: skip
-"""The source's struct of a chunk that is unpacked."""
+"""The source's struct of a chunk to unpack."""
 
 COLUMN = np.dtype(
     [("column", "u8"), ("rows", "i8"), ("first_block", "u4"), ("item_bytes", "u4"), ("rotation", "u4"),
      ("is_signed", "u4")]
 )  # fmt: skip
-"""The source's struct of a column that is measured."""
+"""The source's struct of a column to measure."""
 
 TARGET = np.dtype(
     [("column", "u8"), ("chunk", "u8"), ("rows", "i8"), ("payload_words", "i8"), ("front", "u8"),
      ("first_block", "u4"), ("item_bytes", "u4"), ("rotation", "u4"), ("unused", "u4")]
 )  # fmt: skip
-"""The source's struct of a column that is packed."""
+"""The source's struct of a column to pack."""
 
 
 class Wanted(NamedTuple):
@@ -60,8 +60,8 @@ class Wanted(NamedTuple):
 
     Attributes
     ----------
-    chunk : uint64 (words,) on the device, checked. rows : rows in it.
-    out : (wanted rows,) on the device, of the dtype that was packed; to be filled with rows ``start`` and following.
+    chunk : uint64 (words,) on the device, validated. rows : rows in it.
+    out : (wanted rows,) on the device, of the packed dtype; overwritten with the rows from ``start`` on.
     """
 
     chunk: Any
@@ -87,7 +87,7 @@ def unpack(parts: Sequence[Wanted]) -> None:
 
 
 class Column(NamedTuple):
-    """A column that is to become a packed chunk: (rows,) on the device, at least one row; rotated so far to the right.
+    """A column to be packed: (rows,) on the device, at least one row; rotation to the right in bits.
 
     Only unsigned columns are rotated.
     """
@@ -98,12 +98,12 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class ChunkSummary:
-    """Summary, for the host, of a column that becomes a chunk.
+    """Summary of a packed column for the host.
 
     Attributes
     ----------
     payload_words : of the chunk. first, last : the first and the last item, as unsigned 64-bit words.
-    extent : least and greatest item, where items are signed integers.
+    extent : least and greatest item of signed integers, otherwise None.
     """
 
     payload_words: int
@@ -113,7 +113,7 @@ class ChunkSummary:
 
 
 class Measured:
-    """Columns on their way into packed chunks: what each block needs is found, and on its way to the host.
+    """Columns to be packed, after the measurement of their blocks; the summaries are copied to the host asynchronously.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class Measured:
         return found
 
     def packed(self) -> list[Any]:
-        """The chunks, uint64 (words,) each, end to end in one array on the device."""
+        """The chunks, uint64 (words,) each, adjacent in one array on the device."""
         if len(self._words) < len(self._columns):
             self.summaries()
         sizes = [
@@ -189,13 +189,13 @@ class Measured:
         return chunks
 
     def _launches(self) -> Iterator[tuple[int, int, int]]:
-        """First column of each launch, the one behind its last, and the first one's first block."""
+        """First column of each launch, the one behind its last, and the first block."""
         for first in range(0, len(self._columns), MOST_PARTS):
             yield first, min(first + MOST_PARTS, len(self._columns)), self._starts[first]
 
 
 def _block_starts(counts: Iterator[int]) -> list[int]:
-    """Where each part's blocks begin in a grid, and the number of all blocks."""
+    """First block of each part in a grid, and the total number of blocks."""
     return [0, *accumulate(counts)]
 
 
@@ -208,5 +208,5 @@ def _argument(dtype: np.dtype[Any], parts: Iterator[tuple[Any, ...]]) -> NDArray
 
 
 def _signed(word: int) -> int:
-    """A word that was shifted by SIGN as the signed number that it was."""
+    """The signed number of a word shifted by SIGN."""
     return word - SIGN

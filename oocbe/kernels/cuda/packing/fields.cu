@@ -1,11 +1,11 @@
-// Move fields of keys to other places.
+// Move fields of keys to other positions.
 #include "integers.cuh"
 #include "moves.cuh"
 
 #define ROWS_A_THREAD 4
 
-// keys u64 (source words, rows), out u64 (words, rows). A plan of more moves than fit comes in several launches, of
-// which all but the first add to what is there. A thread reads ROWS_A_THREAD rows at once, to have loads in flight.
+// keys u64 (source words, rows), out u64 (words, rows). A plan with too many moves takes several launches; all but the
+// first add to the output. A thread reads ROWS_A_THREAD rows at once, to have several loads in flight.
 extern "C" __global__ void __launch_bounds__(256)
 permute_rows(const u64 *keys, u64 *out, i64 rows, i64 words, Plan plan, i64 moves, i64 add) {
     i64 first = (i64)blockIdx.x * (256 * ROWS_A_THREAD) + threadIdx.x;

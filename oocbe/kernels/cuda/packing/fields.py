@@ -1,4 +1,4 @@
-"""Bit fields of packed keys: permuting them from one layout to another, on the device."""
+"""Permutation of the bit fields of packed keys between layouts, on the device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import as_struct, kernel, launch
 
 MOST_MOVES = 64
-"""Moves of one launch, as in the source: a plan travels as an argument of the kernel, by value."""
+"""Maximum number of moves of one launch, as in the source: a plan is a kernel argument, by value."""
 
 MOVE = np.dtype([("from", "u1"), ("shift", "u1"), ("bits", "u1"), ("to", "u1"), ("back", "u1"), ("unused", "u1", 3)])
 """The source's struct of a move."""
@@ -33,7 +33,7 @@ def permute(keys: Any, plan: NDArray[np.int64], words: int, piece_rows: int | No
 
 
 def packed_plans(plan: NDArray[np.int64]) -> tuple[tuple[NDArray[np.void], int], ...]:
-    """A move plan as the kernels' structs and the moves in each; one of no moves for an empty plan.
+    """A move plan as the kernels' structs, with the number of moves in each; one empty struct for an empty plan.
 
     Moves are ordered by destination, then by source, so that a kernel loads a word once.
     """

@@ -1,6 +1,6 @@
-"""CUB's radix sort by way of the package ``cuda-cccl``: compiled once for a device and a payload's width, kept on disk.
+"""CUB's radix sort from the package ``cuda-cccl``: compiled once per device and payload width, cached on disk.
 
-A compilation takes seconds, so its result lies beside CuPy's own compiled kernels for later processes.
+A compilation takes seconds, so its result is stored beside CuPy's compiled kernels for later processes.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ KEY = np.dtype(np.uint64)
 """Dtype of a word of keys."""
 
 _calls = Lock()
-"""A compiled sort holds the arguments of the call that is being queued: one thread at a time."""
+"""Lock of compiled sorts, which store the arguments of the call that is being queued."""
 
 
 @dataclass(frozen=True)
 class Buffers:
-    """Where a sort reads its rows, and where it may write.
+    """Input and output buffers of a sort.
 
     Attributes
     ----------
     columns, payloads : two arrays each of a length, uint64, and uint32 or uint64; the first ones hold the rows.
-    to_and_fro : all of them may be written to; else the second ones only, and the sort takes temporary copies.
+    to_and_fro : whether all of them may be overwritten; otherwise only the second ones, and the sort makes copies.
     """
 
     columns: Sequence[Any]
@@ -49,10 +49,10 @@ class Buffers:
 
 @cache
 def is_available() -> bool:
-    """Whether the package can be used here; if not, a message is printed once."""
+    """Whether the package is usable here; if not, a message is printed once."""
     try:
         import_module("cuda.compute")
-    except Exception as error:  # a broken installation raises whatever it likes
+    except Exception as error:  # a broken installation may raise any exception
         print(
             f"oocbe: the package cuda-cccl does not work ({type(error).__name__}: {error}), so a GPU sorts by CuPy, "
             f"which takes longer; as the driver needs, {install_hint('cuda12', 'cuda13')}",
@@ -63,7 +63,7 @@ def is_available() -> bool:
 
 
 def temporary_bytes(buffers: Buffers, shift: int, bits: int) -> int:
-    """Bytes of temporary memory that :func:`radix_sort` takes."""
+    """Temporary memory of :func:`radix_sort`, in bytes."""
     needed: int = _call(buffers, shift, bits, None)[0]
     return needed
 
@@ -72,7 +72,7 @@ def radix_sort(buffers: Buffers, shift: int, bits: int, temporary: Any) -> Buffe
     """Queue a stable sort by some bits of the column on CuPy's current stream.
 
     temporary : uint8, of at least :func:`temporary_bytes`.
-    Returns the buffers with those first that hold the sorted rows.
+    Returns the buffers, those with the sorted rows first.
     """
     with device_span(KERNELS, "radix_sort"):
         place = _call(buffers, shift, bits, temporary)[1]
@@ -82,7 +82,7 @@ def radix_sort(buffers: Buffers, shift: int, bits: int, temporary: Any) -> Buffe
 
 
 def _call(buffers: Buffers, shift: int, bits: int, temporary: Any | None) -> tuple[int, int]:
-    """Bytes of temporary memory, and in which of the two buffers the sorted rows are."""
+    """Bytes of temporary memory, and the index of the buffer with the sorted rows."""
     sort = _compiled(int(cupy().cuda.Device().compute_capability), buffers.payloads[0].dtype.itemsize)
     columns: list[Any] = [_Lent(array) for array in buffers.columns]
     payloads: list[Any] = [_Lent(array) for array in buffers.payloads]
@@ -99,14 +99,14 @@ def _call(buffers: Buffers, shift: int, bits: int, temporary: Any | None) -> tup
 
 
 class _CurrentStream:
-    """CuPy's current stream, by the protocol that ``cuda.compute`` asks for; not all versions of CuPy have it."""
+    """CuPy's current stream, by the protocol of ``cuda.compute``; not all versions of CuPy implement it."""
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, int(cupy().cuda.get_current_stream().ptr)
 
 
 class _Lent:
-    """An array as ``cuda.compute`` takes it: a sort keeps this after the call, which must not keep memory taken."""
+    """An array interface for ``cuda.compute``: a sort keeps its arguments, which must not keep the memory alive."""
 
     def __init__(self, array: Any) -> None:
         self.__cuda_array_interface__ = {
@@ -137,21 +137,21 @@ def _compiled(capability: int, payload_bytes: int) -> Any:
 def _load_or_compile(capability: int, payload_bytes: int) -> Any:
     compute = import_module("cuda.compute")
     path = Path(cupy_cache()) / f"oocbe-sort-{version('cuda-cccl')}-{capability}-{payload_bytes}.bin"
-    with suppress(OSError, ValueError, RuntimeError):  # none there, or not whole
+    with suppress(OSError, ValueError, RuntimeError):  # missing or incomplete
         return compute.deserialize(path.read_bytes())
-    # A payload without an address, as the package's placeholders are, is taken for none: keys would be sorted alone.
+    # A payload without an address, like the package's placeholders, is ignored: only keys would be sorted.
     keys, payload = _Lent(cupy().empty(1, dtype=KEY)), _Lent(cupy().empty(1, dtype=np.dtype(f"u{payload_bytes}")))
     sort = compute.make_radix_sort(
         d_in_keys=keys, d_out_keys=keys, d_in_values=payload, d_out_values=payload,
         order=compute.SortOrder.ASCENDING, compute_capability=capability,
     )  # fmt: skip
-    with suppress(OSError):  # it is compiled again next time
+    with suppress(OSError):  # then it is compiled again next time
         _write_whole(path, sort.serialize())
     return sort
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file that other processes see whole or not at all."""
+    """Write a file atomically for other processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(content)

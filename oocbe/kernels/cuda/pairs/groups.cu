@@ -1,5 +1,5 @@
-// Groups of neighbouring rows with equal masked keys: where they start, and which occur in two tables. What is selected
-// is marked as a bit a row first, counted, and written by the counts' prefix sum.
+// Groups of adjacent rows with equal masked keys: their starts, and the common groups of two tables. Selected rows are
+// first marked in a bit mask and counted, then written at the prefix sums of the counts.
 #include "integers.cuh"
 #include "moves.cuh"
 
@@ -7,7 +7,7 @@
 #define STEPS 4
 #define WARP_ROWS (64 * STEPS)
 
-// Bits 0 to 15 to the even places.
+// Spread bits 0 to 15 to the even positions.
 __device__ __forceinline__ u32 spread(u32 bits) {
     bits = (bits | bits << 8) & 0x00FF00FF;
     bits = (bits | bits << 4) & 0x0F0F0F0F;
@@ -15,8 +15,8 @@ __device__ __forceinline__ u32 spread(u32 bits) {
     return (bits | bits << 1) & 0x55555555;
 }
 
-// bits u32 (ceil(rows / 32),): rows that differ from the one before in a masked bit, and the first row. A warp takes
-// WARP_ROWS rows, a lane two neighbours at a time.
+// bits u32 (ceil(rows / 32),): rows that differ from the previous one in a masked bit, and the first row. A warp
+// handles WARP_ROWS rows, a lane two adjacent ones at a time.
 extern "C" __global__ void __launch_bounds__(THREADS)
 mark_heads(const u64 *keys, i64 rows, Masks masks, i64 words, u32 *bits) {
     i64 first = ((i64)blockIdx.x * (THREADS / 32) + threadIdx.x / 32) * WARP_ROWS;
@@ -41,7 +41,7 @@ mark_heads(const u64 *keys, i64 rows, Masks masks, i64 words, u32 *bits) {
                 odd[i] = row + 1 < rows ? column[row + 1 - first] : 0;
             }
         }
-        // An even row's neighbour is in the lane before, for the first lane in the last one, one step earlier.
+        // An even row's predecessor is in the previous lane; for the first lane, in the last lane of the previous step.
         #pragma unroll
         for (int i = 0; i < STEPS; i++) {
             u64 before = __shfl_sync(ALL_LANES, odd[i], (lane + 31) & 31);
@@ -56,7 +56,7 @@ mark_heads(const u64 *keys, i64 rows, Masks masks, i64 words, u32 *bits) {
         i64 row = first + i * 64 + 2 * lane;
         u32 found_even = __ballot_sync(ALL_LANES, row < rows && differs >> 2 * i & 1);
         u32 found_odd = __ballot_sync(ALL_LANES, row + 1 < rows && differs >> 2 * i & 2);
-        // A step makes two words: lanes 2 i and 2 i + 1 write them.
+        // A step yields two words, written by lanes 2 i and 2 i + 1.
         if (lane / 2 == i) evens = found_even, odds = found_odd;
     }
     u32 half = lane % 2 * 16;
@@ -65,8 +65,8 @@ mark_heads(const u64 *keys, i64 rows, Masks masks, i64 words, u32 *bits) {
         bits[word] = spread(evens >> half & 0xFFFF) | spread(odds >> half & 0xFFFF) << 1;
 }
 
-// Calls write(marked row, place) for each marked row, neighbouring places by neighbouring threads. A block takes THREADS
-// words: each thread notes the marked rows of its own one in shared memory, in order, PLACES at a time.
+// Call write(marked row, place) for each marked row, adjacent places by adjacent threads. A block handles THREADS
+// words: each thread lists the marked rows of its own word in shared memory, in order, PLACES at a time.
 #define PLACES 4096
 template <typename Write>
 __device__ __forceinline__ void for_marked(const u32 *bits, const i64 *before, i64 words, Write write) {
@@ -106,7 +106,7 @@ __device__ __forceinline__ int compare(const u64 *keys1, i64 rows1, i64 row1, co
     return 0;
 }
 
-// First group of table 2, between low and high, whose key is not below that of a row of table 1.
+// First group of table 2, between low and high, with a key not below that of a row of table 1.
 __device__ __forceinline__ i64 first_not_below(const u64 *keys1, i64 rows1, i64 row1, const u64 *keys2, i64 rows2,
                                                const i64 *starts2, i64 low, i64 high, const Masks &masks, int words) {
     while (low < high) {
@@ -117,7 +117,7 @@ __device__ __forceinline__ i64 first_not_below(const u64 *keys1, i64 rows1, i64 
     return low;
 }
 
-// bounds i64 (tiles + 1,): where in table 2 to search for each tile of THREADS groups of table 1.
+// bounds i64 (tiles + 1,): search bounds in table 2 for each tile of THREADS groups of table 1.
 extern "C" __global__ void find_bounds(const u64 *keys1, i64 rows1, const i64 *starts1, i64 groups1, const u64 *keys2,
                                        i64 rows2, const i64 *starts2, i64 groups2, Masks masks, i64 words, i64 tiles,
                                        i64 *bounds) {
@@ -128,7 +128,7 @@ extern "C" __global__ void find_bounds(const u64 *keys1, i64 rows1, const i64 *s
     if (tile == tiles) bounds[tile] = groups2;
 }
 
-// bits u32 (ceil(groups1 / 32),): groups of table 1 that table 2 has; found i64 (groups1,): which one it is there.
+// bits u32 (ceil(groups1 / 32),): groups of table 1 that occur in table 2; found i64 (groups1,): their index there.
 extern "C" __global__ void __launch_bounds__(THREADS)
 mark_matches(const u64 *keys1, i64 rows1, const i64 *starts1, i64 groups1, const u64 *keys2, i64 rows2,
              const i64 *starts2, i64 groups2, Masks masks, i64 words, const i64 *bounds, u32 *bits, i64 *found) {

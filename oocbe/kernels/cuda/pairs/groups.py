@@ -1,4 +1,4 @@
-"""Groups of neighbouring rows with equal masked keys, on the device: where they start, which occur in two tables."""
+"""Groups of adjacent rows with equal masked keys, on the device: their starts, and the common groups of two tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oocbe.kernels.cuda.pairs.selection import THREADS, WORDS_A_BLOCK, Marked, c
 from oocbe.kernels.interface import MatchedGroups
 
 ROWS_A_BLOCK = 8 * THREADS
-"""Rows that a block of threads processes."""
+"""Rows of a block, as in the source."""
 
 
 def group_starts(keys: Any, masks: NDArray[np.uint64], piece_rows: int | None = None) -> Any:
@@ -31,7 +31,7 @@ def group_heads(keys: Any, masks: NDArray[np.uint64]) -> Marked:
 
 
 def starts_of(heads: Marked) -> Any:
-    """Marked rows as numbers, and the number of all rows last: int64 (marked rows + 1,)."""
+    """Indices of the marked rows, and the number of all rows last: int64 (marked rows + 1,)."""
     out = cupy().empty(heads.count + 1, dtype=np.int64)
     words = len(heads.bits)
     blocks = max(1, -(-words // WORDS_A_BLOCK))
@@ -40,14 +40,14 @@ def starts_of(heads: Marked) -> Any:
 
 
 def common_groups(keys1: Any, keys2: Any, masks: NDArray[np.uint64], piece_rows: int | None = None) -> MatchedGroups:
-    """Groups that two tables have in common; see :meth:`oocbe.kernels.interface.Backend.common_groups`."""
-    # Both tables' heads are on their way before the host waits for the first one's number.
+    """Common groups of two tables; see :meth:`oocbe.kernels.interface.Backend.common_groups`."""
+    # Both tables' heads are queued before the host waits for the first count.
     heads1, heads2 = group_heads(keys1, masks), group_heads(keys2, masks)
     return match_groups(keys1, starts_of(heads1), keys2, starts_of(heads2), masks)
 
 
 def match_groups(keys1: Any, starts1: Any, keys2: Any, starts2: Any, masks: NDArray[np.uint64]) -> MatchedGroups:
-    """Groups with equal masked keys, given where they start in each table, as :func:`group_starts` has it."""
+    """Groups with equal masked keys, given their starts in each table as of :func:`group_starts`."""
     groups1, groups2 = len(starts1) - 1, len(starts2) - 1
     tables = (keys1, keys1.shape[1], starts1, groups1, keys2, keys2.shape[1], starts2, groups2)
     arguments = (*tables, packed_masks(masks), len(masks))

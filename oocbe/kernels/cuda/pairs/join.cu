@@ -1,5 +1,5 @@
-// Join sum by gather (Bistaffa, Bombieri and Farinelli 2016, algorithm 4): a thread makes the output rows of its pairs.
-// Rows of a group are read again and again by one block, from the first-level cache.
+// Join sum by gather (Bistaffa, Bombieri and Farinelli 2016, algorithm 4): a thread writes the output rows of its
+// pairs. Rows of a group are read repeatedly by one block, from the first-level cache.
 // variants: VALUE=int|long long|float|double COMBINATION=0|1
 #define MARGINALISATION 0
 #include "integers.cuh"
@@ -16,7 +16,7 @@ join_rows(const u64 *keys1, const VALUE *values1, i64 rows1, i64 words1, const u
     __shared__ PairGroups held;
     find_groups(held, places, tiles, starts1, counts1, starts2);
     i64 start = (i64)blockIdx.x * PAIRS;
-    // AT_ONCE pairs together, without a way out in between, so that their loads are in flight at the same time.
+    // AT_ONCE pairs together, without branches in between, so that their loads are in flight at the same time.
     for (int first = 0; first < PAIRS_A_THREAD; first += AT_ONCE) {
         Pair pairs[AT_ONCE];
         bool inside[AT_ONCE];

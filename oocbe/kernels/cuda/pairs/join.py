@@ -16,7 +16,7 @@ THREADS = 128
 """Threads of a block, as in the source."""
 
 PAIRS_A_BLOCK = 1024
-"""Output rows that a block makes, as in the source."""
+"""Output rows of a block, as in the source."""
 
 
 def join_rows(

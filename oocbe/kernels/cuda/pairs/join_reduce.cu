@@ -1,13 +1,12 @@
-// Join and marginalise at once: one output row for each pair of runs (runs.cu) of a group that have an eliminated value
-// in common, its value marginalised over those values, in registers. A unit of work is some outer runs of a group with up
-// to CHUNK inner ones, and as many lanes of a warp as outer runs. To write, the lanes walk over the inner runs side by
-// side, each of them meets all of the unit's outer runs, which wait in shared memory, and neighbouring lanes write
-// neighbouring output rows. To count, it is the other way round: each lane has an outer run and meets all inner ones.
-// A lane has TURNS inner runs in registers at a time: where groups have many, rows of one outer run with all of them lie
-// side by side. Written piecemeal, with others in between, they would leave the second-level cache in parts of what memory
-// writes at once.
-// DENSE values of a run are side by side, with gaps where a value does not occur; with DENSE 0 a run's values are its
-// rows, found by counting the lower ones of a set of SET_BITS, or with SET_BITS 0 by merging the two runs' lists.
+// Join and marginalisation in one step: one output row for each pair of runs (runs.cu) of a group with a common
+// eliminated value; its value is marginalised over the common values, in registers. A unit of work is some outer runs
+// of a group with up to CHUNK inner ones, and as many lanes of a warp as outer runs. To write, the lanes iterate over
+// the inner runs in parallel, each meets all of the unit's outer runs, stored in shared memory, and adjacent lanes
+// write adjacent output rows. To count, the roles are swapped: each lane has an outer run and meets all inner ones.
+// A lane holds TURNS inner runs in registers at a time. In groups with many inner runs, the output rows of one outer
+// run are contiguous; written in short pieces, they would leave the second-level cache in parts of memory's write
+// granularity. DENSE values of a run are adjacent, with gaps for absent values; with DENSE 0 a run's values are its
+// rows, found by counting the lower set bits of a set of SET_BITS, or with SET_BITS 0 by merging the two runs' lists.
 // variants: TURNS=1|2|4 DENSE=0|2|4|8 SET_BITS=0|32|64 VALUE=int|long long|float|double
 // variants: COMBINATION=0|1 MARGINALISATION=0|1|2|3
 #include "integers.cuh"
@@ -23,7 +22,7 @@ typedef u32 SET;
 typedef u64 SET;
 #endif
 
-// One table's runs: where their rows start, their eliminated values as a set or a list, and the rows' values.
+// One table's runs: starts of their rows, their eliminated values as a set or a list, and the rows' values.
 struct Side {
     const i64 *starts;
     const void *sets;
@@ -34,18 +33,18 @@ struct Side {
 };
 
 // Matched groups: inner runs from inner_starts on, inner_counts of them, and likewise outer ones. units, segments i64
-// (groups + 1,): the group's first unit, and its first pair of an outer run with a chunk of inner ones.
+// (groups + 1,): the group's first unit, and its first pair of an outer run and a chunk of inner ones.
 struct Groups {
     const i64 *inner_starts, *inner_counts, *outer_starts, *outer_counts, *units, *segments;
 };
 
-// What the lanes of one unit work on: neighbouring lanes, `width` of them, a power of two.
+// The work of one unit: `width` adjacent lanes, a power of two.
 struct Unit {
     i64 outer, inner;  // first run of each side
-    i64 segment, step;  // segment of the first outer run, and from one outer run to the next
-    u32 outers, inners;  // runs of each side; none where there is no unit
+    i64 segment, step;  // segment of the first outer run, and increment per outer run
+    u32 outers, inners;  // runs of each side; 0 without a unit
     u32 lane, base, lanes;  // lane within the unit, its first lane, ones for its lanes from bit 0 on
-    u32 most_outers, turns;  // of all units of the warp, so that all of its lanes come to the same places
+    u32 most_outers, turns;  // maxima over the warp's units, so that its lanes stay converged
 };
 
 __device__ __forceinline__ u32 greatest_of_warp(u32 value) {
@@ -56,9 +55,9 @@ __device__ __forceinline__ u32 greatest_of_warp(u32 value) {
     return value;
 }
 
-// tiles i64 (blocks + 1,): group of each block's first unit, the last group last.
+// tiles i64 (blocks + 1,): group of each block's first unit; the last group at the end.
 __device__ __forceinline__ Unit find_unit(const Groups &groups, const i64 *tiles, i64 units, u32 width) {
-    __shared__ i64 firsts[THREADS / LEAST_WIDTH + 2];  // of the block's groups, their first units
+    __shared__ i64 firsts[THREADS / LEAST_WIDTH + 2];  // first units of the block's groups
     Unit unit;
     u32 lane = lane_number();
     i64 first = tiles[blockIdx.x];
@@ -103,7 +102,7 @@ __device__ __forceinline__ bool first_common(const Side &a, i64 run_a, const Sid
     return false;
 }
 
-// Without sets every pair has to be looked at.
+// Without sets every pair must be tested.
 __device__ __forceinline__ SET set_of(const Side &side, i64 run) { return 1; }
 
 __device__ __forceinline__ bool have_common(const Side &a, i64 run_a, SET, const Side &b, i64 run_b, SET) {
@@ -129,7 +128,7 @@ __device__ __forceinline__ bool have_common(const Side &, i64, SET set_a, const 
     return set_a & set_b;
 }
 
-// A run's rows ascend by eliminated value: as many come before one as the set has lower bits.
+// A run's rows ascend by eliminated value: a row's index is the number of lower bits in the set.
 __device__ __forceinline__ VALUE over_common(const Side &a, i64 run_a, SET set_a, const Side &b, i64 run_b, SET set_b) {
     const VALUE *values_a = a.values + a.starts[run_a], *values_b = b.values + b.starts[run_b];
     SET common = set_a & set_b, below = (common & -common) - 1;
@@ -144,15 +143,15 @@ __device__ __forceinline__ VALUE over_common(const Side &a, i64 run_a, SET set_a
 
 #if DENSE
 #define RECORD (DENSE * sizeof(VALUE))
-// The values of one run, read in as few pieces as the hardware allows.
+// The values of one run, read in the minimum number of loads.
 struct alignas(RECORD < 16 ? RECORD : 16) Record { VALUE values[DENSE]; };
 
 __device__ __forceinline__ Record record_of(const Side &side, i64 run) { return ((const Record *)side.values)[run]; }
 
-// In a fixed number of steps: a value that does not occur in both counts as the neutral one.
+// A fixed number of steps: values that do not occur in both are replaced by the neutral element.
 __device__ __forceinline__ VALUE over_common(const Record &a, const Record &b, SET common) {
 #if MARGINALISATION == 3
-    // Too dear for values that do not occur.
+    // Too expensive for absent values.
     VALUE result = neutral((VALUE)0);
     #pragma unroll
     for (int i = 0; i < DENSE; i++)
@@ -169,7 +168,7 @@ __device__ __forceinline__ VALUE over_common(const Record &a, const Record &b, S
 }
 #endif
 
-// counts u32 (segments,): output rows of each outer run with each chunk of inner ones.
+// counts u32 (segments,): output rows of each pair of an outer run and a chunk of inner ones.
 extern "C" __global__ void __launch_bounds__(THREADS)
 count_pairs(Side inner, Side outer, Groups groups, const i64 *tiles, i64 units, i64 width, u32 *counts) {
     Unit unit = find_unit(groups, tiles, units, (u32)width);
@@ -181,7 +180,7 @@ count_pairs(Side inner, Side outer, Groups groups, const i64 *tiles, i64 units, 
     for (u32 turn = 0; turn < unit.turns; turn++) {
         u32 i = turn * (u32)width + unit.lane, met = 0;
         SET set = i < unit.inners ? set_of(inner, unit.inner + i) : 0;
-        // The inner runs with a value, as a set: the union over this lane's values are those that it meets.
+        // For each value the set of inner runs with it; their union over this lane's values is the set of matches.
         #pragma unroll
         for (int value = 0; value < DENSE; value++) {
             u32 with = __ballot_sync(ALL_LANES, set >> value & 1);
@@ -205,8 +204,8 @@ count_pairs(Side inner, Side outer, Groups groups, const i64 *tiles, i64 units, 
     if (there) counts[unit.segment + unit.lane * unit.step] = count;
 }
 
-// row_places i64 (segments + 1,): the counts' prefix sum. out_keys u64 (words, rows), out_values (rows,), in the order of
-// outer runs, and of inner runs within each.
+// row_places i64 (segments + 1,): prefix sum of the counts. out_keys u64 (words, rows), out_values (rows,), ordered by
+// outer run, then by inner run.
 extern "C" __global__ void __launch_bounds__(THREADS)
 write_pairs(Side inner, Side outer, Groups groups, const i64 *tiles, i64 units, i64 width, const i64 *row_places,
             i64 words, u64 *out_keys, VALUE *out_values, i64 rows) {
@@ -218,7 +217,7 @@ write_pairs(Side inner, Side outer, Groups groups, const i64 *tiles, i64 units, 
     Unit unit = find_unit(groups, tiles, units, (u32)width);
     bool there = unit.lane < unit.outers;
     i64 own = there ? unit.outer + unit.lane : 0;
-    // Where the next row of this lane's outer run goes.
+    // Output position of the next row of this lane's outer run.
     i64 next = there ? row_places[unit.segment + unit.lane * unit.step] : 0;
     held_sets[threadIdx.x] = there ? set_of(outer, own) : 0;
     held_keys[threadIdx.x] = outer.keys[own];

@@ -1,13 +1,13 @@
-"""Join and marginalise at once on the device: no joined row is ever written.
+"""Join and marginalisation in one step on the device: joined rows are never written.
 
-Rows that agree on all but the eliminated variables become runs first (:mod:`oocbe.kernels.cuda.pairs.runs`): one pass
-over each table. Within a group (one assignment of the shared variables that stay) an output row is a pair of an outer
-and an inner run that have an eliminated value in common, and its value is made in registers. Some lanes of a warp take
-as many outer runs and the group's inner runs: as many lanes as the inner runs of a group fill on average. One launch
-counts the output rows of each outer run, a second one writes them to their final places.
+First, rows that differ in the eliminated variables only are collected into runs (:mod:`oocbe.kernels.cuda.pairs.runs`):
+one pass over each table. Within a group (one assignment of the shared kept variables) an output row is a pair of an
+outer and an inner run with a common eliminated value, and its value is computed in registers. Some lanes of a warp
+handle as many outer runs and the group's inner runs; the number of lanes is the average number of inner runs of a
+group. One launch counts the output rows of each outer run, a second one writes them to their final positions.
 
-Up to eight eliminated values are laid out densely, a run's values side by side, so that a pair of runs costs a fixed
-number of steps and no further memory access. Beyond, pairs without a common value cost a look at two sets of bits; with
+Up to eight eliminated values are stored densely, a run's values adjacent, so that a pair of runs takes a fixed number
+of steps and no further memory access. For more values, pairs without a common value cost a test of two bit sets; with
 more than 64 values, a merge of two lists.
 """
 
@@ -30,10 +30,10 @@ THREADS = 256
 """Threads of a block, as in the source."""
 
 DENSE_BITS = 3
-"""Eliminated variables of up to so many bits have dense values."""
+"""Maximum bits of eliminated variables for dense values."""
 
 LEAST_WIDTH, MOST_WIDTH = 4, 32
-"""Lanes that work on one unit."""
+"""Minimum and maximum lanes of one unit."""
 
 GROUPS = np.dtype(
     [
@@ -60,7 +60,7 @@ def join_reduce(
     set_bits = 32 if plan.eliminated_bits <= 5 else 64 if plan.eliminated_bits == 6 else 0
     dense = 1 << max(1, plan.eliminated_bits) if plan.eliminated_bits <= DENSE_BITS else 0
     shape = plan.words, set_bits, dense
-    # Both tables' heads are on their way before the host waits for the first one's number.
+    # Both tables' heads are queued before the host waits for the first count.
     outer_heads, inner_heads = group_heads(outer[0], plan.outer_run), group_heads(inner[0], plan.inner_rank)
     outer_runs = find_runs(*outer, outer_heads, plan.outer_eliminated, plan.outer_move, *shape)
     inner_runs = find_runs(*inner, inner_heads, plan.inner_eliminated, plan.inner_move, *shape)
@@ -90,15 +90,15 @@ def join_reduce(
 
 
 def _width(runs: float) -> int:
-    """Lanes for a unit: a power of two that so many inner runs of a group fill, on average."""
+    """Lanes of a unit: the power of two that fits the average number of inner runs of a group."""
     return min(MOST_WIDTH, max(LEAST_WIDTH, 1 << (max(1, round(runs)) - 1).bit_length()))
 
 
 def _turns(runs: float, record_bytes: int) -> int:
-    """Inner runs that a lane has in registers at a time: as many as a group has for it, and as there is room for."""
+    """Inner runs that a lane holds in registers at a time: limited by the runs of a group and the registers."""
     return 1 if runs <= MOST_WIDTH else 4 if record_bytes <= 32 else 2
 
 
 def _pointers(arrays: tuple[Any, ...]) -> NDArray[np.void]:
-    """The kernels' struct; valid while the arrays live."""
+    """The kernels' struct; valid while the arrays are alive."""
     return np.array([tuple(a.data.ptr for a in arrays)], dtype=GROUPS)

@@ -3,19 +3,19 @@
 // variants: TERM=0|1|2|3|4|5
 #include "integers.cuh"
 
-// Many small blocks: while one waits for the tiles before its own, others bring entries from memory.
+// Many small blocks: while one waits for earlier tiles, others load entries.
 #define ITEMS 16
 #define THREADS 96
 #define TILE (ITEMS * THREADS)
-// A lane takes so many neighbours at a time: they are added up in registers, which spares steps between lanes.
+// Adjacent entries per lane at a time: they are summed in registers, which saves steps between lanes.
 #define TOGETHER 4
 
-// A tile's state: two bits that say what is known, and the sum, of this tile alone or of all up to it.
+// A tile's state: two status bits, and a sum: of this tile alone, or of all tiles up to it.
 #define ALONE (1ull << 62)
 #define UP_TO (2ull << 62)
 #define SUM (ALONE - 1)
 
-// What is summed: TERM 0 counts i64, 1 products of two counts i64, 2 ones of u32 words, 3 counts u32; of the counts of
+// Summands: TERM 0 counts i64, 1 products of two counts i64, 2 set bits of u32 words, 3 counts u32; of the counts of
 // outer and inner runs of a group, 4 units of work (of `part` outer runs) and 5 segments of join_reduce.cu.
 #define CHUNK 512
 #if TERM == 2 || TERM == 3
@@ -47,7 +47,7 @@ __device__ __forceinline__ u64 inclusive_in_warp(u64 value, u32 lane) {
     return value;
 }
 
-// Sum of all tiles before this one, by one warp. States are written and read whole, so no fence is needed.
+// Sum of all tiles before this one, by one warp. States are written and read atomically, so no fence is needed.
 __device__ u64 sum_before(u64 *states, i64 tile, u64 own, u32 lane) {
     if (lane == 0) store_relaxed(&states[tile], (tile == 0 ? UP_TO : ALONE) | own);
     u64 before = 0;
@@ -67,8 +67,8 @@ __device__ u64 sum_before(u64 *states, i64 tile, u64 own, u32 lane) {
     return before;
 }
 
-// first, second ENTRY (n,), at multiples of 16 bytes; out i64 (n + 1,), the sum of all last. states u64 (tiles,) and counter u32 (1,) are zero; tiles are taken in the order
-// in which blocks start, so that a tile never waits for one that has no block yet.
+// first, second ENTRY (n,), 16-byte aligned; out i64 (n + 1,), the total last. states u64 (tiles,) and counter u32 (1,)
+// are zero. Tiles are assigned in the order in which blocks start, so that a tile never waits for one without a block.
 extern "C" __global__ void __launch_bounds__(THREADS, 10)
 prefix_sum(const ENTRY *first, const ENTRY *second, u64 *out, i64 n, u64 part, u64 *states, u32 *counter) {
     __shared__ u64 warp_sums[THREADS / 32], before;
@@ -80,7 +80,7 @@ prefix_sum(const ENTRY *first, const ENTRY *second, u64 *out, i64 n, u64 part, u
     i64 start = tile * TILE + warp * (32 * ITEMS) + lane * TOGETHER;
     bool whole = (tile + 1) * TILE <= n;
     u64 sums[ITEMS], total = 0;
-    // Whole tiles have loads without a condition, all in flight at the same time.
+    // Full tiles have unconditional loads, all in flight at the same time.
     if (whole) {
         #pragma unroll
         for (int i = 0; i < ITEMS; i += ENTRIES_A_LOAD) {

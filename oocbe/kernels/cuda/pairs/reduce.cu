@@ -1,5 +1,5 @@
-// Marginalise groups of neighbouring rows. A block takes TILE rows, whatever their groups: short groups one thread each,
-// long ones one warp each. The part of a group that began in an earlier tile is a carry, added afterwards.
+// Marginalise groups of adjacent rows. A block handles TILE rows of any groups: one thread per short group, one warp
+// per long one. The part of a group that began in an earlier tile is a carry, added afterwards.
 // variants: VALUE=int|long long|float|double MARGINALISATION=0|1|2|3
 #define COMBINATION 0
 #include "integers.cuh"
@@ -10,7 +10,7 @@
 #define TILE 4096
 #define SHORT 32
 
-// Over the first `lanes` lanes of a warp, which come here together; the result is lane 0's.
+// Reduction over the first `lanes` lanes of a warp, converged; the result is in lane 0.
 __device__ __forceinline__ VALUE over_lanes(VALUE value, u32 lanes) {
     u32 together = lanes == 32 ? ALL_LANES : (1u << lanes) - 1;
     #pragma unroll
@@ -74,7 +74,7 @@ reduce_tiles(const u64 *keys, const VALUE *values, i64 rows, const i64 *starts, 
 
 #define AT_ONCE 8
 
-// A warp for each tile that is the first to carry a group on: all parts of that group into out_values, in order of rows.
+// One warp for each tile with the first carry of a group: adds all carries of the group to out_values in row order.
 extern "C" __global__ void __launch_bounds__(THREADS)
 add_carries(const VALUE *carries, const i64 *carried, i64 tile_count, const i64 *starts, VALUE *out_values) {
     i64 tile = (i64)blockIdx.x * (THREADS / 32) + threadIdx.x / 32;

@@ -1,4 +1,4 @@
-"""Marginalisation of groups of neighbouring rows on the device."""
+"""Marginalisation of groups of adjacent rows on the device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THREADS = 256
 """Threads of a block, as in the source."""
 
 ROWS_A_BLOCK = 4096
-"""Rows that a block reduces, as in the source."""
+"""Rows of a block, as in the source."""
 
 
 def reduce_groups(
@@ -28,7 +28,7 @@ def reduce_groups(
 ) -> tuple[Any, Any]:
     """One row a group; see :meth:`oocbe.kernels.interface.Backend.reduce_groups`.
 
-    Sums of floats are added in an order that depends on the rows' places alone: the same in every run.
+    Sums of floats are added in an order that depends on row numbers only: results are reproducible.
     """
     rows, groups = len(values), len(starts) - 1
     out_keys = cupy().empty((len(masks), groups), dtype=np.uint64)

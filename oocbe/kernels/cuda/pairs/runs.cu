@@ -1,5 +1,5 @@
-// Tables as runs: rows that agree on all but the eliminated variables, which are neighbours, become one entry with a set
-// of eliminated values. What join_reduce.cu joins are runs of two tables.
+// Tables as runs: adjacent rows that differ in the eliminated variables only become one entry with a set of eliminated
+// values. join_reduce.cu joins runs of two tables.
 // variants: SET_BITS=32|64 DENSE=0|2|4|8 PAYLOAD=unsigned int|unsigned long long
 #include "integers.cuh"
 #include "moves.cuh"
@@ -12,14 +12,14 @@ typedef u32 SET;
 typedef u64 SET;
 #endif
 
-// Rows of a block: as many as leave its runs' values room in shared memory.
+// Rows of a block: limited by its runs' values in shared memory.
 #define ROWS_A_THREAD (DENSE * sizeof(PAYLOAD) <= 16 ? 4 : DENSE * sizeof(PAYLOAD) <= 32 ? 2 : 1)
 #define ROWS_A_BLOCK (THREADS * ROWS_A_THREAD)
 
-// bits, before: the first row of each run. sets SET (runs,), zero before: a bit an eliminated value; run_keys u64 (words,
-// runs) after the moves of a plan; a plan of more moves than fit comes in several launches, of which all but the first
-// add. DENSE: values_of VALUE (runs, DENSE), the values by what was eliminated; otherwise starts i64 (runs + 1,), and
-// unsorted u32 (1,) is set where eliminated values do not ascend within a run.
+// bits, before: the first row of each run. sets SET (runs,), zero before: a bit per eliminated value; run_keys u64
+// (words, runs) after the moves of a plan; a plan with too many moves takes several launches, of which all but the
+// first add. DENSE: values_of VALUE (runs, DENSE), the values by eliminated value; otherwise starts i64 (runs + 1,),
+// and unsorted u32 (1,) is set if eliminated values do not ascend within a run.
 extern "C" __global__ void __launch_bounds__(THREADS)
 write_runs(const u64 *keys, const PAYLOAD *values, i64 rows, const u32 *bits, const i64 *before, i64 runs,
            Plan eliminated, i64 eliminated_moves, Plan plan, i64 moves, i64 add, i64 words, i64 *starts, SET *sets,
@@ -32,7 +32,7 @@ write_runs(const u64 *keys, const PAYLOAD *values, i64 rows, const u32 *bits, co
     u32 lane = lane_number(), own = lanes_below() | 1u << lane;
     bool heads[ROWS_A_THREAD];
     i64 places[ROWS_A_THREAD];
-    // A warp's rows are those of one word of marks.
+    // A warp's rows correspond to one word of marks.
     #pragma unroll
     for (int i = 0; i < ROWS_A_THREAD; i++) {
         i64 row = base + i * THREADS + threadIdx.x;
@@ -62,7 +62,7 @@ write_runs(const u64 *keys, const PAYLOAD *values, i64 rows, const u32 *bits, co
         for (int d = 0; d < DENSE; d++) held[(i * DENSE + d) * THREADS + threadIdx.x] = 0;
 #endif
     }
-    // The block's first and last run may begin before it or go on after it.
+    // The block's first and last run may begin before it or continue after it.
     bool begins = bits[base >> 5] & 1, ends = stop == rows || bits[stop >> 5] & 1;
     i64 first = before[base >> 5] + begins - 1;
     i64 last = (stop == rows ? runs : before[stop >> 5]) - 1;
@@ -93,7 +93,7 @@ write_runs(const u64 *keys, const PAYLOAD *values, i64 rows, const u32 *bits, co
         else atomicOr(&sets[first + i], held_sets[i]);
     }
 #if DENSE
-    // Whole records at a time, gaps included: memory has to read before it writes a part.
+    // Complete records at a time, including gaps: partial writes would cause reads.
     for (u32 i = threadIdx.x; i < count * DENSE; i += THREADS) {
         u32 run = i / DENSE;
         bool whole = (run > 0 || begins) && (run + 1 < count || ends);
@@ -114,7 +114,7 @@ read_eliminated(const u64 *keys, i64 rows, const u32 *bits, const i64 *before, P
     if (!head && moved_word(keys, rows, row - 1, eliminated, moves) >= out[row]) *unsorted = 1;
 }
 
-// Groups of rows, which begin and end with runs, as groups of runs.
+// Convert groups of rows, which begin and end at runs, to groups of runs.
 extern "C" __global__ void __launch_bounds__(THREADS)
 count_runs(const i64 *row_starts, const i64 *row_counts, i64 groups, const u32 *bits, const i64 *before, i64 rows,
            i64 *run_starts, i64 *run_counts) {

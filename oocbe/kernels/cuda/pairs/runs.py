@@ -1,4 +1,4 @@
-"""Tables as runs: neighbouring rows that differ in the eliminated variables only, as one entry (:file:`runs.cu`)."""
+"""Tables as runs: adjacent rows that differ in the eliminated variables only, as one entry (:file:`runs.cu`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THREADS = 256
 """Threads of a block, as in the source."""
 
 MOST_RUNS = 1 << 32
-"""A thread keeps the numbers of several runs in registers, in 32 bits each."""
+"""Limit of the number of runs: a thread keeps their numbers in registers, in 32 bits each."""
 
 SIDE = np.dtype([(name, np.uint64) for name in ("starts", "sets", "eliminated", "values", "keys", "runs")])
 """The source's struct of one table's arrays."""
@@ -32,11 +32,11 @@ class Runs:
     Attributes
     ----------
     heads : the first row of each run, marked.
-    starts : int64 (runs + 1,); None where the values are dense.
-    sets : uint32 or uint64 (runs,), a bit for each eliminated value that occurs; None where they have too many bits.
-    eliminated : uint64 (rows,), eliminated values in one word, ascending within a run; None where there are sets.
-    values : (rows,), ascending by eliminated value within a run; or dense, (runs, number of eliminated values), with
-        anything where an eliminated value does not occur.
+    starts : int64 (runs + 1,); None for dense values.
+    sets : uint32 or uint64 (runs,), a bit for each occurring eliminated value; None if these have too many bits.
+    eliminated : uint64 (rows,), eliminated values in one word, ascending within a run; None if there are sets.
+    values : (rows,), ascending by eliminated value within a run; or dense, (runs, number of eliminated values),
+        undefined for absent eliminated values.
     keys : uint64 (result words, runs), the run's part of the result's key.
     """
 
@@ -48,7 +48,7 @@ class Runs:
     keys: Any
 
     def as_argument(self) -> NDArray[np.void]:
-        """The kernels' struct; valid while this object lives."""
+        """The kernels' struct; valid while this object is alive."""
         pointers = [
             0 if a is None else a.data.ptr for a in (self.starts, self.sets, self.eliminated, self.values, self.keys)
         ]
@@ -83,14 +83,14 @@ def find_runs(
     set_bits: int,
     dense: int,
 ) -> Runs:
-    """Runs of a table whose runs' rows are neighbours.
+    """Runs of a table in which each run's rows are adjacent.
 
     Parameters
     ----------
-    heads : its runs' first rows: those that differ from the row before in another bit than the eliminated ones.
+    heads : the first rows of the runs, which differ from the previous row in another bit than the eliminated ones.
     eliminated, plan : moves of the eliminated values into one word, and of the others into the result's key.
     set_bits : 32 or 64, the width of a set of eliminated values; 0: they are listed instead.
-    dense : number of eliminated values, for dense values; 0: values stay as they are.
+    dense : number of eliminated values, for dense values; 0: values are not rearranged.
     """
     rows = keys.shape[1]
     if heads.count >= MOST_RUNS:
@@ -124,7 +124,7 @@ def find_runs(
 
 
 def _rows_a_block(record_bytes: int) -> int:
-    """Rows that a block of write_runs takes, as in the source."""
+    """Rows of a block of write_runs, as in the source."""
     return THREADS * (4 if record_bytes <= 16 else 2 if record_bytes <= 32 else 1)
 
 
@@ -138,5 +138,5 @@ def _listed(keys: Any, heads: Marked, plan: tuple[NDArray[np.void], int], unsort
 
 
 def _other_kernel(function: str) -> Any:
-    """A kernel that does not depend on the definitions."""
+    """A kernel that is independent of the definitions."""
     return kernel("runs", function, SET_BITS=32, DENSE=0, PAYLOAD=C_TYPES[np.dtype(np.uint32)])

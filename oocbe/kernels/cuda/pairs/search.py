@@ -1,4 +1,4 @@
-"""Find rows of a sorted table on the device, with a few small copies to main memory."""
+"""Search for rows of a sorted table on the device, with a few small copies to host memory."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from oocbe.kernels.cuda.transfer.memory import with_retry
 from oocbe.model.row_numbers import key_number
 
 SAMPLES = 1 << 12
-"""Rows that are brought to main memory at a time: a copy of so few costs no more than one of a single row."""
+"""Rows that are copied to the host at a time: a copy of so few takes no longer than one of a single row."""
 
 
 @with_retry
 def rows_around(
     keys: Any, first: NDArray[np.uint64], last: NDArray[np.uint64] | None = None
 ) -> tuple[int, NDArray[np.uint64]]:
-    """Some neighbouring rows, with all those that have a key from ``first`` to ``last``.
+    """A range of adjacent rows that contains all rows with a key from ``first`` to ``last``.
 
-    keys : uint64 (words, rows) on the device, ascending, each once.
-    first, last : uint64 (words,); None: the first one as well.
+    keys : uint64 (words, rows) on the device, strictly ascending.
+    first, last : uint64 (words,); None: equal to ``first``.
 
-    Returns the number of their first row, and their keys uint64 (words, n) in main memory; n is at most
-    :data:`SAMPLES`, or twice as many as have such keys.
+    Returns the index of their first row, and their keys uint64 (words, n) in host memory; n is at most
+    :data:`SAMPLES`, or twice the number of rows with such keys.
 
     Raises
     ------
@@ -43,6 +43,6 @@ def rows_around(
         )
         before = high - low
         low, high = low + (begin - 1) * step + 1 if begin else low, min(high, low + end * step + 1)
-        if high - low == before:  # all have such keys
+        if high - low == before:  # all have matching keys
             break
     return low, keys[:, low:high].get()

@@ -1,4 +1,4 @@
-"""Prefix sums, and marked rows: a bit a row, and the marked rows before each word of 32 rows."""
+"""Prefix sums, and marked rows: a bit a row, and the number of marked rows before each word of 32 rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ THREADS = 256
 """Threads of a block, as in the source."""
 
 PREFIX_THREADS, PREFIX_TILE = 96, 1536
-"""Threads of a block of the prefix sum and entries that it takes, as in the source."""
+"""Threads of a block of the prefix sum, and its entries, as in the source."""
 
 WORDS_A_BLOCK = THREADS
-"""Words of marks that a block of the writing kernels takes: 32 a warp."""
+"""Words of marks of a block of the writing kernels: 32 a warp."""
 
 MOST_WORDS = 64
-"""Key words whose masks travel as an argument of a kernel, by value."""
+"""Maximum number of key words whose masks are a kernel argument, by value."""
 
 COUNTS, PRODUCTS, ONES, SHORT_COUNTS, UNITS, SEGMENTS = range(6)
 """Codes of the summands of a prefix sum, as in the source."""
@@ -32,14 +32,14 @@ COUNTS, PRODUCTS, ONES, SHORT_COUNTS, UNITS, SEGMENTS = range(6)
 
 @dataclass(frozen=True)
 class Marked:
-    """Rows selected.
+    """Selected rows.
 
     Attributes
     ----------
     bits : uint32 (ceil(rows / 32),), a bit a row, zero beyond the last row.
     before : int64 (words + 1,), marked rows before each word, all marked rows last.
-    rows : rows in all, marked or not.
-    read : the number of marked rows on its way to the host.
+    rows : total number of rows.
+    read : asynchronous copy of the number of marked rows to the host.
     """
 
     bits: Any
@@ -49,19 +49,19 @@ class Marked:
 
     @cached_property
     def count(self) -> int:
-        """Marked rows; waits for the device to know."""
+        """Number of marked rows; waits for the device."""
         return int(self.read.numbers()[0])
 
 
 def prefix_sum(term: int, first: Any, second: Any = None, part: int = 1) -> Any:
-    """Exclusive prefix sum of counts int64, products of two counts, ones of words uint32, or as the source says.
+    """Exclusive prefix sum of counts int64, products of two counts, set bits of words uint32, or other terms of the source.
 
     Returns int64 (entries + 1,), the sum of all last.
     """
     entries = len(first)
     out = cupy().empty(entries + 1, dtype=np.int64)
     tiles = max(1, -(-entries // PREFIX_TILE))
-    # The counter lives behind the states, so that one call sets both to zero.
+    # The counter is stored after the states, so that one call sets both to zero.
     states = cupy().zeros(tiles + 1, dtype=np.uint64)
     first = aligned(first)
     second = first if second is None else aligned(second)
@@ -81,7 +81,7 @@ def prefix_sum(term: int, first: Any, second: Any = None, part: int = 1) -> Any:
 
 
 def aligned(array: Any) -> Any:
-    """The array at a multiple of 16 bytes; a copy where it is a part of another one that begins elsewhere."""
+    """The array with 16-byte alignment; a copy if it is a misaligned part of another one."""
     return array.copy() if array.data.ptr % 16 else array
 
 
@@ -94,13 +94,13 @@ def find_tiles(places: Any, tile_rows: int, tiles: int) -> Any:
 
 
 def counted(bits: Any, rows: int) -> Marked:
-    """Marks with their counts; waits for nothing."""
+    """Marks with their counts; does not wait for the device."""
     before = prefix_sum(ONES, bits)
     return Marked(bits, before, rows, Readback(before[-1:]))
 
 
 def empty_bits(rows: int) -> Any:
-    """Room for a bit a row."""
+    """Uninitialised bits, one a row."""
     return cupy().empty(-(-rows // 32), dtype=np.uint32)
 
 
@@ -109,7 +109,7 @@ def packed_masks(masks: NDArray[np.uint64]) -> Any:
 
     Raises
     ------
-    UnsupportedError : more words than it has room for.
+    UnsupportedError : more words than the struct holds.
     """
     if len(masks) > MOST_WORDS:
         raise UnsupportedError(f"the cuda backend has keys of up to {64 * MOST_WORDS:,} bits; use the cpu backend")

@@ -1,12 +1,10 @@
-"""Stable sort of packed keys with their payload on chosen bit ranges, on the device: NVIDIA's radix sort.
+"""Stable sort of packed keys with their payload on selected bit ranges, on the device: NVIDIA's radix sort.
 
-The package ``cuda-cccl`` (:mod:`oocbe.kernels.cuda.pairs.cccl`) sorts one column of keys by one range of bits. More
-ranges are sorted by in turn, the least significant first.
+The package ``cuda-cccl`` (:mod:`oocbe.kernels.cuda.pairs.cccl`) sorts one column of keys by one range of bits. Several
+ranges are sorted in turn, the least significant first. Without the package, CuPy computes the order of each range.
 
-Where that package is missing, CuPy finds the order of each range instead.
-
-Keys of one word carry their values along. Wider keys carry a row number instead, word by word, and rows are gathered
-once at the end: moving all words in each pass would cost more.
+One-word keys carry their values along. Wider keys carry a row number instead, word by word, and rows are gathered once
+at the end: moving all words in each pass would cost more.
 """
 
 from __future__ import annotations
@@ -45,19 +43,19 @@ def sort_rows(
 
 
 def _sort_column(column: Any, payload: Any, ranges: Sequence[BitRange], own: bool) -> tuple[Any, Any]:
-    """Sort a column with its payload by one range of its bits after another.
+    """Sort a column with its payload by several ranges of its bits in turn.
 
-    All memory is taken before the first pass: a column that may be overwritten must be whole if the call runs again.
+    All memory is allocated before the first pass: the input must be intact if the call is repeated.
 
     Parameters
     ----------
     column : uint64 (rows,). payload : uint32 or uint64 (rows,), never written to.
-    own : the column may be overwritten.
+    own : whether the column may be overwritten.
     """
     if not is_available():
         return _sort_by_cupy(column, payload, ranges)
-    # Between the caller's keys and buffers of the sort's own, one range costs no copy; what is sorted again, or may be
-    # overwritten, goes to and fro between two buffers, which takes no temporary copy.
+    # From the caller's keys to new buffers, one range needs no copy; several ranges, or an input that may be
+    # overwritten, alternate between two buffers, without temporary copies.
     to_and_fro = own or len(ranges) > 1
     columns = [column if own or not to_and_fro else column.copy(), cupy().empty_like(column)]
     payloads = [payload.copy() if to_and_fro else payload, cupy().empty_like(payload)]
@@ -70,7 +68,7 @@ def _sort_column(column: Any, payload: Any, ranges: Sequence[BitRange], own: boo
 
 
 def _sort_by_cupy(column: Any, payload: Any, ranges: Sequence[BitRange]) -> tuple[Any, Any]:
-    """Sort a column with its payload; arguments as for :func:`_sort_column`, of which none is written to."""
+    """Sort a column with its payload; arguments as for :func:`_sort_column`, none of them is overwritten."""
     for _, shift, bits in ranges:
         part = (column >> np.uint64(shift)) & np.uint64((1 << bits) - 1)
         order = cupy().argsort(part, kind="stable")

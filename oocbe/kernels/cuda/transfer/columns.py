@@ -1,4 +1,4 @@
-"""Columns on both sides of the bus: what they take, where they lie in a stretch of memory, and copies between them."""
+"""Columns on both sides of the bus: their sizes, their layout in a stretch of memory, and copies between them."""
 
 from __future__ import annotations
 
@@ -11,37 +11,38 @@ from numpy.typing import NDArray
 from oocbe.kernels.cuda.device import cupy
 
 TO_DEVICE, TO_HOST = 1, 2
-"""The runtime's codes of a copy's direction."""
+"""The runtime's codes of copy directions."""
 
 PINNED = 1
 """The runtime's code of a pointer to pinned memory."""
 
 ALIGNMENT = 512
-"""Columns in a slot begin at multiples of so many bytes, as arrays of their own would."""
+"""Alignment of columns in a slot, in bytes, as for separate arrays."""
 
 Columns = Sequence[NDArray[Any]]
 
 
 class Unread(Protocol):
-    """A column that is not in memory yet: its bytes, and how to get them to a place in memory."""
+    """A column that is not in memory yet: its size, and calls that read it into memory."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of its items."""
+        """Dtype of its items."""
 
     @property
     def nbytes(self) -> int:
-        """Of all items."""
+        """Bytes of all items."""
 
     def reads_into(self, target: NDArray[Any]) -> Sequence[tuple[int, Callable[[], None]]]:
-        """Calls that fill an array with the column's items, a part of it each, on any threads; and the part's bytes."""
+        """Calls that fill an array with the column's items, a part each, on any threads; with the bytes of each
+        part."""
 
 
 Column = NDArray[Any] | Unread
 
 
 def is_pinned(array: Column) -> bool:
-    """Whether an array's memory is pinned, so that the device copies from and to it by itself."""
+    """Whether an array's memory is pinned, so that the device accesses it directly."""
     if not isinstance(array, np.ndarray):
         return False
     return bool(cupy().cuda.runtime.pointerGetAttributes(array.ctypes.data).type == PINNED)
@@ -53,12 +54,12 @@ def bytes_of(columns: Sequence[Column]) -> int:
 
 
 def room_of(column: Column) -> int:
-    """Bytes that a column takes where others follow it."""
+    """Bytes of a column including padding for the next one."""
     return -(-column.nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def carved(memory: Any, like: Sequence[Column]) -> list[Any]:
-    """Parts of a piece of memory, of the shapes and dtypes of some columns."""
+    """Parts of a stretch of memory with the shapes and dtypes of some columns."""
     parts, place = [], 0
     for column in like:
         parts.append(memory[place : place + column.nbytes].view(column.dtype))
@@ -67,6 +68,6 @@ def carved(memory: Any, like: Sequence[Column]) -> list[Any]:
 
 
 def copy(target: int, source: int, nbytes: int, direction: int, stream: Any) -> None:
-    """Queue a copy between two addresses, of which the host's is pinned."""
+    """Queue a copy between two addresses; the host's is pinned."""
     if nbytes:
         cupy().cuda.runtime.memcpyAsync(target, source, nbytes, direction, stream.ptr)

@@ -1,12 +1,12 @@
-"""A conveyor to the device and back: pinned memory at both ends, a stream each way beside the one of the kernels.
+"""A conveyor to the device and back: pinned memory at both ends, one stream for each direction and one for kernels.
 
-A copy between the device and ordinary memory runs at a fifth of the bus's speed and makes its thread wait. So threads
-fill pinned memory with the next pieces' rows while earlier ones are on the bus, and empty pinned memory behind it;
-columns that lie in pinned memory already are taken from there. One thread, the caller's, starts all copies and kernels:
-it meets the streams in events, never in a wait for a copy.
+A copy between the device and pageable memory runs at a fifth of the bus's speed and blocks its thread. So threads fill
+pinned memory with the next pieces' rows while earlier ones are on the bus, and empty the pinned memory of results;
+columns in pinned memory are copied directly. One thread, the caller's, starts all copies and kernels; it synchronises
+the streams by events and never waits for a copy.
 
-Device memory for inputs is taken once, in two slots that take turns: one is filled while the kernels read the other.
-Results belong to the kernels' stream, whose pool gets them back only when they have left the device.
+Device memory for inputs is allocated once, in two alternating slots: one is filled while the kernels read the other.
+Results belong to the kernels' stream; its pool reuses their memory only after they have been copied to the host.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, STREAM, WRITER, span, waiting
 
 MOST_THREADS = 16
-"""Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""
+"""Maximum number of threads that fill, and that empty, pinned memory: one moves 9 GB/s, or 4 into fresh memory."""
 
 RING_FILLERS = 8
-"""Threads that fill pinned memory with arrays where nothing comes back: more of them take the memory's bandwidth from
-the bus (benchmarks/RESULTS.md)."""
+"""Threads that fill pinned memory with arrays if nothing is copied back: more would take memory bandwidth from the bus
+(benchmarks/RESULTS.md)."""
 
 DISK_READERS = 20
-"""Threads that read columns from disk: they wait for it, not for a core."""
+"""Threads that read columns from disk: they wait for the disk, not for a core."""
 
 CHUNK_BYTES = 32 << 20
-"""Results come back in chunks of so many bytes a column: several threads empty one result, and a ring of equal chunks
-of pinned memory serves all."""
+"""Size of result chunks, in bytes a column: several threads empty one result, and a ring of equal chunks of pinned
+memory serves all."""
 
 SLOTS = 2
-"""Pieces under way at a time: one is copied while the other is computed."""
+"""Pieces in flight at a time: one is copied while the other is computed."""
 
 SHARE_BEHIND = 0.5
-"""Share of the pinned memory allowed for results on their way."""
+"""Share of the pinned memory for results."""
 
 RING_BYTES = 4 << 20
-"""Pinned memory for results is taken in multiples of so many bytes, so that pieces of it are used again."""
+"""Allocation unit of pinned memory for results, in bytes: makes chunks reusable."""
 
 
 class _Loaded(NamedTuple):
-    """A piece whose columns are on the device, or on their way: the event says when."""
+    """A piece whose columns are on the device after the event."""
 
     slot: int
     columns: list[Any]
@@ -75,13 +75,13 @@ class _Loaded(NamedTuple):
 
 
 class Conveyor:
-    """Brings pieces to the device and results back; a context manager that waits for everything at its end.
+    """Copies pieces to the device and results back; a context manager that waits for all copies at its end.
 
     Parameters
     ----------
-    pieces : columns of each piece, (rows,) each and contiguous, in main memory or to be read into it.
-    host_bytes : pinned memory that may be taken, but for what a single piece needs; None: as much as is of use.
-    brings_back : whether results will go back through the conveyor; more threads fill pinned memory where none do.
+    pieces : columns of each piece, (rows,) each and contiguous, in host memory or to be read into it.
+    host_bytes : limit of pinned memory, except for the needs of a single piece; None: no limit.
+    brings_back : whether results are copied back through the conveyor; otherwise more threads fill pinned memory.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Conveyor:
         self._pieces = pieces
         self._in, self._out = (module.cuda.Stream(non_blocking=True) for _ in range(2))
         self.stream = module.cuda.Stream(non_blocking=True)
-        # The thread that queues everything has a core of its own.
+        # The thread that queues all work has a core of its own.
         threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
         fillers = max(1, threads * 2 // 5) if brings_back else min(threads, RING_FILLERS)
         emptiers = max(1, threads - fillers)
@@ -117,7 +117,7 @@ class Conveyor:
         self._leaving: deque[tuple[Any, Any]] = deque()
         self._loaded: deque[_Loaded] = deque()
         room = None if host_bytes is None else int(host_bytes * (1 - SHARE_BEHIND))
-        self._filling = filling(pieces, fillers, room, brings_back)  # last, as its threads may be at work at once
+        self._filling = filling(pieces, fillers, room, brings_back)  # last, as its threads may start immediately
 
     def __enter__(self) -> Self:
         self.stream.__enter__()
@@ -128,7 +128,7 @@ class Conveyor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with ExitStack() as ends:  # all of them, in reverse, also where an interrupt comes in between
+        with ExitStack() as ends:  # all of them, in reverse, even after an interrupt
             ends.callback(self._filling.let_go)
             ends.callback(self._leaving.clear)
             ends.callback(self.stream.__exit__, kind, error, trace)
@@ -142,9 +142,9 @@ class Conveyor:
                 wait_for_all(self._emptying.popleft()[0])
 
     def pieces(self, compute: Callable[[int, list[Any]], None]) -> None:
-        """Call ``compute`` with each piece's number and its columns on the device, for the stream of the kernels.
+        """Call ``compute`` with each piece's number and its columns on the device, on the kernels' stream.
 
-        The columns are the piece's until ``compute`` has queued its last kernel.
+        The columns are valid until ``compute`` has queued its last kernel.
         """
         for number in range(len(self._pieces)):
             self._filling.ahead_of(number)
@@ -160,11 +160,11 @@ class Conveyor:
             self._free_slot[loaded.slot] = done
 
     def bring_back(self, columns: Sequence[Any], targets: Columns) -> None:
-        """Start to bring a result's columns to main memory, each into its target (rows,), contiguous."""
+        """Start copies of a result's columns to host memory, each into its target (rows,), contiguous."""
         ready = cupy().cuda.Event(disable_timing=True)
         ready.record(self.stream)
         self._out.wait_event(ready)
-        # Room for two results: this one must not wait for the one before, or the kernels of the next would.
+        # Memory for two results: waiting for the previous result would delay the next kernels.
         if self._host_bytes is None:
             self._behind = max(self._behind, 2 * bytes_of(targets))
         rows = len(targets[0])
@@ -182,14 +182,14 @@ class Conveyor:
         self._leave(columns)
 
     def deliver(self, columns: Sequence[Any], consumers: Sequence[Callable[[NDArray[Any]], None]]) -> None:
-        """Start to bring columns to main memory, each for a function there that is called on a thread of its own.
+        """Start copies of columns to host memory, each for a function that is called there on a thread of its own.
 
-        consumers : given the column, (rows,), in memory that is used again when all have returned.
+        consumers : called with the column, (rows,), in memory that is reused after all have returned.
         """
         ready = cupy().cuda.Event(disable_timing=True)
         ready.record(self.stream)
         self._out.wait_event(ready)
-        # As many at a time as leave room for others: these must not wait for all before to be consumed.
+        # Limited batches: they must not wait until all earlier columns are consumed.
         most, first = min(CHUNK_BYTES, self._behind // 4), 0
         while first < len(columns):
             ends = accumulate(map(room_of, columns[first:]))
@@ -199,7 +199,7 @@ class Conveyor:
         self._leave(columns)
 
     def _deliver(self, columns: Sequence[Any], consumers: Sequence[Callable[[NDArray[Any]], None]]) -> None:
-        """Bring columns to one stretch of pinned memory."""
+        """Copy columns to one stretch of pinned memory."""
         pinned = self._take(-(-sum(map(room_of, columns)) // RING_BYTES) * RING_BYTES)
         middle = carved(pinned, columns)
         with device_span(DEVICE_TO_HOST, "chunks", self._out, bytes=bytes_of(columns)):
@@ -215,7 +215,7 @@ class Conveyor:
         self._behind_now += pinned.nbytes
 
     def _leave(self, arrays: Any) -> None:
-        """Hold arrays on the device until the copies queued so far are over."""
+        """Keep arrays on the device alive until the copies queued so far are done."""
         gone = cupy().cuda.Event(disable_timing=True)
         gone.record(self._out)
         self._leaving.append((gone, arrays))
@@ -228,27 +228,27 @@ class Conveyor:
         middle = carved(pinned, targets)
         for column, target in zip(columns, middle, strict=True):
             copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
-        # Threads that wait for this sleep: there are as many as cores, and others have work.
+        # A blocking event: waiting threads sleep, as there are as many as cores.
         gone = cupy().cuda.Event(block=True, disable_timing=True)
         gone.record(self._out)
         self._emptying.append(([self._writers.submit(_empty, gone, middle, targets)], pinned))
         self._behind_now += pinned.nbytes
 
     def wait_for_results(self) -> None:
-        """Until no result is on its way: what they held on the device is free."""
+        """Wait until no result is being copied and the device memory of results is free."""
         with waiting(CALLER, "wait for results"):
             while self._leaving:
-                self._leaving[0][0].synchronize()  # and only then let go of its arrays
+                self._leaving[0][0].synchronize()  # its arrays are released only afterwards
                 self._leaving.popleft()
 
     def wait_for_targets(self) -> None:
-        """Until all results so far are where they belong."""
+        """Wait until all results so far are in their targets."""
         self.wait_for_results()
         for futures, _ in self._emptying:
             wait_for_all(futures)
 
     def _load(self, number: int) -> None:
-        """Start the copies of a piece, unless they were started before."""
+        """Start the copies of a piece, unless they have been started."""
         if number < self._next_to_load:
             return
         self._next_to_load += 1
@@ -267,7 +267,7 @@ class Conveyor:
         self._filling.leaves(filled, event)
 
     def _take(self, nbytes: int) -> NDArray[np.uint8]:
-        """Pinned memory for a chunk of a result; waits for the oldest ones when many are on their way."""
+        """Pinned memory for a chunk of a result; waits for the oldest chunks if the limit is reached."""
         while self._emptying and (self._behind_now + nbytes > self._behind or are_done(self._emptying[0][0])):
             futures, pinned = self._emptying.popleft()
             with waiting(CALLER, "wait for pinned memory to be emptied"):

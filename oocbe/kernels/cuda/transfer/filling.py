@@ -1,9 +1,9 @@
-"""How pieces get into pinned memory before they are brought to a device: by a pool of threads, or by threads in a ring.
+"""Filling of pinned memory with pieces for a device: by a pool of threads, or by threads in a ring.
 
-A pool takes columns of any kind, parts of which other threads read, check and decode. Where all columns are arrays in
-main memory, what is left to do is copying, at the pace of the bus and more: there, each call that lets go of the
-interpreter and waits to get it back is time in which nothing is copied. So threads that never need it go from piece to
-piece through a ring of pinned memory, each with a share of every piece.
+A pool handles columns of any kind, parts of which other threads read, check and decode. If all columns are arrays in
+host memory, only copies remain, at the speed of the bus or more. Then every call that releases the interpreter and
+waits for it again is time without copies. So threads without the interpreter go from piece to piece through a ring of
+pinned memory, each with a share of every piece.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, READER, span, waiting
 
 LOOK_UP_SECONDS = 0.2
-"""Seconds between the wake-ups of a waiting thread, which let signals through."""
+"""Wait interval of a thread, in seconds: signals are handled between intervals."""
 
 FILLERS_A_PIECE = 8
-"""Threads of a pool that fill one piece, so that the first is ready sooner; the next are filled meanwhile."""
+"""Threads of a pool that fill one piece, so that the first piece is ready sooner; the next are filled concurrently."""
 
 LEAST_PART_BYTES = 4 << 20
 """Minimum size of the parts in which a column in memory is filled, in bytes."""
@@ -47,40 +47,40 @@ RING_SLEEP = 2e-5
 
 
 class Filling(Protocol):
-    """Brings pieces to pinned memory, in their order."""
+    """Copies pieces to pinned memory, in order."""
 
     def ahead_of(self, number: int) -> None:
-        """Have the pieces that follow one filled, as many as there is room for."""
+        """Start filling the pieces after this one, as memory permits."""
 
     def is_next_filled(self) -> bool:
-        """Whether :meth:`take` needs no waiting."""
+        """Whether :meth:`take` would return without waiting."""
 
     def take(self) -> Sequence[Any]:
         """The next piece's columns in pinned memory; waits for them."""
 
     def leaves(self, filled: Sequence[Any], event: Any) -> None:
-        """The memory of a piece may be used again after an event."""
+        """Release a piece's memory for reuse after an event."""
 
     def let_go(self) -> None:
-        """Forget the memory of pieces: all copies are over."""
+        """Release the memory of all pieces, after all copies."""
 
     def close(self) -> None:
         """Wait for all threads."""
 
 
 class _Filled(NamedTuple):
-    """A piece's columns in pinned memory, and what fills them on other threads."""
+    """A piece's columns in pinned memory, and the futures of the threads that fill them."""
 
     columns: Sequence[Any]
     parts: Sequence[Future[None]]
 
 
 class PoolFilling:
-    """Pieces filled by a pool's threads; columns that lie in pinned memory already are taken as they are.
+    """Pieces filled by a pool's threads; columns in pinned memory are used directly.
 
     Parameters
     ----------
-    pieces : columns of each. threads : of the pool. host_bytes : of pinned memory for pieces; None: as is of use.
+    pieces : columns of each. threads : of the pool. host_bytes : limit of pinned memory for pieces; None: no limit.
     """
 
     def __init__(self, pieces: Sequence[Sequence[Column]], threads: int, host_bytes: int | None) -> None:
@@ -88,10 +88,10 @@ class PoolFilling:
         self._readers = ThreadPoolExecutor(threads, thread_name_prefix="oocbe-fill")
         self._ahead = -(-threads // FILLERS_A_PIECE) + 1
         if host_bytes is not None:
-            # A piece's pinned memory is free when the next one's copy is over.
+            # A piece's pinned memory is free after the next one's copy.
             self._ahead = max(1, min(self._ahead, host_bytes // max(1, largest_piece(pieces)) - 2))
         self._filling: deque[Future[_Filled]] = deque()
-        self._copying: deque[tuple[Any, Any]] = deque()  # pinned memory that goes back to its pool after the event
+        self._copying: deque[tuple[Any, Any]] = deque()  # pinned memory to be returned to its pool after the event
         self._next = 0
         self._is_own = False
 
@@ -101,7 +101,7 @@ class PoolFilling:
             self._copying.popleft()
         if len(self._copying) > MOST_COPYING:
             with waiting(CALLER, "wait for the bus"):
-                self._copying[0][0].synchronize()  # and only then let go of its memory
+                self._copying[0][0].synchronize()  # its memory is released only afterwards
                 self._copying.popleft()
         while self._next < min(len(self._pieces), number + self._ahead):
             columns = self._pieces[self._next]
@@ -117,7 +117,7 @@ class PoolFilling:
         return first is not None and first.done() and are_done(first.result().parts)
 
     def take(self) -> Sequence[Any]:
-        """As :meth:`Filling.take`; an error of what fills them is raised."""
+        """As :meth:`Filling.take`; raises the errors of the filling threads."""
         filled: _Filled = wait(self._filling.popleft())
         wait_for_all(filled.parts)
         self._is_own = bool(filled.parts)
@@ -125,7 +125,7 @@ class PoolFilling:
 
     def leaves(self, filled: Sequence[Any], event: Any) -> None:
         """As :meth:`Filling.leaves`."""
-        if self._is_own:  # and not pinned by somebody else
+        if self._is_own:  # and not the caller's pinned memory
             self._copying.append((event, filled))
 
     def let_go(self) -> None:
@@ -137,7 +137,7 @@ class PoolFilling:
         self._readers.shutdown(wait=True, cancel_futures=True)
 
     def _fill(self, columns: Sequence[Column]) -> _Filled:
-        """Have the columns put into pinned memory, in parts, by threads of their own."""
+        """Start threads that copy the columns into pinned memory, in parts."""
         filled = carved(pinned_memory().take(sum(map(room_of, columns))), columns)
         calls: list[tuple[int, Callable[[], None]]] = []
         for target, column in zip(filled, columns, strict=True):
@@ -152,12 +152,12 @@ class PoolFilling:
 
 
 class RingFilling:
-    """Pieces of arrays, copied by threads that go round a ring of pinned memory without the interpreter.
+    """Pieces of arrays, copied by threads around a ring of pinned memory without the interpreter.
 
     Parameters
     ----------
-    pieces : columns of each, as many of the same dtypes, contiguous. threads : that copy. host_bytes : of pinned memory
-        at most, but for two pieces; None: as much as is of use.
+    pieces : columns of each, of equal number and dtypes, contiguous. threads : number of copying threads.
+    host_bytes : limit of pinned memory, at least two pieces; None: no limit.
     """
 
     def __init__(self, pieces: Sequence[Columns], threads: int, host_bytes: int | None) -> None:
@@ -170,7 +170,7 @@ class RingFilling:
         self._rooms = [memory[place * room : (place + 1) * room] for place in range(places)]
         self._nbytes = sum(map(bytes_of, pieces))
         copies = np.array([_copies(columns) for columns in pieces], dtype=np.int64)
-        # A line for what each thread has filled, one for what may be filled again, and one that says stop.
+        # One line per thread for its filled pieces, one for reusable pieces, and one for the stop flag.
         self._state = np.zeros((threads + 2, LINE_BYTES // 8), dtype=np.int64)
         self._filled, self._ring = self._state[:threads, 0], self._state[threads:, 0]
         self._copying: deque[Any] = deque()
@@ -188,7 +188,7 @@ class RingFilling:
 
     def ahead_of(self, number: int) -> None:
         """As :meth:`Filling.ahead_of`."""
-        if not self._is_begun:  # by who ends them, and not before
+        if not self._is_begun:  # started by the thread that ends them
             self._is_begun = True
             for thread in self._threads:
                 thread.start()
@@ -201,7 +201,7 @@ class RingFilling:
         return bool(self._filled.min() > self._next)
 
     def take(self) -> Sequence[Any]:
-        """As :meth:`Filling.take`; an error of what fills them is raised."""
+        """As :meth:`Filling.take`; raises the errors of the filling threads."""
         while not self.is_next_filled():
             self.ahead_of(self._next)
             if self._next >= self._ring[0] + len(self._rooms):
@@ -238,7 +238,7 @@ class RingFilling:
 
 
 def _copies(columns: Columns) -> list[tuple[int, int, int]]:
-    """Address and bytes of each column of a piece, and its place in the piece's memory, as :func:`carved` has it."""
+    """Address and bytes of each column of a piece, and its offset in the piece's memory, as of :func:`carved`."""
     ends = list(accumulate(map(room_of, columns), initial=0))
     return [(column.ctypes.data, column.nbytes, place) for column, place in zip(columns, ends, strict=False)]
 
@@ -246,7 +246,7 @@ def _copies(columns: Columns) -> list[tuple[int, int, int]]:
 def filling(pieces: Sequence[Sequence[Column]], threads: int, host_bytes: int | None, brings_back: bool) -> Filling:
     """The ring or pool that fills pinned memory with some pieces.
 
-    brings_back : whether results come back, which other threads empty: these need the interpreter, and cores.
+    brings_back : whether results are copied back: the threads that empty them need the interpreter, and cores.
     """
     arrays = [[column for column in piece if isinstance(column, np.ndarray)] for piece in pieces]
     is_copied = [*map(len, arrays)] == [*map(len, pieces)] and not any(is_pinned(c) for held in arrays for c in held)
@@ -256,12 +256,12 @@ def filling(pieces: Sequence[Sequence[Column]], threads: int, host_bytes: int | 
 
 
 def largest_piece(pieces: Sequence[Sequence[Column]]) -> int:
-    """Bytes that the largest piece takes."""
+    """Bytes of the largest piece."""
     return max((sum(map(room_of, columns)) for columns in pieces), default=0)
 
 
 def wait(future: Future[Any]) -> Any:
-    """A future's result; signals get through meanwhile."""
+    """A future's result; signals are handled during the wait."""
     while True:
         try:
             return future.result(timeout=LOOK_UP_SECONDS)
@@ -271,13 +271,13 @@ def wait(future: Future[Any]) -> Any:
 
 
 def wait_for_all(futures: Sequence[Future[None]]) -> None:
-    """Until all are done; the first one's error is raised."""
+    """Wait until all are done; raises the first one's error."""
     for future in futures:
         wait(future)
 
 
 def are_done(futures: Sequence[Future[None]]) -> bool:
-    """Whether none of them needs waiting for."""
+    """Whether all are done."""
     return all(future.done() for future in futures)
 
 
@@ -288,7 +288,7 @@ def _run_all(calls: Sequence[tuple[int, Callable[[], None]]]) -> None:
 
 
 def _known(result: Any) -> Future[Any]:
-    """A future that needs no waiting for."""
+    """A completed future."""
     future: Future[Any] = Future()
     future.set_result(result)
     return future

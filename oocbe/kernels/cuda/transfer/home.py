@@ -1,7 +1,7 @@
-"""Arrays from the device to main memory at the bus's speed.
+"""Copies of device arrays to host memory at the bus's speed.
 
-Into ordinary memory the driver copies at 2 GB/s where the pages are fresh, on the calling thread. So large arrays
-come by way of pinned memory, which threads empty (:mod:`oocbe.kernels.cuda.transfer.conveyor`).
+Into fresh pageable memory the driver copies at 2 GB/s, on the calling thread. So large arrays are copied through pinned
+memory, which threads empty (:mod:`oocbe.kernels.cuda.transfer.conveyor`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from oocbe.kernels.cuda.transfer.conveyor import Conveyor
 from oocbe.runtime.tracing.recorder import DEVICE_TO_HOST
 
 LARGE_BYTES = 1 << 25
-"""Minimum total size of arrays, in bytes, that is worth the threads."""
+"""Minimum total size of arrays, in bytes, for a copy by several threads."""
 
 PINNED_BYTES = 1 << 29
-"""Pinned memory that may be taken, half of it for arrays on their way: seven chunks at a time."""
+"""Limit of pinned memory, in bytes, half of it for arrays in flight: seven chunks at a time."""
 
 
 def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
-    """Copies of the device's arrays in main memory, in C order; waits for the kernels that write them.
+    """Copies of device arrays in host memory, in C order; waits for the kernels that write them.
 
     arrays : (items,), or (rows, items).
     """
@@ -36,7 +36,7 @@ def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
         try:
             _through_pinned_memory(pairs)
         except MemoryError:
-            pass  # no pinned memory is available: the driver copies without it
+            pass  # no pinned memory: the driver copies without it
         else:
             return found
     with device_span(DEVICE_TO_HOST, "download", bytes=nbytes):
@@ -53,9 +53,9 @@ def _through_pinned_memory(pairs: Sequence[tuple[Any, NDArray[Any]]]) -> None:
 
 
 def _stretches(array: Any, copy: NDArray[Any]) -> list[tuple[Any, NDArray[Any]]]:
-    """What is copied at a time, and where to: all of an array that lies together, else row by row.
+    """Pairs of source and target of single copies: a contiguous array as a whole, others row by row.
 
-    Rows of a part of a table lie apart, and there may be no memory to lay them side by side.
+    Rows of a part of a table are not adjacent, and there may be no memory for a contiguous copy.
     """
     if array.ndim == 1 or array.flags.c_contiguous:
         return [(array.reshape(-1), copy.reshape(-1))]

@@ -1,9 +1,9 @@
-"""Device memory: one pool with a hard limit, and what happens when it is reached.
+"""Device memory: one pool with a hard limit, and the handling of exhausted memory.
 
-The pool is CuPy's default one, so that CuPy's own temporary arrays count as well. Where an allocation fails although
-the pool holds free blocks (fragmentation), the device is waited for, all free blocks are given back, and the call runs
-once more; if that fails too, the holders of movable arrays (:class:`Holder`) move them, and the call runs a last time;
-then :class:`~oocbe.errors.ResourceError` reports the bytes requested, used and allowed.
+The pool is CuPy's default one, so that CuPy's own temporary arrays are included. If an allocation fails although the
+pool holds free blocks (fragmentation), the device is synchronised, all free blocks are returned to it, and the call is
+repeated. If that fails too, the holders of movable arrays (:class:`Holder`) move them, and the call is repeated a last
+time. Then :class:`~oocbe.errors.ResourceError` reports the bytes requested, used and allowed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _holders = _Holders()
 
 
 def set_limit(limit: int | None = None) -> int:
-    """Limit the pool to so many bytes; None: all of the device.
+    """Limit the pool in bytes; None: the whole device.
 
-    Returns the limit in bytes. Memory in use already is not taken away. A process has one pool: the limit set last
-    holds for everything in it.
+    Returns the limit in bytes. Memory in use is not affected. A process has one pool: the last limit applies to
+    everything in it.
     """
     total = int(cupy().cuda.runtime.memGetInfo()[1])
     limit = total if limit is None else min(limit, total)
@@ -45,29 +45,29 @@ def set_limit(limit: int | None = None) -> int:
 
 
 def limit_bytes() -> int:
-    """Bytes that the pool may hold: the limit that was set, or all of the device."""
+    """The pool's limit in bytes: the one that was set, or the whole device."""
     return int(cupy().get_default_memory_pool().get_limit()) or int(cupy().cuda.runtime.memGetInfo()[1])
 
 
 def used_bytes() -> int:
-    """Bytes of the arrays that live in the pool."""
+    """Bytes of the live arrays in the pool."""
     count: int = cupy().get_default_memory_pool().used_bytes()
     return count
 
 
 def held_bytes() -> int:
-    """Bytes that the pool holds of the device, free blocks included: what the limit applies to."""
+    """Device memory of the pool in bytes, including free blocks; the limit applies to it."""
     count: int = cupy().get_default_memory_pool().total_bytes()
     return count
 
 
 def device_room() -> int:
-    """Bytes of device memory that an operation may take."""
+    """Device memory available to an operation, in bytes."""
     return limit_bytes() - used_bytes()
 
 
 def free_blocks() -> None:
-    """Wait for the device and give the pool's free blocks back to it."""
+    """Synchronise the device and return the pool's free blocks to it."""
     cupy().cuda.Device().synchronize()
     cupy().get_default_memory_pool().free_all_blocks()
 
@@ -81,21 +81,21 @@ class Holder(Protocol):
     """Owner of device arrays that can be moved off the device."""
 
     def free_device_memory(self) -> bool:
-        """Free them; called where memory has run out. Whether there were any."""
+        """Free the arrays after memory has run out; returns whether there were any."""
 
 
 def held_by(holder: Holder) -> None:
-    """Register a holder, for as long as it lives: it is called where the calling thread runs out of memory."""
+    """Register a holder for its lifetime: it is called when the calling thread runs out of device memory."""
     _holders.found.add(holder)
 
 
 def _ask_holders() -> bool:
-    """Free the arrays of this thread's holders; whether there were any."""
+    """Free the arrays of this thread's holders; returns whether there were any."""
     return sum(holder.free_device_memory() for holder in list(_holders.found)) > 0
 
 
 class Retries:
-    """Attempts at work that allocates device memory and writes to nothing it was given before it has all of it::
+    """Attempts at work that allocates all its device memory before it writes to any argument::
 
         retries = Retries()
         while True:
@@ -122,11 +122,11 @@ class Retries:
         return True
 
     def free_memory(self) -> None:
-        """Free what can be freed for another attempt; behind the block, as its error holds the failed work's arrays.
+        """Free memory for another attempt; called after the block, whose error holds the failed work's arrays.
 
         Raises
         ------
-        ResourceError : memory ran out although the pool had no free block, and nothing on the device may be elsewhere.
+        ResourceError : memory ran out although the pool had no free block, and no array on the device can be moved.
         """
         free_blocks()
         self._failed += 1
@@ -142,7 +142,7 @@ class Retries:
 
 
 def with_retry(function: Function) -> Function:
-    """Decorator for a call whose work may be attempted again (:class:`Retries`); errors as there."""
+    """Decorator for a call that may be repeated (:class:`Retries`); errors as there."""
 
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:

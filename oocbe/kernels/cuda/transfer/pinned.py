@@ -1,8 +1,7 @@
-"""Pinned main memory, taken quickly and used again.
+"""Pinned host memory, allocated quickly and reused.
 
-The driver takes fresh pinned memory at 2 GB/s, page by page on one thread. Here threads touch fresh memory first, in
-large pages where the system has them, and the driver is handed pages that exist: 9 GB/s on 16 cores
-(benchmarks/RESULTS.md).
+The driver pins fresh memory at 2 GB/s, page by page on one thread. Here threads first touch fresh memory, in large
+pages if the system has them, and the driver pins existing pages: 9 GB/s on 16 cores (benchmarks/RESULTS.md).
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.runtime.stretches import Bytes, Region, fresh_memory, rounded
 
 TOUCHED_AT_ONCE = 32 << 20
-"""Fresh memory that a thread touches in one call, in bytes."""
+"""Fresh memory touched in one call of a thread, in bytes."""
 
 MOST_THREADS = 16
 """Maximum number of threads that touch fresh memory."""
 
 SPARE = 8
-"""A region exceeds the requested size by one part in so many: the next piece may be a little larger."""
+"""A region exceeds the requested size by one part in this many: the next piece may be slightly larger."""
 
 NOT_PINNED = (2, 304, 712, 801)
-"""The runtime's codes for no memory, a call of the system that failed, memory pinned already, and not supported."""
+"""The runtime's codes for: out of memory, failed system call, memory already pinned, not supported."""
 
 
 class PinnedMemory:
-    """Hands out stretches of pinned memory; a stretch is free again when the last array over it is gone.
+    """Allocator of stretches of pinned memory; a stretch is free after the last array over it is deleted.
 
-    Regions stay pinned until memory is asked for that none of them has room for: then those that are free as a whole
-    go back to the system before a new one is taken.
+    Regions stay pinned until a request does not fit any of them: then entirely free regions are returned to the system
+    before a new one is allocated.
 
     Parameters
     ----------
-    make_region : a fresh region of so many bytes.
+    make_region : returns a fresh region of a size in bytes.
     """
 
     def __init__(self, make_region: Callable[[int], Region]) -> None:
@@ -48,11 +47,11 @@ class PinnedMemory:
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> Bytes:
-        """An array of so many bytes, not set to anything.
+        """An uninitialised array of ``nbytes`` bytes.
 
         Raises
         ------
-        MemoryError : the system has no such memory, or does not pin it.
+        MemoryError : the system has no memory left, or does not pin it.
         """
         with self._lock:
             for region in self._regions:
@@ -60,7 +59,7 @@ class PinnedMemory:
                 if found is not None:
                     return found
             self._drop_free_regions()
-            # A little more: the next piece may be a little larger.
+            # Slightly more: the next piece may be slightly larger.
             region = self._make_region(rounded(nbytes + nbytes // SPARE))
             self._regions.append(region)
             found = region.take(nbytes)
@@ -68,12 +67,12 @@ class PinnedMemory:
         return found
 
     def held_bytes(self) -> int:
-        """Bytes that are pinned now, free ones included."""
+        """Pinned memory in bytes, including free stretches."""
         with self._lock:
             return sum(len(region.memory) for region in self._regions)
 
     def keep_within(self, nbytes: int) -> None:
-        """Give regions that are free as a whole back to the system, where more than so many bytes are pinned."""
+        """Return entirely free regions to the system if more than ``nbytes`` bytes are pinned."""
         if self.held_bytes() > nbytes:
             with self._lock:
                 self._drop_free_regions()
@@ -90,7 +89,7 @@ def pinned_region(nbytes: int) -> Region:
 
     Raises
     ------
-    MemoryError : the system has no such memory, or does not pin it.
+    MemoryError : the system has no memory left, or does not pin it.
     """
     runtime = cupy().cuda.runtime
     memory = touched(nbytes)
@@ -98,7 +97,7 @@ def pinned_region(nbytes: int) -> Region:
     try:
         runtime.hostRegister(address, nbytes, 0)
     except runtime.CUDARuntimeError as error:
-        if error.status not in NOT_PINNED:  # the next call, whichever it is, reports the error of an earlier kernel
+        if error.status not in NOT_PINNED:  # any call may report the error of an earlier kernel
             raise
         raise MemoryError(f"{nbytes:,} bytes of main memory could not be pinned: {error}") from error
     return Region(memory, partial(_unregister, address))
@@ -111,11 +110,11 @@ def _unregister(address: int) -> None:
 
 
 def touched(nbytes: int) -> Bytes:
-    """Fresh memory (nbytes,) whose pages exist, in large pages where the system has them; all zero.
+    """Fresh zeroed memory (nbytes,) with existing pages, in large pages if the system has them.
 
     Raises
     ------
-    MemoryError : there is no such memory.
+    MemoryError : the system has no memory left.
     """
     try:
         array = fresh_memory(nbytes)

@@ -1,10 +1,10 @@
-// A few numbers on their way to the host: written to its pinned memory by a kernel. A copy would wait its turn behind
-// results that are on the bus already (32 MB take 0.7 ms), and the host with it.
+// A few numbers for the host, written to its pinned memory by a kernel. A copy would be queued behind results on the
+// bus (32 MB take 0.7 ms) and delay the host.
 #include "integers.cuh"
 
 #define PARTS 16
 
-// Addresses of the parts, and where each begins in the target, in words of 32 bits; the end of the last one.
+// Addresses of the parts, their starts in the target, in words of 32 bits, and the end of the last one.
 struct Parts { u64 from[PARTS]; u64 begin[PARTS + 1]; };
 
 extern "C" __global__ void read_back(Parts parts, u32 *target) {

@@ -1,4 +1,4 @@
-"""A few numbers on their way from the device to the host, while the device goes on working."""
+"""Asynchronous copies of a few numbers from the device to the host."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import kernel, launch
 
 PARTS = 16
-"""Arrays that one kernel call reads, as in the source."""
+"""Maximum number of arrays of one kernel call, as in the source."""
 
 THREADS = 64
 """Threads of a block, as in the source."""
 
 WORD = 4
-"""Bytes that a thread moves at a time: all dtypes here have a multiple of it."""
+"""Bytes moved by a thread at a time; all dtypes here are multiples."""
 
 
 class Readback:
-    """Starts to bring small arrays of one dtype to the host after the work queued so far; later work delays none.
+    """Starts a copy of small arrays of one dtype to the host after the work queued so far; later work does not delay
+    it.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ class Readback:
     def __init__(self, *arrays: Any) -> None:
         stream = cupy().cuda.get_current_stream()
         dtype, size = arrays[0].dtype, sum(a.size for a in arrays)
-        # The device writes to it by itself.
+        # The device writes to it directly.
         memory = cupy().cuda.alloc_pinned_memory(size * dtype.itemsize)
         self._numbers = np.frombuffer(memory, dtype, size)
         place = self._numbers.ctypes.data
@@ -49,17 +50,17 @@ class Readback:
                 launch(kernel("readback", "read_back"), 1, THREADS, parts, np.uint64(place))
                 place += ends[-1] * WORD
         finally:
-            # The arrays may go back to the pool at once: what is queued later runs later.
+            # The arrays may return to the pool at once: later work in the stream runs after the read.
             self._event.record(stream)
 
     def __del__(self) -> None:
-        # Pinned memory that went back to its pool before the kernel wrote to it would change under its next user.
+        # Pinned memory must not return to its pool before the kernel has written to it.
         event = getattr(self, "_event", None)
         if event is not None:
             event.synchronize()
 
     def numbers(self) -> NDArray[Any]:
-        """The arrays' entries end to end; waits for them."""
+        """The arrays' entries, concatenated; waits for them."""
         self._event.synchronize()
         return self._numbers
 
