@@ -42,7 +42,7 @@ def run_child(script: str, arguments: Sequence[str], seconds: float | None = Non
 
 def describe_run(packages: Sequence[str] = ()) -> str:
     """Date, commit, machine and versions, for a line below a table."""
-    parts = [date.today().isoformat(), f"commit {_commit()}", _machine(), f"Python {platform.python_version()}"]
+    parts = [date.today().isoformat(), f"commit {commit()}", machine(), f"Python {platform.python_version()}"]
     for name in dict.fromkeys(("numpy", "numba", *packages)):
         try:
             parts.append(f"{name} {version(name)}")
@@ -51,7 +51,9 @@ def describe_run(packages: Sequence[str] = ()) -> str:
     return ", ".join(parts)
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The working tree's commit, with a remark where tracked files differ from it."""
+
     def git(*arguments: str) -> str:
         return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout
 
@@ -62,7 +64,8 @@ def _commit() -> str:
         return "unknown"
 
 
-def _machine() -> str:
+def machine() -> str:
+    """Cores that the process may use, processor and memory."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -77,15 +80,19 @@ def _machine() -> str:
 def print_table(rows: Sequence[Sequence[str]], markdown: bool = False) -> None:
     """Print rows, the first of which is the heading, in aligned columns or as a Markdown table; the first one left."""
     if markdown:
-        head, *rest = rows
-        for row in (head, ["---", *("---:" for _ in head[1:])], *rest):
-            print(f"| {' | '.join(row)} |")
+        print("\n".join(markdown_lines(rows)))
         return
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print(
             "  ".join(f"{c:<{w}}" if i == 0 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(row, widths, strict=True)))
         )
+
+
+def markdown_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table of rows, the first of which is the heading; the first column left."""
+    head, *rest = rows
+    return [f"| {' | '.join(row)} |" for row in (head, ["---", *("---:" for _ in head[1:])], *rest)]
 
 
 def median(runs: Sequence[dict[str, Any]], key: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Pinned memory kept for results: the device writes the results directly into it.
 
 A result's memory is usually fresh: the system hands it out page by page, and threads copy rows into it from pinned
-memory. That is slower than the bus (benchmarks/RESULTS.md). Kept memory pays off for a sequence of operations.
+memory. That is slower than the bus (benchmarks/results/gpu_streaming.json). Kept memory pays off for a sequence of
+operations.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Tuning:
     propagates : whether propagation takes what it can from a problem before the search for an order.
     narrows : whether values that a message has no row for go from the buckets to come. Not by itself: messages on a
         device, in pieces or found by a run that is resumed do not tell theirs yet, so rows would depend on the way; and
-        it gained nothing where propagation goes first (benchmarks/RESULTS.md).
+        it gained nothing where propagation goes first (benchmarks/results/propagation.json).
 
     message_bytes : that messages may take, whatever the process itself does: so a run can be repeated on any machine;
         None: what the memory limit leaves.
