@@ -183,9 +183,14 @@ class Watched(MessageMaker):
         self.notes.append((forecast, self.strategies[-1], message, message.nbytes))
         return message, exponent
 
-    def finished(self, table):
-        self.joined_rows += table.rows
-        return super().finished(table)
+    def finishing(self):
+        finish = super().finishing()
+
+        def counted(table):
+            self.joined_rows += table.rows
+            return finish(table)
+
+        return counted
 
     def _decide(self, task):
         self.expected = self._complete.expected_rows(task.bucket, task.covered)
