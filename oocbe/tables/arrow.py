@@ -1,7 +1,7 @@
-"""Tables to and from Arrow, by way of pyarrow (an extra): whole ones, and pieces of larger ones.
+"""Conversion of tables to and from Arrow by pyarrow (an extra): whole tables, and pieces of larger ones.
 
-What comes in is anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the Arrow PyCapsule interface: pyarrow,
-pandas, Polars, DuckDB), or with ``__dataframe__``. Labels go out as Arrow dictionaries, and come back with their order.
+Accepted: objects with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the Arrow PyCapsule interface: pyarrow, pandas,
+Polars, DuckDB), or with ``__dataframe__``. Labels are exported as Arrow dictionaries, and read back in their order.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def pyarrow() -> Any:
 
 
 def arrow_table(data: object) -> Any:
-    """A pyarrow.Table of what some object offers.
+    """A pyarrow.Table of an object with Arrow's interface or that of data frames.
 
     Raises
     ------
-    UsageError : it offers neither Arrow's interface nor that of data frames, or pyarrow is missing.
+    UsageError : an object without either interface, or pyarrow is missing.
     """
     arrow = pyarrow()
     if isinstance(data, arrow.Table):
@@ -56,11 +56,11 @@ def arrow_table(data: object) -> Any:
 def column_of(name: str, data: Any, what: str, domain: Domain | None = None, first: int = 0) -> Column:
     """An Arrow column (ChunkedArray or Array) of a variable.
 
-    domain : where it is known, labels are looked up in it at once. first : number of the first row, for messages.
+    domain : domain of the labels, if known. first : number of the first row, for messages.
 
     Raises
     ------
-    ModelError : an entry is missing (null), is not in the domain, or is of a type that labels cannot have.
+    ModelError : a missing entry (null), an entry outside the domain, or a type that labels cannot have.
     """
     import pyarrow as arrow
     import pyarrow.compute as compute
@@ -72,7 +72,7 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
         return Column(name, _numbers(data))
     if not arrow.types.is_dictionary(kind):
         check_label_type(name, kind, what)
-        if arrow.types.is_string_view(kind):  # for which Arrow has no look-up
+        if arrow.types.is_string_view(kind):  # Arrow has no index_in for string views
             data = data.cast(arrow.string())
         if domain is not None and not isinstance(domain, int):
             given = domain if isinstance(domain, tuple) else tuple(domain)
@@ -93,13 +93,13 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
 
 
 def _looked_up(name: str, data: Any, what: str, domain: tuple[Label, ...], first: int) -> NDArray[np.integer]:
-    """Place (rows,) of each entry of an Arrow column, which is of integers, truth values or text, among the labels."""
+    """Index (rows,) of each entry of an Arrow column (integers, truth values or text) among the labels."""
     import pyarrow as arrow
     import pyarrow.compute as compute
 
     kind = data.type
     if arrow.types.is_integer(kind) and not arrow.types.is_uint64(kind):
-        data = data.cast(arrow.int64())  # labels need not fit a narrow column
+        data = data.cast(arrow.int64())  # labels may exceed the range of a narrow column
     own = label_type(kind)
     other = next((label for label in domain if type(label) is not own), None)
     if other is not None:
@@ -118,7 +118,7 @@ def _looked_up(name: str, data: Any, what: str, domain: tuple[Label, ...], first
 
 
 def check_label_type(name: str, kind: Any, what: str) -> None:
-    """Refuse (ModelError) a type of column that can be no variable."""
+    """Refuse (ModelError) a column type that variables cannot have."""
     import pyarrow as arrow
 
     types = arrow.types
@@ -133,11 +133,11 @@ def check_label_type(name: str, kind: Any, what: str) -> None:
 
 
 def dates_as_text(name: str, data: Any, what: str) -> Any:
-    """An Arrow column of a variable, dates in it as text such as ``2026-11-23``; timestamps are dates at midnight.
+    """An Arrow column of a variable with dates as text such as ``2026-11-23``; timestamps at midnight count as dates.
 
     Raises
     ------
-    ModelError : a timestamp that is at another time of day.
+    ModelError : a timestamp at another time of day.
     """
     import pyarrow as arrow
     import pyarrow.compute as compute
@@ -155,14 +155,14 @@ def dates_as_text(name: str, data: Any, what: str) -> Any:
 
 
 def label_type(kind: Any) -> type[Label]:
-    """What the labels of a column of some Arrow type are, which :func:`check_label_type` lets pass."""
+    """Python type of the labels of a column of an Arrow type accepted by :func:`check_label_type`."""
     import pyarrow as arrow
 
     return int if arrow.types.is_integer(kind) else bool if arrow.types.is_boolean(kind) else str
 
 
 def refuse_nulls(name: str, data: Any, what: str, first: int = 0) -> None:
-    """Refuse (ModelError) a column with missing entries, with the first one's row."""
+    """Refuse (ModelError) a column with missing entries; the message names the first such row."""
     if data.null_count:
         import pyarrow as arrow
 
@@ -179,7 +179,7 @@ def _numbers(data: Any) -> NDArray[Any]:
 
 
 def numbers_of(name: str, data: Any, what: str, first: int = 0) -> NDArray[Any]:
-    """Values (rows,) of an Arrow column, without missing entries (ModelError)."""
+    """Values (rows,) of an Arrow column; ModelError for missing entries."""
     import pyarrow as arrow
 
     refuse_nulls(name, data, what, first)
@@ -191,7 +191,7 @@ def numbers_of(name: str, data: Any, what: str, first: int = 0) -> NDArray[Any]:
 
 
 def value_kind(name: str, kind: Any, what: str) -> np.dtype[Any]:
-    """Dtype in NumPy of values of some Arrow type; ModelError where values cannot have it."""
+    """NumPy dtype of values of an Arrow type; ModelError for types that values cannot have."""
     import pyarrow as arrow
 
     if arrow.types.is_decimal(kind):
@@ -205,7 +205,7 @@ def value_kind(name: str, kind: Any, what: str) -> np.dtype[Any]:
 
 
 def schema_of(layout: Layout, dtype: np.dtype[Any], values: str) -> Any:
-    """Arrow schema of a table: a column a variable, dictionaries where there are labels, and the values."""
+    """Arrow schema of a table: one column per variable (dictionaries for labels), and one of values."""
     arrow = pyarrow()
     if values in layout:
         raise UsageError(f"the column of values cannot be called {values!r}: that is a variable; name another")
@@ -220,7 +220,7 @@ def schema_of(layout: Layout, dtype: np.dtype[Any], values: str) -> Any:
 
 
 def _labels(name: str, labels: Sequence[Label]) -> Any:
-    """Labels as an Arrow array: truth values, integers, or else text."""
+    """Labels as an Arrow array: truth values, integers, or text."""
     arrow = pyarrow()
     if all(isinstance(label, bool) for label in labels):
         return arrow.array(labels, type=arrow.bool_())
@@ -232,7 +232,7 @@ def _labels(name: str, labels: Sequence[Label]) -> Any:
 
 
 def batches_of(layout: Layout, schema: Any, pieces: Iterable[Rows]) -> Iterator[Any]:
-    """Record batches of pieces of a table, one each."""
+    """Record batches of pieces of a table, one per piece."""
     arrow = pyarrow()
     labels = {name: _labels(name, own) for name, own in layout.labels.items()}
     for keys, values in pieces:
@@ -253,6 +253,6 @@ def whole_table(layout: Layout, rows: Rows, values: str) -> Any:
 
 
 def reader_of(layout: Layout, dtype: np.dtype[Any], pieces: Iterable[Rows], values: str) -> Any:
-    """A pyarrow.RecordBatchReader of rows that come piece by piece."""
+    """A pyarrow.RecordBatchReader of rows that are produced piece by piece."""
     schema = schema_of(layout, dtype, values)
     return pyarrow().RecordBatchReader.from_batches(schema, batches_of(layout, schema, pieces))

@@ -1,7 +1,7 @@
-"""Which rows of a table on disk are in which chunk, and in which file.
+"""Index of the chunks of a table on disk: chunk and file of each row.
 
-Chunks of a table are alike but for the last one. Those of a table of parts (:mod:`oocbe.tables.parts`) are those of its
-parts, one part after the other, the last of each shorter.
+All chunks of a table but the last have the same number of rows. The chunks of a table of parts
+(:mod:`oocbe.tables.parts`) are those of its parts in order; the last chunk of each part is shorter.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Protocol
 
 
 class ChunkIndex(Protocol):
-    """Where rows are."""
+    """Rows, file and writer of each chunk."""
 
     def at(self, row: int) -> int:
-        """The chunk that has a row; how many chunks there are, or more, for a row behind all."""
+        """Chunk of a row; at least the number of chunks for a row behind the last one."""
 
     def start(self, chunk: int) -> int:
-        """First row of a chunk; all rows for one behind the last chunk."""
+        """First row of a chunk; the number of all rows for a chunk behind the last one."""
 
     def file(self, array: str, chunk: int) -> str:
         """Name of a chunk's file, relative to the table's folder."""
 
     def writer(self, chunk: int) -> str | None:
-        """The worker that wrote a chunk (:mod:`oocbe.execution.cluster.ownership`); None where nobody says."""
+        """Worker that wrote a chunk (:mod:`oocbe.execution.cluster.ownership`); None: unknown."""
 
 
 class EvenChunks:
-    """Chunks of as many rows but for the last one.
+    """Chunks of equal numbers of rows, except the last one.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ class EvenChunks:
 
 
 class PartChunks:
-    """The chunks of parts, laid end to end.
+    """The chunks of parts, concatenated.
 
     Parameters
     ----------
-    parts : folder, rows, rows a chunk and writer of each.
+    parts : folder, rows, rows per chunk and writer of each.
     """
 
     def __init__(self, parts: Iterable[tuple[str, int, int, str | None]]) -> None:

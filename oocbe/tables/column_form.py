@@ -1,8 +1,8 @@
-"""Version 4 of the stored format: one array a variable, compressed with zstd, which any Zarr library reads.
+"""Version 4 of the stored format: one array per variable, compressed with zstd, readable by any Zarr library.
 
-Keys are taken apart when rows are written and packed again when they are read, which takes longer than the packed form
-does: it is for exchange. An array is called like its variable where that makes a good file name, ``column_N`` where
-not; the attribute ``columns`` names them in the order of the scope.
+Keys are unpacked on writing and packed on reading, which takes longer than the packed form: this form is for exchange.
+An array has the name of its variable if that is a valid file name, otherwise ``column_N``; the attribute ``columns``
+lists the names in the order of the scope.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from oocbe.tables.manifest import Manifest, describe
 from oocbe.tables.object_path import Place
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-"""Names of variables that arrays get, too: no separators, no dots, nothing that a file system could refuse."""
+"""Variable names that serve as array names: no separators, no dots, no characters that a file system could refuse."""
 
 
 def column_names(layout: Layout) -> list[str]:
-    """Names of the arrays of a layout's variables; none twice on file systems that know no capitals."""
+    """Names of the arrays of a layout's variables, unique also on case-insensitive file systems."""
     taken, names = {VALUES_NAME, "c"}, []
     for place, name in enumerate(layout.scope):
         own = name if _PLAIN_NAME.fullmatch(name) and name.lower() not in taken else f"column_{place}"
@@ -36,12 +36,12 @@ def column_names(layout: Layout) -> list[str]:
 
 
 def column_dtype(size: int) -> np.dtype[Any]:
-    """Dtype of the array of a variable with so many values."""
+    """Dtype of the array of a variable with ``size`` values."""
     return np.dtype(np.int32 if size <= 1 << 31 else np.int64)
 
 
 def columns_of(layout: Layout, keys: NDArray[np.uint64]) -> list[NDArray[Any]]:
-    """Value indices of each variable, (rows,) of :func:`column_dtype`, taken from keys uint64 (words, rows)."""
+    """Value indices of each variable, (rows,) of :func:`column_dtype`, extracted from keys uint64 (words, rows)."""
     return [
         ((keys[f.word] >> np.uint64(f.shift)) & np.uint64(f.mask)).astype(column_dtype(size))
         for f, size in zip(layout.fields, layout.sizes, strict=True)
@@ -57,9 +57,9 @@ def read_columns(
     keys: NDArray[np.uint64],
     values: NDArray[Any] | None,
 ) -> None:
-    """Rows ``start`` and following into the caller's keys (words, rows) and values (rows,), or None for keys alone.
+    """Read rows from ``start`` on into the caller's keys (words, rows) and values (rows,), or None for keys alone.
 
-    Keys of no words, (0, rows), ask for values alone.
+    Keys without words, (0, rows): only values are read.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def read_columns(
 def read_chunk(
     folder: Place, manifest: Manifest, layout: Layout, chunk: int, chunk_rows: int, start: int, keys: NDArray[np.uint64]
 ) -> None:
-    """Pack rows ``start`` and following of a chunk into the caller's keys uint64 (words, rows), which are zero.
+    """Pack rows from ``start`` on of a chunk into the caller's keys uint64 (words, rows), which must be zero.
 
     Raises
     ------
@@ -101,12 +101,12 @@ def read_chunk(
 
 
 def decoded(folder: Place, manifest: Manifest, name: str, dtype: np.dtype[Any], rows: int) -> NDArray[Any]:
-    """All ``rows`` items of a chunk, the padding behind an array's end among them; errors as for :func:`read_chunk`."""
+    """All ``rows`` items of a chunk, including the padding behind an array's end; errors as for :func:`read_chunk`."""
     from numcodecs import zstd
 
     out = np.zeros(rows, dtype=dtype)
     try:
-        zstd.decompress(manifest.read_file(folder, name), out)  # into memory of that size: more is an error
+        zstd.decompress(manifest.read_file(folder, name), out)  # more bytes than the array holds are an error
     except (RuntimeError, ValueError) as error:
         raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
     return out

@@ -1,8 +1,8 @@
 """Columns of a data frame or an Arrow table as keys and values: numbered, labelled, checked.
 
-A column of integers from 0 on is taken as value indices, the domain as large as its greatest value asks for. Any other
-(text, truth values, categories, integers below 0) is numbered by its labels. Tables that are to be joined need one
-numbering for both, which :func:`oocbe.common_domains` finds.
+Integers from 0 on are value indices; the domain extends to the greatest. The values of other columns (text, truth
+values, categories, integers below 0) are numbered by their labels. Tables that are to be joined need one common
+numbering (:func:`oocbe.common_domains`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oocbe.tables.layout import Label, Layout, check_integers
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
 Domain: TypeAlias = int | Sequence[Label]
-"""Values of a variable: how many, which are called 0, 1, and so on; or their labels."""
+"""Domain of a variable: its number of values, named 0, 1, …; or their labels."""
 
 Domains: TypeAlias = Mapping[str, Domain]
 """Domain of each variable, by name."""
@@ -30,21 +30,21 @@ Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[Any]]
 """Keys uint64 (words, rows) and values (rows,) of some rows."""
 
 _NAMELESS_INDEX = re.compile(r"__index_level_\d+__")
-"""pyarrow's name for the nameless index of a pandas frame: remaining row numbers, not a variable."""
+"""pyarrow's name for the nameless index of a pandas frame: row numbers, not a variable."""
 
 LARGEST_LABELS = 1 << 28
-"""Labels are held in memory, some hundred bytes each; a larger number is taken for a mistake."""
+"""Limit on the labels of a variable. Each takes about 100 bytes of memory; a larger number is considered a mistake."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column as it was found.
+    """One column of the input.
 
     Attributes
     ----------
     name : its name.
-    indices : integers (rows,): value indices, or places among the labels.
-    labels : what the values are called; None: the integers are the values themselves.
+    indices : integers (rows,): value indices, or indices of labels.
+    labels : labels of the values; None: the integers are the values themselves.
     """
 
     name: str
@@ -52,22 +52,22 @@ class Column:
     labels: tuple[Label, ...] | None = None
 
     def domain(self) -> Domain:
-        """The domain that this column alone requires."""
+        """The smallest domain for this column."""
         if self.labels:
             return self.labels
         if not len(self.indices):
-            return 1  # a domain has a value at least
+            return 1  # a domain has at least one value
         low, high = int(self.indices.min()), int(self.indices.max())
         return high + 1 if low >= 0 and high < 1 << 62 else tuple(np.unique(self.indices).tolist())
 
     def numbered(self, domain: Domain, what: str, first: int = 0) -> NDArray[np.integer]:
         """Value indices (rows,) in a domain.
 
-        what, first : where the column is, and the number of its first row, for messages.
+        what, first : name of the source, and number of its first row, for messages.
 
         Raises
         ------
-        ModelError : a value that is not in the domain, with its row.
+        ModelError : a value outside the domain; the message names its row.
         """
         if self.labels is not None and self.labels is domain:
             return self.indices
@@ -97,7 +97,7 @@ class Column:
 
 
 def layout_for(scope: Sequence[str], domains: Domains) -> Layout:
-    """Layout of variables whose domains are known.
+    """Layout of variables with known domains.
 
     Raises
     ------
@@ -130,11 +130,11 @@ def keys_of(columns: Sequence[Column], layout: Layout, what: str, first: int = 0
 
 
 def value_dtype(given: np.dtype[Any], what: str) -> np.dtype[Any]:
-    """Dtype that a table has for values of some dtype: the narrowest that holds them all.
+    """Dtype of a table's values for values of the given dtype: the narrowest that represents all of them.
 
     Raises
     ------
-    ModelError : no numbers, or of a kind that tables do not have.
+    ModelError : not numbers, or of a dtype that tables do not support.
     """
     if given in VALUE_DTYPES:
         return given
@@ -146,19 +146,19 @@ def value_dtype(given: np.dtype[Any], what: str) -> np.dtype[Any]:
 
 
 def values_of(given: NDArray[Any], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """Values (rows,) in a table's dtype; ModelError where an unsigned one does not fit 64 bits with a sign."""
+    """Values (rows,) in a table's dtype; ModelError if an unsigned one exceeds 64 bits with a sign."""
     if given.dtype == np.uint64 and len(given) and int(given.max()) >= 1 << 63:
         raise ModelError(f"{what}: a value is {int(given.max())}, beyond 64 bits with a sign")
     return np.ascontiguousarray(given, dtype=dtype)
 
 
 def row_of(number: int) -> str:
-    """A row in a message, by its number as data frames and Arrow count."""
+    """Text for a row in a message, numbered as in data frames and Arrow."""
     return f"row {number:,} (the first is 0)"
 
 
 def check_values(what: str, rows: NDArray[np.integer], layout: Layout) -> None:
-    """Refuse (ModelError) value indices (rows, variables) outside the domains, with the first one's row."""
+    """Refuse (ModelError) value indices (rows, variables) outside the domains; the message names the first such row."""
     if not rows.size:
         return
     wrong = (rows < 0) | (rows >= np.array(layout.sizes, dtype=np.int64))
@@ -170,11 +170,11 @@ def check_values(what: str, rows: NDArray[np.integer], layout: Layout) -> None:
 
 
 def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, what: str) -> list[str]:
-    """The variables' columns: those asked for, or all but that of the values and an index without a name.
+    """The variables' columns: those of the scope, or all but the values and a nameless index.
 
     Raises
     ------
-    ModelError : a column that is not there, with those that are, or a name twice.
+    ModelError : a missing column (the message lists those present), or a name that occurs twice.
     """
     keys = (name for name in names if name != values and not _NAMELESS_INDEX.fullmatch(name))
     wanted = list(keys if scope is None else scope)
@@ -191,7 +191,7 @@ def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, 
 
 
 class SortedRows(NamedTuple):
-    """What makes a table: layout, keys uint64 (words, rows), ascending, and values (rows,)."""
+    """Parts of a table: layout, keys uint64 (words, rows), ascending, and values (rows,)."""
 
     layout: Layout
     keys: NDArray[np.uint64]
@@ -201,11 +201,11 @@ class SortedRows(NamedTuple):
 def sorted_rows(
     columns: Sequence[Column], values: NDArray[Any], domains: Domains | None, semiring: Semiring, what: str
 ) -> SortedRows:
-    """The rows of one column a variable and values (rows,).
+    """Sorted rows from one column per variable and values (rows,).
 
     Raises
     ------
-    ModelError : a value outside a given domain, a key that occurs twice, or numbers that tables cannot hold.
+    ModelError : a value outside a given domain, a key that occurs twice, or numbers that tables cannot represent.
     """
     known = {column.name: (domains or {}).get(column.name, None) for column in columns}
     for column in columns:

@@ -1,7 +1,6 @@
-"""One numbering of the variables of several tables: greatest integers, or labels.
+"""Common domains of the variables of several tables: greatest integers, or labels.
 
-Greatest integers come from the statistics of row groups where Parquet has these, labels from one pass over the columns
-that have some.
+Greatest integers are read from Parquet's row-group statistics where present; labels take one pass over their columns.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from oocbe.tables.layout import Label, check_integers
 from oocbe.tables.parquet_source import ColumnSource, batch_rows, check_renamed, source_of, sparing
 
 LABEL_BYTES = 100
-"""Bytes that a label takes beside its text: in Python, in a dictionary, in Arrow."""
+"""Bytes of a label in addition to its text: in Python, in a dictionary, in Arrow."""
 
 
 def common_domains(
@@ -29,26 +28,26 @@ def common_domains(
     drop_nulls: bool = False,
     memory: int | str | None = None,
 ) -> dict[str, Domain]:
-    """One numbering of the variables of several tables, so that these can be joined.
+    """Common domains of the variables of several tables, as needed for joining them.
 
     Parameters
     ----------
-    sources : Parquet files or folders of them, by path or URL; or what offers Arrow's interface (data frames, Arrow
+    sources : Parquet files or folders of them, by path or URL; or objects with Arrow's interface (data frames, Arrow
         tables).
     values : name of the column of values. scope : columns that are variables; None: all others.
-    rename : name of a column to what it is called here, in all sources that have it: ``{"date": "day"}``.
-    drop_nulls : whether rows in which something is missing count for nothing; otherwise they are refused.
-    memory : limit in bytes (or text such as ``2GiB``) on labels; None: 80 % of what there is.
+    rename : new names of columns, in all sources that have them: ``{"date": "day"}``.
+    drop_nulls : whether to skip rows with missing entries; otherwise they are refused.
+    memory : limit in bytes (or text such as ``2GiB``) on labels; None: 80 % of the available memory.
 
     Returns
     -------
-    Variable to domain: a number of values, for integers from 0 on, or labels, in the order of their numbers.
+    Domain of each variable: a number of values for integers from 0 on, otherwise labels in the order of their numbers.
 
     Raises
     ------
-    ModelError : a column is not there, has missing entries, or is text in one table and integers in another.
-    ResourceError : labels need more memory. UsageError : a source that cannot be read, or pyarrow is missing.
-    FormatError : a file that is no Parquet.
+    ModelError : a column is missing, has missing entries, or is text in one table and integers in another.
+    ResourceError : labels exceed the memory limit. UsageError : an unreadable source, or pyarrow is missing.
+    FormatError : not a Parquet file.
     """
     limit = limit_of(memory)
     found = [source_of(given, rename, drop_nulls) for given in sources]
@@ -63,21 +62,21 @@ def common_domains(
             wanted = None if scope is None else [name for name in scope if name in source.columns]
             for name in check_scope(source.names, values, wanted, source.what):
                 domains[name] = domain_in(source, name, limit, domains.get(name))
-    return {name: domain or 1 for name, domain in domains.items()}  # a domain has a value at least
+    return {name: domain or 1 for name, domain in domains.items()}  # a domain has at least one value
 
 
 def limit_of(memory: int | str | None) -> int:
-    """A limit in bytes; None: 80 % of what there is."""
+    """A limit in bytes; None: 80 % of the available memory."""
     limit = parse_bytes("memory", memory)
     return default_memory_limit() if limit is None else limit
 
 
 def domain_in(source: ColumnSource, name: str, memory: int, before: Domain | None = None) -> Domain:
-    """Domain of one column, together with one known from elsewhere; no labels where no table has a row.
+    """Domain of one column, merged with the domain from other tables; no labels if no table has a row.
 
     Raises
     ------
-    ModelError : entries are missing, or of a type that labels cannot have. ResourceError : labels exceed the memory.
+    ModelError : missing entries, or a type that labels cannot have. ResourceError : labels exceed the memory.
     """
     types = pyarrow().types
     what, kind = source.what, source.type_of(name)
@@ -115,7 +114,7 @@ def _pieces(source: ColumnSource, name: str, memory: int) -> Iterator[Any]:
 
 
 def _integers(source: ColumnSource, name: str, memory: int) -> tuple[int, int]:
-    """Least (or 0) and greatest integer of a column, by statistics where there are any."""
+    """Least (or 0) and greatest integer of a column, from statistics where present."""
     import pyarrow.compute as compute
 
     found = source.statistics(name)
@@ -129,7 +128,7 @@ def _integers(source: ColumnSource, name: str, memory: int) -> tuple[int, int]:
 
 
 def _labels_in(source: ColumnSource, name: str, memory: int, before: Sequence[Label]) -> tuple[Label, ...]:
-    """Labels known before, and those of a column behind them: of dictionaries in their order, all others ascending."""
+    """The given labels, then the new ones of a column: those of dictionaries in their order, all others ascending."""
     import pyarrow.compute as compute
 
     seen: dict[Any, None] = dict.fromkeys(before)
@@ -146,6 +145,6 @@ def _labels_in(source: ColumnSource, name: str, memory: int, before: Sequence[La
                 f"{source.what}: column {name} has more than {known:,} labels; {nbytes:,} bytes would have to be in "
                 f"memory; number them as integers before, or raise the limit of {memory:,} bytes"
             )
-    seen.pop(None, None)  # of a dictionary, of which no row uses it
+    seen.pop(None, None)  # an unused null entry of a dictionary
     labels = list(seen)
     return tuple(labels if in_order else [*labels[:first], *sorted(labels[first:])])

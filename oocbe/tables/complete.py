@@ -1,8 +1,8 @@
-"""Complete tables: a value for every assignment of a scope, and no keys.
+"""Complete tables: a value for every assignment of a scope, without keys.
 
-An assignment's value stands at its mixed-radix number: the first variable of the scope is the least significant digit,
-with its true domain size as the base (Bistaffa, Bombieri and Farinelli, ECAI 2016; Fioretto et al. 2018). What is
-infeasible holds the value of :mod:`oocbe.model.infeasible`. Compared with an incomplete table
+The index of an assignment's value is its mixed-radix number: the first variable of the scope is the least significant
+digit, with its domain size as the base (Bistaffa, Bombieri and Farinelli, ECAI 2016; Fioretto et al. 2018). Infeasible
+assignments have the value of :mod:`oocbe.model.infeasible`. Compared with an incomplete table
 (:class:`oocbe.tables.table.Table`) this saves the key of each feasible row and costs a value for each infeasible one.
 """
 
@@ -30,7 +30,7 @@ from oocbe.tables.table import Table, format_bytes
 COMPLETE_DTYPES = tuple(np.dtype(t) for t in (np.int16, np.int32, np.int64, np.float32, np.float64))
 
 CELLS_BETWEEN_LOOKS = 1 << 22
-"""Cells counted between two looks at the deadline, some milliseconds' work; their marks take so many bytes."""
+"""Cells counted between two checks of the deadline: a few milliseconds of work, and as many bytes of marks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +39,10 @@ class CompleteTable:
 
     Attributes
     ----------
-    layout : scope and domain sizes, the first variable changing fastest. (Its bit fields are those of the keys that the
-        rows would have.)
+    layout : scope and domain sizes, the first variable changing fastest. (Its bit fields are those of the keys of the
+        rows.)
     values : int16, int32, int64, float32 or float64 (cells,), contiguous, in main or device memory.
-    semiring : what joining and marginalising mean for these values, and so which value is infeasible.
+    semiring : combination and marginalisation, and with them the infeasible value.
     """
 
     layout: Layout
@@ -68,13 +68,13 @@ class CompleteTable:
         Parameters
         ----------
         scope : a name for each axis; the first axis becomes the fastest one.
-        array : numbers, any shape. feasible : booleans of the same shape, False where there is no assignment; None: all
-            are feasible (but what holds the semiring's zero, such as an infinite cost).
+        array : numbers, any shape. feasible : booleans of the same shape, False for infeasible assignments; None: all
+            are feasible, except those with the semiring's zero, such as an infinite cost.
 
         Raises
         ------
-        ModelError : shapes that do not fit, or numbers that tables cannot hold (:mod:`oocbe.tables.numbers`).
-        ValueRangeError : an integer too large to distinguish from infeasible ones.
+        ModelError : inconsistent shapes, or numbers that tables cannot represent (:mod:`oocbe.tables.numbers`).
+        ValueRangeError : an integer too large to distinguish from infeasible values.
         """
         dense = np.asarray(array)
         layout = Layout(tuple(scope), dense.shape)
@@ -92,17 +92,17 @@ class CompleteTable:
     def from_table(
         cls, table: Table, scope: Sequence[str] | None = None, dtype: DTypeLike | None = None
     ) -> CompleteTable:
-        """Write an incomplete table out: an infeasible value for each assignment without a row.
+        """Convert an incomplete table: an infeasible value for each assignment without a row.
 
         Parameters
         ----------
-        table : rows in any order, in main memory or a device's, where the result is, too.
+        table : rows in any order, in main or device memory; the result is in the same memory.
         scope : order of the variables, the fastest first; None: the table's.
-        dtype : of the values; None: the table's, or int64 where int32 cannot separate its values from infeasible ones.
+        dtype : of the values; None: the table's, or int64 if int32 cannot separate its values from infeasible ones.
 
         Raises
         ------
-        ResourceError : the values would not fit in memory. ValueRangeError : a value that the dtype cannot hold.
+        ResourceError : the values exceed the memory. ValueRangeError : a value that the dtype cannot represent.
         ModelError : max-product with a negative value.
         """
         kind = np.dtype(table.values.dtype if dtype is None else dtype)
@@ -124,7 +124,7 @@ class CompleteTable:
     def from_pieces(
         cls, source: Layout, pieces: Iterable[Table], semiring: Semiring, scope: Sequence[str], dtype: DTypeLike
     ) -> CompleteTable:
-        """Write out a table that comes in pieces, of which one at a time is in main memory; ``source``: their layout.
+        """Convert a table given in pieces, one of which is in main memory at a time; ``source``: their layout.
 
         scope, dtype : of the complete table. Errors as for :meth:`from_table`.
         """
@@ -157,11 +157,11 @@ class CompleteTable:
 
     @cached_property
     def rows(self) -> int:
-        """Number of feasible assignments: rows of the incomplete table.
+        """Number of feasible assignments, that is, rows of the incomplete table.
 
         Raises
         ------
-        TimeLimitError : the deadline came while they were counted.
+        TimeLimitError : the deadline passed during the count.
         """
         values: Any = self.values
         if not is_device_array(values):
@@ -176,20 +176,20 @@ class CompleteTable:
 
     @property
     def density(self) -> float:
-        """Feasible assignments over all."""
+        """Fraction of feasible assignments."""
         return self.rows / self.cells
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
-        """How many cells lie between neighbours along each variable."""
+        """Distance in cells between neighbours along each variable."""
         return steps_of(self.layout.sizes)
 
     def feasible(self) -> NDArray[np.bool_]:
-        """Which cells are feasible: bool (cells,)."""
+        """Mask of the feasible cells: bool (cells,)."""
         return self.is_feasible(self.values)
 
     def is_feasible(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of some of its values are those of feasible assignments: bool of the same shape."""
+        """Mask of the values that are feasible: bool of the same shape."""
         return feasible_mask(values, self.semiring.combination, self.semiring.marginalisation)
 
     def strides(self, axes: Sequence[str]) -> tuple[int, ...]:
@@ -197,14 +197,15 @@ class CompleteTable:
         return tuple(self.steps[self.layout.place(name)] if name in self.layout else 0 for name in axes)
 
     def to_table(self, scope: Sequence[str] | None = None) -> Table:
-        """The feasible assignments as rows of an incomplete table, sorted, where the values are.
+        """The feasible assignments as rows of an incomplete table, sorted, in the memory of the values.
 
         scope : order of the variables, the least significant first; None: the table's own. Values of int16 become
-        int32, which incomplete tables have.
+            int32,
+        as incomplete tables have no int16.
 
         Raises
         ------
-        ResourceError : keys and values would not fit in memory, or device memory ran out.
+        ResourceError : keys and values exceed the memory, or device memory ran out.
         """
         layout = self.layout.select(self.scope if scope is None else scope)
         sizes = np.array(layout.sizes, dtype=np.int64)
@@ -220,7 +221,7 @@ class CompleteTable:
         return rows_among(layout, self.transposed(layout.scope).values, 0, self.semiring)
 
     def transposed(self, scope: Sequence[str]) -> CompleteTable:
-        """The table with its variables in another order; itself where they have it."""
+        """The table with its variables in the given order; itself if they have that order."""
         if tuple(scope) == self.scope:
             return self
         from oocbe.kernels.cpu.complete.complete import eliminate_complete
@@ -238,16 +239,16 @@ class CompleteTable:
         return found
 
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None where it is infeasible.
+        """Value of one assignment (by name, or in scope order); None if it is infeasible.
 
         Raises
         ------
-        ModelError : a value outside its domain, a missing variable, or another number of values.
+        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
         """
         return self.value_of(self.layout.indices_of(assignment))
 
     def value_of(self, indices: Sequence[int]) -> int | float | None:
-        """Value of an assignment by value indices in scope order, unchecked; None where it is infeasible."""
+        """Value of an assignment by value indices in scope order, unchecked; None if it is infeasible."""
         cell = sum(int(value) * step for value, step in zip(indices, self.steps, strict=True))
         value = self.values_of(np.array([cell]))
         if not self.is_feasible(value)[0]:
@@ -256,7 +257,7 @@ class CompleteTable:
         return found
 
     def values_of(self, cells: NDArray[np.int64]) -> NDArray[Any]:
-        """Values of some cells, given by their numbers (int64, any shape), in main memory."""
+        """Values of the cells of given numbers (int64, any shape), in main memory."""
         values: Any = self.values
         if not is_device_array(values):
             found: NDArray[Any] = values[cells]
@@ -266,7 +267,7 @@ class CompleteTable:
         return host_array(values.take(cupy().asarray(cells)))
 
     def window(self, start: int, stop: int) -> NDArray[Any]:
-        """Values of neighbouring cells where they are; not to be written to."""
+        """Values of consecutive cells in the table's own memory; read-only."""
         return self.values[start:stop]
 
     def to_dict(self) -> dict[tuple[int, ...], int | float]:
@@ -282,10 +283,9 @@ class CompleteTable:
 
 
 def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:
-    """Fields of a key and what they are worth in cells, for
-    :func:`oocbe.kernels.cpu.complete.complete_rows.cells_of_rows`.
+    """Fields of a key and their strides in cells, for :func:`oocbe.kernels.cpu.complete.complete_rows.cells_of_rows`.
 
-    ``target`` is the complete table's layout; variables that it lacks do not count.
+    ``target`` is the complete table's layout; variables that it lacks are skipped.
     """
     steps = dict(zip(target.scope, steps_of(target.sizes), strict=True))
     merged: list[list[int]] = []
@@ -305,12 +305,12 @@ def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:
 
 
 def key_places(layout: Layout) -> NDArray[np.int64]:
-    """Each variable's word and shift in a key, int64 (variables, 2), as kernels take them."""
+    """Each variable's word and shift in a key, int64 (variables, 2): an argument of kernels."""
     return np.array([(field.word, field.shift) for field in layout.fields], dtype=np.int64).reshape(-1, 2)
 
 
 def rows_among(layout: Layout, values: NDArray[Any], first: int, semiring: Semiring) -> Table:
-    """Rows of the feasible ones among neighbouring cells of a complete table in main memory, sorted.
+    """Sorted rows of the feasible cells among consecutive cells of a complete table in main memory.
 
     layout : of all cells, the fastest variable least significant. values : of the cells from ``first`` on.
     """
@@ -324,12 +324,12 @@ def rows_among(layout: Layout, values: NDArray[Any], first: int, semiring: Semir
 
 
 def table_of_cells(layout: Layout, keys: Any, values: Any, semiring: Semiring) -> Table:
-    """A complete table's feasible cells, listed in order, as a table of rows."""
+    """The feasible cells of a complete table, in order, as an incomplete table."""
     return Table(layout, keys, values.astype(dtype_of_rows(values.dtype), copy=False), semiring, is_sorted=True)
 
 
 def check_cells(layout: Layout, dtype: np.dtype[Any]) -> None:
-    """Refuse a complete table that memory has no room for (:class:`ResourceError`)."""
+    """Refuse a complete table that exceeds the memory (:class:`ResourceError`)."""
     _check_bytes(layout.complete_rows * dtype.itemsize, f"a complete table over {len(layout.scope)} variables")
 
 

@@ -1,4 +1,4 @@
-"""Writing a complete table to disk: its values in the order of its cells, chunk by chunk, then one rename."""
+"""Writing a complete table to disk: its values in cell order, chunk by chunk, then one rename."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from oocbe.tables.manifest import COMPLETE_VERSION
 from oocbe.tables.table import format_bytes
 
 LEAST_CHUNK_BYTES = 64
-"""Minimum bytes of a chunk and its manifest record, even with equal values: no codec makes it smaller on disk."""
+"""Minimum bytes of a chunk and its manifest record, reached with equal values; used to refuse oversized tables
+early."""
 
 CELLS_AT_ONCE = 1 << 24
-"""Cells that are looked through and written before the deadline is looked at again."""
+"""Cells written between two checks of the deadline."""
 
 
 class CompleteTableWriter(GroupWriter):
-    """Collects cells into chunks and publishes them as a complete table when its ``with`` block ends.
+    """Collects cells into chunks and publishes them as a complete table at the end of its ``with`` block.
 
-    Made by :meth:`oocbe.tables.stored_complete.StoredCompleteTable.create`. ``rows`` counts the feasible cells.
+    Created by :meth:`oocbe.tables.stored_complete.StoredCompleteTable.create`. ``rows`` counts the feasible cells.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class CompleteTableWriter(GroupWriter):
         self._filled = 0
 
     def _refuse_too_many_chunks(self) -> None:
-        """Refuse (:class:`DiskError`) what no compression makes small enough, rather than after days of writing."""
+        """Refuse (:class:`DiskError`) a table that no compression can fit, before any writing."""
         cells = self.layout.complete_rows
         needed = -(-cells // self._chunk_rows) * LEAST_CHUNK_BYTES
         if needed > self._budget.available:
@@ -61,15 +62,15 @@ class CompleteTableWriter(GroupWriter):
             )
 
     def append(self, values: NDArray[Any]) -> None:
-        """Add the values of the cells that come next.
+        """Append the values of the next cells.
 
-        values : (cells,) of the table's dtype; may be used again when this returns.
+        values : (cells,) of the table's dtype; may be reused after return.
 
         Raises
         ------
         ModelError : another dtype, or more cells than the table has.
-        DiskError : the disk or the disk budget is used up.
-        TimeLimitError, RequestedEndError : the current deadline came.
+        DiskError : the disk or the disk budget is exhausted.
+        TimeLimitError, RequestedEndError : the current deadline passed.
         """
         if values.dtype != self.dtype or values.ndim != 1 or self.cells + len(values) > self.layout.complete_rows:
             raise ModelError(
@@ -93,7 +94,7 @@ class CompleteTableWriter(GroupWriter):
             self._keep(values[:done])
             if self._filled == self._chunk_rows:
                 self._flush()
-        # Whole chunks straight from the caller's array; the rest is kept.
+        # Whole chunks are written from the caller's array; the rest is copied.
         whole = done + (len(values) - done) // self._chunk_rows * self._chunk_rows
         if whole > done:
             self._write(values[done:whole])

@@ -1,4 +1,4 @@
-"""A table on disk whose reads are told of: which rows, and who wrote them."""
+"""A stored table that reports each read: number of rows, and their writer."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from oocbe.tables.stored import StoredTable
 
 Hears = Callable[[int, str | None], None]
-"""Is told of so many rows, and who wrote them (None: nobody says); from any thread."""
+"""Callback for rows read and their writer (None: unknown); called from any thread."""
 
 
 class CountedTable(StoredTable):
-    """The same table as another one; whenever rows of it are read, somebody hears.
+    """A view of a stored table that reports each read of its rows.
 
-    Rows are told of when their keys are read; once for each time. What is read ahead is not told of.
+    A read of keys counts, each time. Reads ahead do not count.
 
     Parameters
     ----------
-    table : the other one, which stays as it is. hears : of the rows.
+    table : the original, unchanged. hears : callback for each read.
     """
 
     def __init__(self, table: StoredTable, hears: Hears) -> None:
@@ -50,5 +50,5 @@ class CountedTable(StoredTable):
         self._hear_of_chunk(column, chunk)
 
     def _hear_of_chunk(self, column: int, chunk: int) -> None:
-        if column == 0:  # the columns of a chunk are read one by one
+        if column == 0:  # each chunk is counted once, not once per column
             self._hears(self.chunk_start(chunk + 1) - self.chunk_start(chunk), self._index.writer(chunk))

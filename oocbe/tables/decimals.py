@@ -1,7 +1,7 @@
-"""Decimals as values: integers where they have no places behind the point, else the nearest floats; or refused.
+"""Decimals as values: integers if they have no places behind the point, otherwise the nearest floats; or refused.
 
-A float64 holds every decimal of 15 digits, and each of up to 2^53 units of its last place, so that reading and writing
-one gives the same digits again. Larger ones are refused by their column, as their last digits would be lost.
+A float64 represents every decimal of up to 15 digits, and each of up to 2^53 units of its last place; reading and
+writing one gives the same digits. Larger ones would lose their last digits and are refused; the error names the column.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from oocbe.errors import ModelError
 from oocbe.tables.columns import row_of
 
 MOST_UNITS = 1 << 53
-"""Integers up to this are floats; so are powers of ten up to the 22nd, and a quotient of both is rounded once."""
+"""Integers up to this, and powers of ten up to the 22nd, are exact in float64; their quotient is rounded once."""
 
 MOST_PLACES = 22
 
 
 def decimal_dtype(scale: int) -> np.dtype[Any]:
-    """Dtype of values that have so many places behind the point."""
+    """Dtype of values with ``scale`` places behind the point."""
     return np.dtype(np.float64 if scale > 0 else np.int64)
 
 
 def arrow_decimals(name: str, data: Any, what: str, first: int) -> NDArray[Any]:
-    """Values (rows,) of an Arrow column of decimals without missing entries; :func:`decimal_dtype` tells their dtype.
+    """Values (rows,), of :func:`decimal_dtype`, of an Arrow column of decimals without missing entries.
 
     Raises
     ------
-    ModelError : one is beyond what int64, or float64, holds, with its row.
+    ModelError : one exceeds the range of int64 or float64; the message names its row.
     """
     scale, width = data.type.scale, data.type.bit_width
     chunks = data.chunks if hasattr(data, "chunks") else [data]
@@ -51,7 +51,7 @@ def arrow_decimals(name: str, data: Any, what: str, first: int) -> NDArray[Any]:
 
 
 def listed_decimals(name: str, listed: Sequence[Any], what: str) -> NDArray[Any] | None:
-    """Values (rows,) of decimals in Python, such as pandas has; None where there are others; errors as above."""
+    """Values (rows,) of Python decimals, as in pandas; None if others are among them; errors as above."""
     if not listed or not all(isinstance(x, Decimal) and x.is_finite() for x in listed):
         return None
     scale = max(-int(x.as_tuple().exponent) for x in listed)
@@ -64,7 +64,7 @@ def listed_decimals(name: str, listed: Sequence[Any], what: str) -> NDArray[Any]
 def _values_of(
     units: NDArray[np.int64], fits: NDArray[np.bool_], scale: int, name: str, what: str, first: int, shown: Any
 ) -> NDArray[Any]:
-    """Values of units of the last place, where they fit int64."""
+    """Values from units of the last place; refused where ``fits`` (int64) is False or the range is exceeded."""
     factor = 10 ** abs(scale)
     if scale > 0:
         wrong = ~fits | (np.abs(units) > MOST_UNITS) | (units == np.iinfo(np.int64).min)

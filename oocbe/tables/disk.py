@@ -1,8 +1,8 @@
-"""Every file operation of stored tables and run directories: the one place that writes, synchronises and renames.
+"""File operations of stored tables and run directories: the only module that writes, synchronises and renames.
 
-Being one place, it can be broken on purpose: a hook sees each operation before it happens and may raise what a failing
-or full disk raises, or shorten a write. A file is *published* (:func:`publish_file`) by writing it under a temporary
-name, forcing it to disk, renaming it and forcing its folder to disk: whoever finds the name finds the whole file.
+Tests inject faults here: a hook runs before each operation and may raise the error of a failing or full disk, or
+shorten a write. To *publish* a file (:func:`publish_file`) is to write it under a temporary name, force it to disk,
+rename it and force its folder to disk: the name always refers to the whole file.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from oocbe.tables.faults import fault_point
 from oocbe.tables.object_path import ObjectPath, Place
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers of a disk, a quota or a file size limit that is used up."""
+"""Error numbers of an exhausted disk, quota or file size limit."""
 
 ADVICE_BYTES = 1 << 17
-"""Linux reads no more ahead at a time than the disk's setting, which is 128 KiB unless somebody changed it."""
+"""Bytes per advice call: Linux reads ahead at most the disk's setting at a time, 128 KiB by default."""
 
 LARGE_BYTES = 1 << 17
-"""Files of so many bytes begin their way to the disk when they are written."""
+"""Size in bytes from which a file's write-back starts directly after writing."""
 
 RENAME_EXCHANGE, AT_FDCWD = 2, -100
-"""Let two names change places, and take relative ones from the working folder (Linux)."""
+"""Constants of Linux: exchange two names; resolve relative names from the working folder."""
 
 SYNC_FILE_RANGE_WRITE = 2
-"""Begin to write, and do not wait for the end (Linux)."""
+"""Flag of Linux: start write-back without waiting for its end."""
 
 
 def write_file(path: Path, data: bytes | memoryview) -> None:
-    """Write a file whole, over what is there; not forced to disk. A short write is carried on with.
+    """Write a whole file, over any previous one; not forced to disk. Short writes are continued.
 
-    Of a large file the system begins at once to bring it to the disk: forcing many of them there at the end takes tens
-    of microseconds each then, and a disk is not held up by the journal of each file as by forcing one at a time.
+    Write-back of a large file starts at once. Forcing many files to disk at the end then takes tens of microseconds
+    each, and the disk does not wait for the journal of each file, as when forcing one at a time.
     """
     before("create", path)
     with span(WRITER, "write file", bytes=len(data)):
@@ -73,10 +73,10 @@ def _write(path: Path, data: bytes | memoryview) -> None:
 
 
 def _begin_writing(handle: int) -> None:
-    """Have the system begin to bring what was written to the disk, if it can; nothing is promised.
+    """Start write-back of a file where the system supports it; no guarantee.
 
-    Where the disk fails meanwhile, Linux tells whoever forces the file there later, unless it has dropped the file from
-    its cache since: then only the checksum shows it, when the file is read.
+    If the disk fails meanwhile, Linux reports this when the file is forced to disk later, unless it has dropped the
+    file from its cache; then only the checksum reveals it on reading.
     """
     if (begin := _sync_file_range()) is not None:
         begin(handle, 0, 0, SYNC_FILE_RANGE_WRITE)
@@ -84,7 +84,7 @@ def _begin_writing(handle: int) -> None:
 
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """The system's call, of file, offset, bytes (0: all behind) and what to do; None where there is none such."""
+    """The system call: file, offset, bytes (0: all behind) and flags; None where missing."""
     found = getattr(ctypes.CDLL(None), "sync_file_range", None)
     if found is not None:
         found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
@@ -92,9 +92,9 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 def read_file(path: Place, size: int) -> bytes:
-    """The first ``size`` bytes of a file, fewer where it is shorter; the last part of the path may be no link.
+    """The first ``size`` bytes of a file, fewer if it is shorter; the last part of the path must not be a link.
 
-    OSError where it cannot be read, or is no file (:mod:`oocbe.runtime.plain_files`).
+    OSError if it is unreadable, or not a file (:mod:`oocbe.runtime.plain_files`).
     """
     if isinstance(path, ObjectPath):
         with span(READER, "read object") as timed:
@@ -106,7 +106,7 @@ def read_file(path: Place, size: int) -> bytes:
         with span(READER, "read file") as timed:
             handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
             with os.fdopen(handle, "rb") as file:
-                data = file.read(min(size, os.fstat(handle).st_size))  # a buffer of so many bytes is made for it
+                data = file.read(min(size, os.fstat(handle).st_size))  # read allocates a buffer of this size
             timed.note(bytes=len(data))
             return data
     except OSError as error:
@@ -114,9 +114,9 @@ def read_file(path: Place, size: int) -> bytes:
 
 
 def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
-    """A file from an offset on in the caller's memory, and no more than that; returns the bytes that were there.
+    """Read a file from an offset on into the caller's memory, up to its size; returns the number of bytes read.
 
-    OSError where it cannot be read, or is no file.
+    OSError if it is unreadable, or not a file.
     """
     if isinstance(path, ObjectPath):
         data = memoryview(read_file(path, offset + len(target)))[offset:]
@@ -137,12 +137,12 @@ def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
 
 
 def open_nameless(folder: Path, name: str) -> int:
-    """Open a new file for reading and writing that has no name, so that no way of ending a process leaves it behind.
+    """Open a new nameless file for reading and writing, which disappears whenever and however the process ends.
 
-    Where the file system has no such files, it has a :func:`temporary_name` for a moment; others may remove it then.
+    Where the file system lacks such files, it briefly has a :func:`temporary_name`; other processes may then remove it.
     """
     before("create", folder)
-    with suppress(AttributeError, OSError):  # only Linux knows the flag, and not on all file systems
+    with suppress(AttributeError, OSError):  # the flag exists on Linux only, for some file systems
         return os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
     path = folder / temporary_name(name)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -155,7 +155,7 @@ def open_nameless(folder: Path, name: str) -> int:
 
 
 def write_at(handle: int, data: memoryview, offset: int, path: Path) -> None:
-    """Write bytes at an offset of an open file; a short write is carried on with. ``path`` is for the hook."""
+    """Write bytes at an offset of an open file; short writes are continued. ``path`` is for the hook."""
     while len(data):
         most = before("write", path)
         written = os.pwrite(handle, data if most is None else data[:most], offset)
@@ -165,7 +165,7 @@ def write_at(handle: int, data: memoryview, offset: int, path: Path) -> None:
 
 
 def read_at(handle: int, data: memoryview, offset: int, path: Path) -> int:
-    """Read bytes at an offset of an open file, and tell how many there were; ``path`` is for the hook."""
+    """Read bytes at an offset of an open file; returns their number. ``path`` is for the hook."""
     before("read", path)
     return _read_at(handle, data, offset)
 
@@ -181,7 +181,7 @@ def _read_at(handle: int, data: memoryview, offset: int) -> int:
 
 
 def copy_file(path: Path, target: Path, buffer: memoryview) -> None:
-    """Copy a file's bytes to a new file, a buffer at a time; not forced to disk."""
+    """Copy a file's bytes to a new file, one buffer at a time; not forced to disk."""
     before("read", path)
     before("create", target)
     source = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -201,10 +201,10 @@ def copy_file(path: Path, target: Path, buffer: memoryview) -> None:
 
 
 def will_need(path: Place) -> None:
-    """Have the system read a file into its cache, if it can, while this goes on."""
+    """Have the system read a file into its cache in the background, where supported."""
     if isinstance(path, ObjectPath) or not hasattr(os, "posix_fadvise"):
         return
-    with suppress(OSError):  # whoever reads the file is told what is wrong with it
+    with suppress(OSError):  # a later read of the file reports the error
         handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             for start in range(0, os.fstat(handle).st_size, ADVICE_BYTES):
@@ -227,15 +227,15 @@ def synchronise(path: Path) -> None:
 
 
 def rename(path: Path, target: Path) -> None:
-    """Give a file or folder another name on the same disk, and force that to disk."""
+    """Rename a file or folder on the same disk; not forced to disk (see :func:`synchronise`)."""
     before("rename", target)
     path.rename(target)
 
 
 def replace_folder(path: Path, target: Path) -> None:
-    """Let a folder and another one, with its permissions, change places.
+    """Exchange a folder with an existing one, whose permissions it takes on.
 
-    Where the system lets names change places there is a folder of the target's name all the time.
+    Where the system can exchange names, a folder of the target's name exists at all times.
     """
     keep_mode(path, target)
     before("rename", target)
@@ -250,13 +250,13 @@ def replace_folder(path: Path, target: Path) -> None:
     except OSError:
         aside.rename(target)
         raise
-    with suppress(FileNotFoundError):  # somebody took it for what a killed process has left, and removed it
+    with suppress(FileNotFoundError):  # another process removed it as a killed process's leftover
         aside.rename(path)
 
 
 @cache
 def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
-    """The system's call, of two folders and names and what to do; None where there is none such."""
+    """The system call: two folders and names, and flags; None where missing."""
     found = getattr(ctypes.CDLL(None), "renameat2", None)
     if found is not None:
         found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
@@ -264,7 +264,7 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
-    """Make a folder where there is none, and force its name to disk."""
+    """Make a folder if it is missing, and force its name to disk."""
     if path.is_dir():
         return
     before("folder", path)
@@ -273,11 +273,11 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
 
 
 def make_folder_of_user(path: Path, mode: int = 0o777) -> None:
-    """Make a folder that the user has named, with those above it, where it is missing.
+    """Make a folder named by the user, and its parents, if missing.
 
     Raises
     ------
-    UsageError : a file, or a link that leads nowhere, has that name or that of a folder above.
+    UsageError : a file, or a dangling link, has the name of the folder or of a parent.
     OSError : it cannot be made.
     """
     refuse_url(path, "a work folder, or one for scratch,")
@@ -288,7 +288,7 @@ def make_folder_of_user(path: Path, mode: int = 0o777) -> None:
 
 
 def publish_file(path: Path, data: bytes, what: str) -> None:
-    """Write a file so that its name holds the whole of it or what was there before, whenever the process is killed.
+    """Write a file atomically: if the process is killed, its name refers to the whole new file or to the previous one.
 
     what : prefix of the fault points passed (:mod:`oocbe.tables.faults`).
     """
@@ -309,9 +309,9 @@ def publish_file(path: Path, data: bytes, what: str) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with all that is in it; nothing where there is nothing. Links are not followed.
+    """Remove a file, a link or a folder with its contents, if it exists. Links are not followed.
 
-    Also while an interrupted write, on a thread of its own, is still putting its last file there.
+    Works also while the thread of an interrupted write is still creating its last file there.
     """
     before("remove", path)
     if path.is_symlink() or not path.is_dir():
@@ -340,12 +340,12 @@ def size_of(path: Path) -> int:
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes that this user may still write on the disk of a path, or of the nearest folder above it that exists."""
+    """Bytes that this user may still write on the disk of a path, or of its nearest existing parent."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return shutil.disk_usage(path).free
 
 
 def _naming(error: OSError, path: Path) -> OSError:
-    """An error with the file's name, which calls on an open file leave out."""
+    """The error with the file's name, which system calls on open files omit."""
     return error if error.filename else OSError(error.errno, error.strerror, str(path))

@@ -1,4 +1,4 @@
-"""How much a run may write to disk, and the error when that, or the disk, is used up."""
+"""The limit on what a run may write to disk, and the error for an exhausted limit or disk."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from oocbe.tables.table import format_bytes
 
 
 class DiskBudget:
-    """Counts the bytes of the files that a run has on disk and refuses to pass a limit.
+    """Counts the bytes of a run's files on disk and enforces a limit.
 
-    Bytes are those of file contents: file systems round each file up to whole blocks.
+    Bytes are those of file contents; file systems round each file up to whole blocks.
 
     Parameters
     ----------
-    folder : where the files are; its disk is the one whose free space is reported.
-    limit : bytes, or None where only the disk's size limits.
+    folder : location of the files; free space is that of its disk.
+    limit : bytes; None: limited by the disk only.
     is_scratch : whether the files are not needed after this run, however it ends. They are then not forced to disk:
-        the system keeps them in memory while it has some to spare, and they are lost if the host fails.
+        the system may keep them in memory, and they are lost if the host fails.
     """
 
     def __init__(self, folder: Path, limit: int | None = None, is_scratch: bool = False) -> None:
@@ -28,24 +28,24 @@ class DiskBudget:
         self.limit = limit
         self.is_scratch = is_scratch
         self.used = 0
-        self._lock = RLock()  # a file that is given up may give its bytes back in the middle of anything
+        self._lock = RLock()  # a file's finaliser may return its bytes at any moment, also inside take
 
     @property
     def available(self) -> int:
-        """Bytes that can still be written: what the limit leaves, or the disk where that is less."""
+        """Bytes that can still be written: the minimum of the remaining limit and the free space of the disk."""
         return self.allowed if self.limit is None else min(free_bytes(self.folder), self.allowed)
 
     @property
     def allowed(self) -> int:
-        """Bytes that may still be written: what the limit leaves, whatever the disk has; without one, what it has."""
+        """Remaining limit in bytes, regardless of the disk; without a limit, the free space of the disk."""
         return free_bytes(self.folder) if self.limit is None else max(0, self.limit - self.used)
 
     def take(self, count: int, path: Path | str) -> None:
-        """Count a file's bytes before they are written (negative: give them back).
+        """Count a file's bytes before they are written (negative: after removal).
 
         Raises
         ------
-        DiskError : they would pass the limit; nothing is counted then.
+        DiskError : the limit would be exceeded; nothing is counted then.
         """
         with self._lock:
             if self.limit is None or count <= 0 or self.used + count <= self.limit:
@@ -57,11 +57,11 @@ class DiskBudget:
         )
 
     def failure(self, error: OSError, what: str, needed: int | None = None) -> DiskError:
-        """The error for a file operation that failed.
+        """The error for a failed file operation.
 
         Parameters
         ----------
-        what : the table or file that was to be written. needed : its bytes before compression, where known.
+        what : the table or file to be written. needed : its bytes before compression, if known.
         """
         size = "" if needed is None else f"needed up to {format_bytes(needed)}, "
         where = f" ({error.filename})" if error.filename and str(error.filename) != what else ""

@@ -1,6 +1,6 @@
-"""What tables share with the tables of others: their length, Arrow's and NumPy's interfaces, data frames and Parquet.
+"""Interoperation of tables: length, interfaces of Arrow and NumPy, data frames and Parquet.
 
-Modules that need pyarrow, pandas or Polars are imported when they are used; none of them is a dependency.
+Modules that need pyarrow, pandas or Polars are imported on use; none of them is a dependency.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from oocbe.tables.parquet_source import Source
 
 VALUES = "value"
-"""Name of the column of values where none is given."""
+"""Default name of the column of values."""
 
 
 class Exchanged:
-    """What incomplete tables have in common, in memory and on disk: they can be counted, and read as Arrow."""
+    """Common interface of incomplete tables in memory and on disk: length, and export to Parquet."""
 
     if TYPE_CHECKING:
         layout: Layout
@@ -47,7 +47,7 @@ class Exchanged:
         return int(self.rows)
 
     def __bool__(self) -> bool:
-        return True  # a table without rows is a table all the same: it says that nothing is feasible
+        return True  # a table without rows is valid: nothing is feasible
 
     def to_parquet(
         self,
@@ -59,23 +59,24 @@ class Exchanged:
         compression: str = "snappy",
         overwrite: bool = False,
     ) -> Path | str:
-        """Write the rows as Parquet, piece by piece: a column a variable, dictionaries of its labels, and the values.
+        """Write the rows as Parquet, piece by piece: one column per variable (dictionaries for labels), and one of
+        values.
 
         Parameters
         ----------
-        path : the file; it appears when it is whole. Or the URL of an object, such as ``s3://bucket/table.parquet``,
+        path : the file, which appears when complete; or the URL of an object, such as ``s3://bucket/table.parquet``,
             which is written to a scratch folder first.
         values : name of the column of values.
-        memory : limit in bytes (or text such as ``2GiB``) on what is held at a time; None: 80 % of what there is.
-        rows_per_file : ``path`` becomes a folder of files ``part-00000.parquet`` and so on, of so many rows each.
-        compression : as pyarrow knows it: ``snappy``, ``zstd``, ``none`` and others.
-        overwrite : whether a file at the path is replaced, or a folder of such files, once all is written.
+        memory : limit in bytes (or text such as ``2GiB``) on the working memory; None: 80 % of the available memory.
+        rows_per_file : rows per file; ``path`` becomes a folder of files ``part-00000.parquet`` and so on.
+        compression : a name of pyarrow's: ``snappy``, ``zstd``, ``none`` and others.
+        overwrite : whether to replace a file at the path, or a folder of such files, after writing.
 
         Raises
         ------
-        UsageError : the path exists (with ``overwrite``: as a folder with anything else in it), cannot be written, or
+        UsageError : the path exists (with ``overwrite``: as a folder with other contents), cannot be written, or
             pyarrow is missing. CorruptDataError : a stored chunk is damaged. DiskError : the object store, or the
-            scratch folder, does not take it.
+            scratch folder, refuses the data.
 
         Returns
         -------
@@ -89,12 +90,12 @@ class Exchanged:
             return write_parquet(*rows, path, values, memory, rows_per_file, compression, overwrite)
 
     def _rows(self, start: int, stop: int) -> Rows:
-        """Keys and values of some rows."""
+        """Keys and values of rows ``start`` to ``stop``, the end excluded."""
         raise NotImplementedError
 
 
 class InMemory(Exchanged):
-    """Ways in and out of a table in memory."""
+    """Import and export of a table in memory."""
 
     if TYPE_CHECKING:
         keys: NDArray[np.uint64]
@@ -115,25 +116,25 @@ class InMemory(Exchanged):
         domains: Domains | None = None,
         semiring: Semiring = MAX_SUM,
     ) -> Self:
-        """Make a table of what offers Arrow's interface (``__arrow_c_stream__``), or that of data frames.
+        """Make a table from an object with Arrow's interface (``__arrow_c_stream__``), or that of data frames.
 
-        Columns of integers from 0 on are value indices; text, truth values, categories and other integers are numbered
-        by their labels, which the table keeps: dictionaries in their order, all else ascending.
+        Columns of integers from 0 on are value indices. Text, truth values, categories and other integers are numbered
+        by their labels, which the table keeps: dictionaries in their order, all others ascending.
 
         Parameters
         ----------
         data : a table of pyarrow, a data frame, a relation of DuckDB.
         values : name of the column of values, of integers (of 64 bits at most) or floats.
-        scope : columns that are variables, the least significant first; None: all others in their order, but for the
-            index of a frame of pandas that has no name (``__index_level_0__``).
-        domains : values of each variable: how many, or their labels. Those that are not named are found. Tables that
-            are to be joined need the same (:func:`oocbe.common_domains`).
-        semiring : what joining and marginalising mean.
+        scope : columns that are variables, the least significant first; None: all others in their order, except the
+            nameless index of a pandas frame (``__index_level_0__``).
+        domains : domain of each variable: its number of values, or its labels; None, or a missing name: found from the
+            data. Tables that are to be joined need common domains (:func:`oocbe.common_domains`).
+        semiring : combination and marginalisation.
 
         Raises
         ------
-        ModelError : a column is not there or of another type, an entry is missing or outside its domain, a key occurs
-            twice, or a number that tables cannot hold. UsageError : pyarrow is missing.
+        ModelError : a column is missing or of another type, an entry is missing or outside its domain, a key occurs
+            twice, or a number that tables cannot represent. UsageError : pyarrow is missing.
 
         Examples
         --------
@@ -172,11 +173,11 @@ class InMemory(Exchanged):
         domains: Domains | None = None,
         semiring: Semiring = MAX_SUM,
     ) -> Self:
-        """Make a table of a data frame of pandas, without pyarrow; see :meth:`from_arrow`. The index is left out.
+        """Make a table from a pandas data frame, without pyarrow; see :meth:`from_arrow`. The index is ignored.
 
         Raises
         ------
-        UsageError : it is no data frame of pandas. ModelError : as for :meth:`from_arrow`.
+        UsageError : not a pandas data frame. ModelError : as for :meth:`from_arrow`.
         """
         from oocbe.tables.frames import frame_rows, pandas_column
 
@@ -184,7 +185,7 @@ class InMemory(Exchanged):
             raise UsageError(
                 f"expected a data frame of pandas, not {type(frame).__name__}; make one (pandas.DataFrame)"
             )
-        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)  # columns may be called by numbers
+        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)  # columns may have numbers as names
         return cls(*frame_rows(frame, pandas_column, values, scope, domains, semiring), semiring, True)
 
     @classmethod
@@ -197,7 +198,7 @@ class InMemory(Exchanged):
         domains: Domains | None = None,
         semiring: Semiring = MAX_SUM,
     ) -> Self:
-        """Make a table of a data frame of Polars, without pyarrow; see :meth:`from_arrow`."""
+        """Make a table from a Polars data frame, without pyarrow; see :meth:`from_arrow`."""
         from oocbe.tables.frames import frame_rows, polars_column
 
         return cls(*frame_rows(frame, polars_column, values, scope, domains, semiring), semiring, True)
@@ -214,10 +215,9 @@ class InMemory(Exchanged):
         rename: Mapping[str, str] | None = None,
         drop_nulls: bool = False,
     ) -> Self:
-        """Make a table of a Parquet file, a folder of them, or several, in memory; see :meth:`from_arrow`.
+        """Make a table in memory from a Parquet file, a folder of them, or several files; see :meth:`from_arrow`.
 
-        Larger ones become stored tables: :meth:`oocbe.StoredTable.from_parquet`, where ``rename`` and ``drop_nulls``
-        are explained.
+        For larger data: :meth:`oocbe.StoredTable.from_parquet`, which also explains ``rename`` and ``drop_nulls``.
         """
         from oocbe.tables.columns import check_scope
         from oocbe.tables.parquet_source import check_renamed, source_of
@@ -228,7 +228,7 @@ class InMemory(Exchanged):
         return cls.from_arrow(found.whole([*names, values]), values, scope=names, domains=domains, semiring=semiring)
 
     def to_arrow(self, values: str = VALUES) -> pyarrow.Table:
-        """A pyarrow.Table: a column a variable, dictionaries where there are labels, and the values.
+        """A pyarrow.Table: one column per variable (dictionaries for labels), and one of values.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class InMemory(Exchanged):
         return to_pandas(self.layout, (self.keys, self.values), values)
 
     def to_polars(self, values: str = VALUES) -> polars.DataFrame:
-        """A polars.DataFrame, labels that are text as an Enum; errors as for :meth:`to_arrow`."""
+        """A polars.DataFrame, text labels as an Enum; errors as for :meth:`to_arrow`."""
         from oocbe.tables.frames import to_polars
 
         return to_polars(self.layout, (self.keys, self.values), values)
@@ -257,7 +257,7 @@ class InMemory(Exchanged):
         return self.to_arrow().__dataframe__(nan_as_null, allow_copy)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        """A structured array (rows,): a field of value indices a variable, and the values."""
+        """A structured array (rows,): one field of value indices per variable, and one of values."""
         from oocbe.tables.column_form import columns_of
 
         if copy is False:
@@ -274,7 +274,7 @@ class InMemory(Exchanged):
 
 
 class OnDisk(Exchanged):
-    """Ways in and out of a table on disk, in pieces."""
+    """Import and export of a table on disk, in pieces."""
 
     if TYPE_CHECKING:
         create: Any
@@ -285,7 +285,7 @@ class OnDisk(Exchanged):
         duplicates: bool
 
     def refuse_duplicates(self) -> None:
-        """Refuse (UsageError) a table in which a key may occur more than once."""
+        """Refuse (UsageError) a table with possibly repeated keys."""
         if self.duplicates:
             raise UsageError(
                 f"{self.path}: a key may occur more than once; combine them: maximise(table, [], output=…)"
@@ -313,28 +313,28 @@ class OnDisk(Exchanged):
         codec: str = PACKED,
         overwrite: bool = False,
     ) -> Self:
-        """Make a stored table of Parquet data of any size, batch by batch, in the order of its rows.
+        """Make a stored table from Parquet data of any size, batch by batch, in row order.
 
         Parameters
         ----------
         source : a Parquet file, a folder of them (partitions ``name=value`` are columns), or several files; or their
-            URLs in an object store (``s3://bucket/folder``), which are read as they are needed.
+            URLs in an object store (``s3://bucket/folder``), read on demand.
         path : folder of the new table.
         values, scope, domains, semiring : as for :meth:`oocbe.Table.from_arrow`.
-        rename : name of a column of the data to that of the variable (or of the values), where they differ; all other
-            arguments mean the latter. Columns that are not there do no harm where others have those names.
-        drop_nulls : whether rows in which something is missing, in any column that is read, are left out; otherwise
-            they are refused.
-        duplicates : whether a key may occur more than once, as it does where columns are left out by ``scope``.
-            Operators with an ``output`` combine such rows by the semiring, as SQL groups them; ``maximise(table, [])``
-            does nothing else. Otherwise two rows of one key are refused where they follow one another.
-        memory : limit in bytes (or text such as ``2GiB``) on labels, rows and buffers; None: 80 % of what there is.
+        rename : name of a column of the data to that of the variable (or of the values); all other arguments use the
+            latter. A missing column is accepted if one with its new name exists.
+        drop_nulls : whether to skip rows with a missing entry in any column read; otherwise they are refused.
+        duplicates : whether a key may occur more than once, as is common if ``scope`` omits columns. Operators with an
+            ``output`` combine such rows by the semiring, as SQL groups them; ``maximise(table, [])`` does nothing else.
+            Otherwise two consecutive rows of one key are refused.
+        memory : limit in bytes (or text such as ``2GiB``) on labels, rows and buffers; None: 80 % of the available
+            memory.
         chunk_rows, codec, overwrite : as for :meth:`create`.
 
         Raises
         ------
-        ModelError : as for :meth:`oocbe.Table.from_arrow`. UsageError : the path exists, the source cannot be read, or
-            pyarrow is missing. FormatError : a file is no Parquet. ResourceError : labels need more memory.
+        ModelError : as for :meth:`oocbe.Table.from_arrow`. UsageError : the path exists, the source is unreadable, or
+            pyarrow is missing. FormatError : not a Parquet file. ResourceError : labels exceed the memory.
             DiskError : the disk is full.
         """
         from oocbe.tables.parquet import read_parquet

@@ -1,9 +1,9 @@
-"""Named points at which a test can kill the process: the proof that a run survives being killed anywhere.
+"""Named fault points for tests: the process is killed there, to show that a run survives a kill at any point.
 
 ``OOCBE_FAULT=message:renamed:3`` kills the process with SIGKILL when it passes the point ``message:renamed`` for the
-third time. Without the variable a point costs one comparison. Points lie before and after each step of a publication
-(:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.group_writer`), of a run directory's life, and of that of a tree made on
-disk; :data:`POINTS` and :data:`TREE_POINTS` list them.
+third time. Without the variable a point costs one comparison. Points precede and follow each step of a publication
+(:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.group_writer`), and of the life of a run directory and of a stored
+junction tree; :data:`POINTS` and :data:`TREE_POINTS` list them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import signal
 from oocbe.errors import UsageError
 
 VARIABLE = "OOCBE_FAULT"
-"""The environment variable with the point at which the process dies."""
+"""Environment variable with the fault point and the number of passings."""
 
 STEPS = ("begin", "written", "synchronised", "renamed", "done")
-"""Steps in which a small file is published: before anything, then after each step."""
+"""Steps of the publication of a small file: before the first, and after each."""
 
 POINTS = (
     *(f"{what}:{step}" for what in ("run", "race", "known", "message", "result") for step in STEPS),
@@ -34,7 +34,7 @@ POINTS = (
     "tables:removing",
     "tables:removed",
 )
-"""Points that are passed when something of a run is published."""
+"""Fault points of the publication of a run's files."""
 
 TREE_POINTS = (
     *(f"{what}:{step}" for what in ("tree-order", "tree-rows", "tree-record") for step in STEPS),
@@ -44,18 +44,18 @@ TREE_POINTS = (
     "tree-folder:renamed",
     "tree-folder:done",
 )
-"""Points that are passed when a junction tree is made on disk (:mod:`oocbe.junction_trees.stored.folder`)."""
+"""Fault points of the construction of a junction tree on disk (:mod:`oocbe.junction_trees.stored.folder`)."""
 
 _armed: str | None = None
 _passings_left = 0
 
 
 def arm(text: str | None) -> None:
-    """Set the point at which this process dies, as in the variable; None or empty: nowhere.
+    """Set the fault point of this process, as in the variable; None or empty: none.
 
     Raises
     ------
-    UsageError : no point of that name, or no number from 1 behind it.
+    UsageError : unknown point, or no number from 1 behind it.
     """
     global _armed, _passings_left
     if not text:
@@ -68,7 +68,7 @@ def arm(text: str | None) -> None:
 
 
 def fault_point(name: str) -> None:
-    """Pass a named point; the process dies here if it is the point that is set."""
+    """Pass a named point; kills the process if the point is set and its count is reached."""
     if _armed is None:
         return
     assert name in POINTS or name in TREE_POINTS, name

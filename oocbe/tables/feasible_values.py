@@ -1,4 +1,4 @@
-"""Which values a complete table of a dtype holds beside what is infeasible, and their conversion to another dtype."""
+"""Range checks for the values of complete tables, and conversion between their dtypes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from oocbe.tables.numbers import check_numbers
 
 
 def dtype_of_rows(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that values of a complete table have as rows, or on disk: int32 for int16, which neither has."""
+    """Dtype of a complete table's values as rows, or on disk: int32 for int16, which neither supports."""
     return np.dtype(np.int32) if dtype == np.int16 else dtype
 
 
 def converted(
     values: NDArray[Any], dtype: np.dtype[Any], semiring: Semiring, what: str, may_round: bool = False
 ) -> NDArray[Any]:
-    """Values of a complete table in another dtype, what is infeasible as it is there; themselves where they have it.
+    """Values of a complete table in another dtype, with its infeasible value; the input itself if it has the dtype.
 
-    what : names the table in errors. may_round : whether large integers may be the nearest floats, for sums and
+    what : names the table in errors. may_round : whether large integers may become the nearest floats, as for sums and
     products that are floats anyway.
 
     Raises
     ------
-    ValueRangeError : the dtype does not hold every feasible value.
+    ValueRangeError : the dtype cannot represent every feasible value.
     """
     if values.dtype == dtype:
         return values
@@ -37,21 +37,21 @@ def converted(
         check_feasible(what, values[feasible], semiring, dtype)
     elif not may_round:
         _refuse_changes(what, values[feasible], semiring, dtype)
-    with np.errstate(invalid="ignore"):  # an infinity that is infeasible is no integer
+    with np.errstate(invalid="ignore"):  # an infeasible infinity has no integer value
         made = values.astype(dtype)
     made[~feasible] = infeasible_value(dtype, semiring.combination, semiring.marginalisation)
     return made
 
 
 def check_feasible(what: str, values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any] | None = None) -> None:
-    """Refuse feasible values that a complete table of a dtype (None: theirs) cannot hold.
+    """Refuse feasible values that a complete table of a dtype (None: theirs) cannot represent.
 
     Raises
     ------
-    ValueRangeError : an integer beyond the dtype, or indistinguishable from infeasible ones; or a number that would be
-        another one there, such as a fraction among integers.
+    ValueRangeError : an integer beyond the dtype, or indistinguishable from infeasible values; or a number that the
+        dtype would change, such as a fraction among integers.
     ModelError : a negative value in max-product, where 0 is infeasible and would be preferred to it; a number that
-        tables cannot hold (:mod:`oocbe.tables.numbers`).
+        tables cannot represent (:mod:`oocbe.tables.numbers`).
     """
     kind = values.dtype if dtype is None else dtype
     if not len(values):
@@ -79,17 +79,17 @@ def holds(dtype: np.dtype[Any], values: NDArray[Any], semiring: Semiring) -> boo
 
 
 def _refuse_changes(what: str, values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any]) -> None:
-    """Refuse values that a dtype holds as other numbers, beyond what rounding is to floats (ValueRangeError)."""
+    """Refuse values that a dtype changes by more than rounding between floats (ValueRangeError)."""
     changed = _changed(values, semiring, dtype)
     if changed is not None and changed.any():
         raise ValueRangeError(f"{what}: {dtype.name} does not hold {values[changed][0]}; use another dtype")
 
 
 def _changed(values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any]) -> NDArray[np.bool_] | None:
-    """Which values a dtype holds as other numbers; None where that is none, as can be told at once."""
+    """Mask of the values that a dtype changes; None if there are evidently none."""
     changed: NDArray[np.bool_]
     if values.dtype == dtype or values.dtype.kind == dtype.kind == "i" or not len(values):
-        return None  # integers too large for others are told by their range
+        return None  # integers out of range are found by holds()
     if dtype.kind == "i":
         changed = ~np.isfinite(values) | (values != np.rint(values))
         return changed
@@ -97,7 +97,7 @@ def _changed(values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any]) -> 
         largest = 1 << (np.finfo(dtype).nmant + 1)
         if -largest <= int(values.min()) and int(values.max()) <= largest:
             return None
-        made = values.astype(dtype).astype(np.float64)  # of 2^63 there is no integer to compare with
+        made = values.astype(dtype).astype(np.float64)  # 2^63 has no int64 to compare with
         changed = made >= 2.0**63
         changed[~changed] = made[~changed].astype(np.int64) != values[~changed]
         return changed
@@ -105,7 +105,7 @@ def _changed(values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any]) -> 
         return None
     with np.errstate(over="ignore", under="ignore"):
         made = values.astype(dtype)
-    # Floats are rounded to floats, but not so far that they are what stands for infeasible.
+    # Rounding between floats is accepted unless it yields the infeasible value.
     changed = np.isfinite(values) & ~np.isfinite(made)
     if semiring.combination is Combination.MULTIPLY:
         changed |= (values != 0) & (made == 0)

@@ -1,8 +1,8 @@
-"""One process a folder: a lock that the operating system gives up when its owner dies.
+"""Locks of folders, one process each; the operating system releases a lock when its owner dies.
 
-The lock is ``flock`` on a file inside the folder; the file says which process holds it, for the message that a second
-one gets. A killed owner's lock is free at once, so the next process takes it over; process numbers are not trusted for
-that, because they are reused and differ between containers.
+The lock is ``flock`` on a file inside the folder. The file names the owner, for the error message of a second process.
+The lock of a killed owner is free at once for the next process. Process numbers do not decide this: they are reused and
+differ between containers.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from oocbe.errors import DiskError, UsageError
 from oocbe.runtime.plain_files import open_plain
 
 LOCK_NAME = "lock"
-"""Name of the file in a folder that its owner has locked."""
+"""Name of the lock file in a folder."""
 
 
 class FolderLock:
-    """A lock that this process holds until :meth:`release` or its end.
+    """A lock of this process until :meth:`release` or the end of the process.
 
     Attributes
     ----------
-    previous : who held it before and did not release it, such as ``process 4711 on node3``; empty where nobody.
+    previous : previous owner that did not release it, such as ``process 4711 on node3``; empty if there is none.
     """
 
     def __init__(self, path: Path, handle: int) -> None:
         self._path = path
         self._handle: int | None = handle
         self.previous = _owner(handle)
-        with suppress(OSError):  # who holds it is for messages; the lock itself takes no room on a full disk
+        with suppress(OSError):  # the owner's name is for messages only; a lock works on a full disk
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
     @classmethod
     def take(cls, folder: Path) -> FolderLock:
-        """Lock a folder that exists.
+        """Lock an existing folder.
 
         Raises
         ------
-        UsageError : another process holds it, or the folder was removed meanwhile.
-        DiskError : the file system has no locks, or the lock file cannot be made.
+        UsageError : another process has the lock, or the folder was removed meanwhile.
+        DiskError : the file system has no locks, or the lock file cannot be created.
         """
         taken = cls.try_take(folder, create=True)
         if isinstance(taken, cls):
@@ -55,7 +55,7 @@ class FolderLock:
 
     @classmethod
     def try_take(cls, folder: Path, create: bool, name: str = LOCK_NAME) -> FolderLock | str:
-        """The lock, or who holds it (empty where that is unknown); ``create``: make the lock file where missing."""
+        """The lock, or its owner (empty if unknown); ``create``: whether to create a missing lock file."""
         path = folder / name
         flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
         try:
@@ -64,7 +64,7 @@ class FolderLock:
             raise DiskError(f"{path}: no lock can be made there ({error.strerror}); choose another folder") from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever cleaned up before us may have removed the file between our opening and our locking it.
+            # A previous owner may have removed the file between the opening and the locking.
             there = path.exists() and os.path.samestat(os.fstat(handle), path.lstat())
             if there:
                 return cls(path, handle)
@@ -80,7 +80,7 @@ class FolderLock:
         return owner
 
     def release(self) -> None:
-        """Give the lock up; the file stays, empty."""
+        """Release the lock; the file remains, empty."""
         if self._handle is not None:
             with suppress(OSError):
                 os.ftruncate(self._handle, 0)
@@ -89,7 +89,7 @@ class FolderLock:
 
 
 def host_of_owner(folder: Path, name: str) -> str:
-    """Host of the process that has locked a folder, or was killed while it had; empty where nobody is named there."""
+    """Host of the owner of a folder's lock, also of a killed one; empty if the file names nobody."""
     try:
         handle = open_plain(folder / name, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -101,6 +101,6 @@ def host_of_owner(folder: Path, name: str) -> str:
 
 
 def _owner(handle: int) -> str:
-    """Text of a lock file, without characters that could confuse a terminal."""
+    """Text of a lock file, without unprintable characters, which could confuse a terminal."""
     text = os.pread(handle, 300, 0).decode(errors="replace").strip()
     return "".join(character for character in text if character.isprintable())

@@ -1,7 +1,7 @@
-"""Writing a folder that appears under its name when all of it is there: a hidden folder, forced to disk, then renamed.
+"""Atomic writing of a folder: a hidden folder, forced to disk, then renamed.
 
-What writers of incomplete (:mod:`oocbe.tables.writer`) and complete tables (:mod:`oocbe.tables.complete_writer`) share
-with those of tables of parts (:mod:`oocbe.tables.parts`).
+Common base of the writers of incomplete (:mod:`oocbe.tables.writer`) and complete tables
+(:mod:`oocbe.tables.complete_writer`) and of tables of parts (:mod:`oocbe.tables.parts`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 
 
 class FolderWriter:
-    """Writes a table's folder and publishes it when its ``with`` block ends.
+    """Writes a table's folder and publishes it at the end of its ``with`` block.
 
     The table appears under its name complete or not at all: everything is written into a hidden folder beside it,
-    synchronised to disk, the manifest last, and then renamed. When the block ends with an exception (Ctrl-C included),
-    the hidden folder is removed; that of a killed process is, by the next one that writes a table of this name.
+    forced to disk, the manifest last, and then renamed. If the block ends with an exception (Ctrl-C included), the
+    hidden folder is removed; that of a killed process is removed by the next writer of a table of this name.
 
     Parameters
     ----------
     version : of the format, stored in the manifest.
-    budget : counts what is written and may refuse it; a table that was not finished is given back to it. One that is
-        scratch by it is not synchronised.
-    overwrite : whether the table takes the place of one that has its name already, in the moment that it is complete.
+    budget : counts the bytes written and may refuse them; an unfinished table is returned to it. Tables of a scratch
+        budget are not synchronised.
+    overwrite : whether the complete table replaces an existing one of its name.
     """
 
     _makes_parents = True
@@ -51,7 +51,7 @@ class FolderWriter:
         self._manifest = Manifest(version=version)
         self._written = 0
         self._budget = DiskBudget(self.path.parent) if budget is None else budget
-        self._is_durable = not self._budget.is_scratch  # forced to disk before it appears; else only whole
+        self._is_durable = not self._budget.is_scratch  # forced to disk before publication
         self._manifest_bytes = 0
         self._overwrite = overwrite
         self._published = False
@@ -64,7 +64,7 @@ class FolderWriter:
             if self._makes_parents:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             self._folder = self._temporary.enter_context(temporary_beside(self.path, is_folder=True))
-        except BaseException as error:  # Ctrl-C included: the block does not begin, so nothing ends it
+        except BaseException as error:  # Ctrl-C included; __exit__ will not run
             self._temporary.close()
             if isinstance(error, OSError):
                 raise self._disk_error(error) from None
@@ -84,17 +84,17 @@ class FolderWriter:
 
     @property
     def _bytes_taken(self) -> int:
-        """Bytes of the budget that were taken for what was written so far, but the manifest."""
+        """Bytes taken from the budget for the files so far, excluding the manifest."""
         return self._manifest.files_bytes
 
     def _finish(self) -> None:
-        """Write the remaining rows and publish; called when the block ends."""
+        """Write the remaining rows and publish; called at the end of the block."""
         raise NotImplementedError
 
     def _seal(self, files: Iterable[Path], folders: Iterable[Path]) -> None:
-        """Force these files and folders to disk, then the manifest, and give the folder its name."""
+        """Force these files and folders to disk, then the manifest, and rename the folder."""
         if self._is_durable:
-            # A disk takes several requests at a time.
+            # A disk processes several requests at a time.
             run_all(disk.synchronise, [(path,) for path in files])
             for folder in folders:
                 disk.synchronise(folder)
@@ -129,7 +129,8 @@ class FolderWriter:
             raise UsageError(f"{self.path} is no stored table, and nothing else is overwritten; choose another name")
 
     def _disk_error(self, error: OSError, row_bytes: int | None = None) -> Exception:
-        """Sizes for a disk that is full or fails; other errors, such as a missing permission, say enough themselves."""
+        """Error with sizes for a full or failing disk; other errors, such as a missing permission, are returned
+        unchanged."""
         if error.errno not in (*disk.FULL_DISK, errno.EIO, errno.EROFS):
             return error
         what = f"{self.path} ({self._written:,} of at least {self.rows:,} rows written)"

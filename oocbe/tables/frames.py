@@ -1,4 +1,4 @@
-"""Tables to and from data frames of pandas and Polars, by their own means: neither needs pyarrow for it."""
+"""Conversion of tables to and from data frames of pandas and Polars, without pyarrow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def frame_rows(
 
     Parameters
     ----------
-    frame : its columns have names. column_of : :func:`pandas_column` or :func:`polars_column`.
+    frame : with named columns. column_of : :func:`pandas_column` or :func:`polars_column`.
     values, scope, domains, semiring : as for :meth:`oocbe.Table.from_arrow`.
 
     Raises
@@ -46,7 +46,7 @@ def pandas_column(name: str, series: Any, what: str) -> Column:
 
     Raises
     ------
-    ModelError : an entry is missing, or is of a type that labels cannot have.
+    ModelError : a missing entry, or a type that labels cannot have.
     """
     import pandas
 
@@ -89,10 +89,10 @@ def polars_column(name: str, series: Any, what: str) -> Column:
 
 
 def _frame_values(name: str, series: Any, what: str) -> NDArray[Any]:
-    """Values (rows,) of a series of either; ModelError where one is missing or is no number."""
+    """Values (rows,) of a series of either library; ModelError for missing entries and other types."""
     missing = series.isna() if hasattr(series, "isna") else series.is_null()
     _refuse_missing(missing.to_numpy(), name, what)
-    is_decimal = str(series.dtype).startswith("Decimal")  # of Polars, which makes floats of them by itself
+    is_decimal = str(series.dtype).startswith("Decimal")  # to_numpy of Polars would convert decimals to floats
     numbers: NDArray[Any] = _of_64_bits(series, name, what).to_numpy()
     if numbers.dtype == object or is_decimal:
         listed = series.to_list()
@@ -110,7 +110,7 @@ def _frame_values(name: str, series: Any, what: str) -> NDArray[Any]:
 
 
 def to_pandas(layout: Layout, rows: Rows, values: str) -> Any:
-    """A pandas.DataFrame: a column a variable, a Categorical where there are labels, and the values."""
+    """A pandas.DataFrame: one column per variable (a Categorical for labels), and one of values."""
     pandas = _module("pandas")
     columns: dict[str, Any] = {}
     for name, indices in zip(layout.scope, columns_of(layout, rows[0]), strict=True):
@@ -120,7 +120,7 @@ def to_pandas(layout: Layout, rows: Rows, values: str) -> Any:
 
 
 def to_polars(layout: Layout, rows: Rows, values: str) -> Any:
-    """A polars.DataFrame: a column a variable, an Enum where labels are text, and the values."""
+    """A polars.DataFrame: one column per variable (an Enum for text labels), and one of values."""
     polars = _module("polars")
     columns = []
     for name, indices in zip(layout.scope, columns_of(layout, rows[0]), strict=True):
@@ -159,9 +159,9 @@ def _refuse_missing(missing: NDArray[np.bool_], name: str, what: str) -> None:
 
 
 def _of_64_bits(series: Any, name: str, what: str, unsigned: bool = False) -> Any:
-    """The series; one of Polars' 128-bit integers with 64 bits, which NumPy has. ModelError where it has not these.
+    """The series, 128-bit integers of Polars cast to 64 bits; ModelError if they do not fit.
 
-    unsigned : whether 64 bits without a sign do, where no entry has one.
+    unsigned : whether 64 bits without a sign are allowed.
     """
     if str(series.dtype) not in ("Int128", "UInt128"):
         return series

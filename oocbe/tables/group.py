@@ -1,4 +1,4 @@
-"""Opening a table's folder: its manifest, its attributes, and the arrays that it must have; shared by both forms."""
+"""Opening a table's folder: manifest, attributes and required arrays; for incomplete and complete tables."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ Made = TypeVar("Made")
 
 
 def is_table(folder: Place) -> bool:
-    """Whether a folder, or what a URL names, is a stored table, be it damaged or not whole."""
+    """Whether a folder or URL is a stored table, even a damaged or incomplete one."""
     if isinstance(folder, ObjectPath):
         if folder.name.lower().endswith(".parquet"):
             return False
         try:
             return bool((folder / "table.json").read(1))
         except FileNotFoundError:
-            return next(iter(folder.below()), None) is None  # where nothing is, a table is missed
+            return next(iter(folder.below()), None) is None  # an empty place: report a missing table
         except OSError:
-            return True  # opening it reports why it cannot be
+            return True  # opening it reports the error
     return any((folder / name).exists() for name in (MANIFEST_NAME, "zarr.json"))
 
 
 def attributes_of(folder: Place, manifest: Manifest) -> dict[str, Any]:
-    """What a table's folder says of the table; its types are still to be checked.
+    """Attributes of a table from its folder; their types are not yet checked.
 
     Raises
     ------
-    CorruptDataError : it says nothing, or is damaged. UnsupportedError : of another version than its manifest.
+    CorruptDataError : missing or damaged. UnsupportedError : another version than the manifest's.
     """
     found = read_json(folder, manifest, "zarr.json").get("attributes")
     attributes = found.get("oocbe") if isinstance(found, dict) else None
@@ -49,7 +49,7 @@ def attributes_of(folder: Place, manifest: Manifest) -> dict[str, Any]:
 
 
 def made_of(folder: Place, make: Callable[[], Made]) -> Made:
-    """What ``make`` makes of a table's attributes; :class:`CorruptDataError` where they are those of no table."""
+    """Result of ``make``, a constructor from attributes; :class:`CorruptDataError` if they are not a table's."""
     try:
         return make()
     except (KeyError, TypeError, ValueError, ModelError) as error:
@@ -59,16 +59,16 @@ def made_of(folder: Place, make: Callable[[], Made]) -> Made:
 def check_files(
     folder: Place, manifest: Manifest, arrays: Mapping[str, str], rows: int, chunk_rows: int, codec: str
 ) -> None:
-    """All files that a table must have are listed and there, no others listed; arrays are what they must be.
+    """Check that exactly the files of a table are listed and present, and that its arrays have the right metadata.
 
     arrays : name to dtype. codec : of their chunks.
 
     Raises
     ------
-    CorruptDataError : names the first file for which that does not hold.
+    CorruptDataError : names the first file that fails.
     """
     chunks = -(-rows // chunk_rows)
-    # How many first: forged attributes must not make a set of any length.
+    # The count first: forged attributes must not create a set of arbitrary size.
     if len(manifest.files) != 1 + len(arrays) * (1 + chunks) or set(manifest.files) != _names(arrays, chunks):
         raise CorruptDataError(f"{folder}: the manifest lists other files than a table of {rows:,} rows has")
     for name in manifest.files:
@@ -86,13 +86,13 @@ def check_files(
 
 
 def _names(arrays: Iterable[str], chunks: int) -> set[str]:
-    """Files of a table with such arrays."""
+    """File names of a table with these arrays."""
     names = {"zarr.json"} | {f"{name}/zarr.json" for name in arrays}
     return names | {f"{name}/c/{chunk}" for name in arrays for chunk in range(chunks)}
 
 
 def _codec_names(metadata: Mapping[str, Any]) -> list[object] | None:
-    """Names of an array's codecs; None where that is not what is there."""
+    """Names of an array's codecs; None if the metadata is malformed."""
     codecs = metadata.get("codecs")
     if not isinstance(codecs, list) or not all(isinstance(codec, dict) for codec in codecs):
         return None
@@ -100,7 +100,7 @@ def _codec_names(metadata: Mapping[str, Any]) -> list[object] | None:
 
 
 def layout_of(attributes: Mapping[str, Any]) -> Layout:
-    """The layout that attributes tell; ValueError or ModelError where labels are none that a variable may have."""
+    """The layout of attributes; ValueError or ModelError for invalid labels."""
     labels = {name: tuple(own) for name, own in attributes.get("labels", {}).items()}
     for name, own in labels.items():
         check_integers(name, own)
@@ -110,7 +110,7 @@ def layout_of(attributes: Mapping[str, Any]) -> Layout:
 
 
 def layout_attributes(layout: Layout) -> dict[str, Any]:
-    """What a table's folder says of its layout."""
+    """Attributes of a layout."""
     attributes: dict[str, Any] = {"scope": list(layout.scope), "sizes": list(layout.sizes)}
     if layout.labels:
         attributes["labels"] = {name: list(own) for name, own in layout.labels.items()}
@@ -118,7 +118,7 @@ def layout_attributes(layout: Layout) -> dict[str, Any]:
 
 
 def check_extent(attributes: Mapping[str, Any]) -> None:
-    """Refuse a least and greatest value that no table has (ValueError)."""
+    """Refuse an impossible least and greatest value (ValueError)."""
     if "extent" in attributes:
         low, high = attributes["extent"]
         limit = 1 << max(LIMB_BITS * attributes.get("limbs", 0), 63)
@@ -127,7 +127,7 @@ def check_extent(attributes: Mapping[str, Any]) -> None:
 
 
 def read_json(folder: Place, manifest: Manifest, name: str) -> dict[str, Any]:
-    """Content of a metadata file; :class:`CorruptDataError` where it is none."""
+    """Content of a metadata file; :class:`CorruptDataError` if it is invalid."""
     if name not in manifest.files:
         raise CorruptDataError(f"{folder}: the manifest does not list {name}")
     data = manifest.read_file(folder, name)
@@ -141,7 +141,7 @@ def read_json(folder: Place, manifest: Manifest, name: str) -> dict[str, Any]:
 
 
 def check_table_attributes(attributes: Mapping[str, Any]) -> None:
-    """Types and ranges of what the constructor takes on trust; ValueError where they are impossible."""
+    """Check types and ranges that the constructor does not check; ValueError if they are impossible."""
     integers = (attributes["rows"], attributes["chunk_rows"], attributes["words"], *attributes["sizes"])
     if not all(type(number) is int for number in integers) or type(attributes["sorted"]) is not bool:
         raise ValueError("a number or flag of another type")

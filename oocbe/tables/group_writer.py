@@ -1,7 +1,7 @@
-"""Writing a table's folder: arrays under a temporary name, checksummed, then one rename.
+"""Writing a table's folder: arrays under a temporary name, with checksums, then one rename.
 
-What writers of incomplete (:mod:`oocbe.tables.writer`) and of complete tables (:mod:`oocbe.tables.complete_writer`)
-share.
+Common base of the writers of incomplete (:mod:`oocbe.tables.writer`) and complete tables
+(:mod:`oocbe.tables.complete_writer`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from oocbe.tables.new_arrays import NewArrays
 
 LARGEST_CHUNK_ROWS = 1 << 26
-"""Maximum rows of a chunk: its keys stay far below the 2 GiB that its codec can take."""
+"""Maximum rows of a chunk: keeps its keys far below the codec's limit of 2 GiB."""
 
 
 class GroupWriter(FolderWriter):
-    """Writes the arrays of one table; else as its base.
+    """Writes the arrays of one table; otherwise as its base.
 
     Parameters
     ----------
-    words : arrays of keys beside that of values. version, budget, overwrite : as for :class:`FolderWriter`.
+    words : arrays of keys, in addition to that of values. version, budget, overwrite : as for :class:`FolderWriter`.
     limbs : of each value (:mod:`oocbe.tables.limbs`); 0 for plain numbers.
     """
 
@@ -69,7 +69,7 @@ class GroupWriter(FolderWriter):
         self._arrays: NewArrays | None = None
 
     def _widen(self, values: NDArray[Any]) -> None:
-        """Enter integers that are written into the least and greatest value; refuse floats that no table holds."""
+        """Update the least and greatest value by new integers; refuse floats that tables cannot represent."""
         if self.dtype.kind == "f":
             check_numbers(str(self.path), values, self.semiring)
         elif len(values):
@@ -81,7 +81,7 @@ class GroupWriter(FolderWriter):
         self._extent = low, high
 
     def _write_arrays(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
-        """Write rows that start at a chunk's start: keys (words, rows), values (rows,)."""
+        """Write rows from the start of a chunk on: keys (words, rows), values (rows,)."""
         try:
             self._open_arrays().append(self._written, keys, values)
         except OSError as error:
@@ -94,7 +94,7 @@ class GroupWriter(FolderWriter):
         return self._arrays
 
     def _new_arrays(self) -> NewArrays:
-        from oocbe.tables.new_arrays import FileRecorder, PackedArrays  # Numba: only where rows are written
+        from oocbe.tables.new_arrays import FileRecorder, PackedArrays  # imports Numba: needed for writing only
 
         files = FileRecorder(self._folder, self._manifest, self._budget)
         if self._codec == ZSTD:
@@ -111,7 +111,7 @@ class GroupWriter(FolderWriter):
         return ZarrArrays(self._folder, files, self.layout, names, dtypes, self._chunk_rows, self._codec)
 
     def _publish(self, attributes: dict[str, Any]) -> None:
-        """Force all to disk, the manifest last, and give the folder its name."""
+        """Force all to disk, the manifest last, and rename the folder."""
         try:
             arrays = self._open_arrays()
             arrays.describe({"oocbe": attributes})

@@ -1,9 +1,9 @@
-"""Bit layout of a packed key: where each variable of a scope sits.
+"""Bit layout of a packed key: the bit field of each variable of a scope.
 
 A row's key holds the value index of each scope variable in a bit field of ``max(1, ceil(log2 size))`` bits. Fields
-follow one another from the least significant bit of word 0, the first variable of the scope lowest; a field never
-crosses a word boundary (the rest of a word stays zero instead), so that every field is one shift and one mask away.
-Keys compare like numbers, the last word most significant. A table's keys are one uint64 array a word.
+are placed from the least significant bit of word 0, the first variable of the scope lowest. A field never crosses a
+word boundary (the rest of a word stays zero), so that extraction takes one shift and one mask. Keys compare like
+numbers, the last word most significant. A table's keys are one uint64 array per word.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ WORD_BITS = 64
 
 
 INTEGER_LABELS = (-(1 << 63), 1 << 64)
-"""Range of integer labels, the end excluded: the formats of other programs have int64 and uint64."""
+"""Range of integer labels, the end excluded: other programs' formats have int64 and uint64."""
 
 
 def check_integers(name: str, labels: Iterable[Label]) -> None:
-    """Refuse (ModelError) integer labels of a variable that fit neither int64 nor uint64 together."""
+    """Refuse (ModelError) integer labels of a variable that do not all fit int64 or all fit uint64."""
     integers = [label for label in labels if isinstance(label, int)]
     low, high = min(integers, default=0), max(integers, default=0)
     least, past = INTEGER_LABELS
@@ -43,7 +43,7 @@ def check_integers(name: str, labels: Iterable[Label]) -> None:
 
 
 def label_array(name: str, labels: Sequence[Label]) -> NDArray[Any] | None:
-    """Integer labels of a variable as int64 or uint64 (labels,); None for others. ModelError where they fit neither."""
+    """Integer labels of a variable as int64 or uint64 (labels,); None for others. ModelError if they fit neither."""
     integers = [label for label in labels if isinstance(label, int) and not isinstance(label, bool)]
     if len(integers) < len(labels):
         return None
@@ -52,12 +52,12 @@ def label_array(name: str, labels: Sequence[Label]) -> NDArray[Any] | None:
 
 
 def bits_for(size: int) -> int:
-    """Bits that a variable with ``size`` values takes: at least one."""
+    """Bits of a variable with ``size`` values: at least one."""
     return max(1, (size - 1).bit_length())
 
 
 def key_words(bits: Sequence[int]) -> int:
-    """Words of a key whose fields have so many bits each, the least significant first; at least one."""
+    """Words of a key with fields of these numbers of bits, the least significant first; at least one."""
     words, shift = 1, 0
     for own in bits:
         shift += own
@@ -67,7 +67,7 @@ def key_words(bits: Sequence[int]) -> int:
 
 
 class Field(NamedTuple):
-    """Place of a variable in a key: word number, shift within the word, width in bits."""
+    """Position of a variable in a key: word number, shift within the word, width in bits."""
 
     word: int
     shift: int
@@ -87,8 +87,8 @@ class Layout:
     ----------
     scope : variable names, the least significant first, without repetition.
     sizes : domain size of each.
-    labels : what the values of a variable are called, one label a value index; of those that have any. Operators hand
-        them on; they play no part in whether layouts are equal.
+    labels : labels of a variable's values, one per value index, for variables that have them. Operators propagate
+        them; equality of layouts ignores them.
     """
 
     scope: tuple[str, ...]
@@ -109,7 +109,7 @@ class Layout:
 
     @classmethod
     def of(cls, scope: Sequence[str], sizes: Sequence[int], *sources: Layout) -> Layout:
-        """A layout whose variables have the labels that the first of some other layouts has for them."""
+        """A layout with the labels of other layouts; for each variable, the first layout with labels for it counts."""
         labels = {name: found for source in reversed(sources) for name, found in source.labels.items()}
         return cls(tuple(scope), tuple(sizes), {name: labels[name] for name in scope if name in labels})
 
@@ -154,7 +154,7 @@ class Layout:
         return name in self._places
 
     def place(self, name: str) -> int:
-        """Position of a variable in the scope; :class:`ModelError` where it is not in it."""
+        """Position of a variable in the scope; :class:`ModelError` if it is not in it."""
         try:
             return self._places[name]
         except KeyError:
@@ -165,11 +165,11 @@ class Layout:
         return self.fields[self.place(name)]
 
     def indices_of(self, assignment: Mapping[str, int] | Sequence[int]) -> list[int]:
-        """Value indices of an assignment, by name (of other variables, too) or in scope order, in scope order.
+        """Value indices of an assignment (by name, other variables allowed, or in scope order), in scope order.
 
         Raises
         ------
-        ModelError : a value outside its domain, a missing variable, or another number of values.
+        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
         """
         if isinstance(assignment, Mapping):
             missing = [name for name in self.scope if name not in assignment]

@@ -1,8 +1,8 @@
-"""Counts beyond 63 bits: values of several *limbs*, as integers of any size are held (Knuth 1997, section 4.3.1).
+"""Counts beyond 63 bits: values of several *limbs*, as multiple-precision integers (Knuth 1997, section 4.3.1).
 
 The values of such a table are int64 (rows, limbs), C-contiguous: each row's limbs side by side, the bits of unsigned
-64-bit numbers, the least significant first. Only counting makes them, for messages whose counts int64 does not hold;
-their semiring is :data:`oocbe.model.semiring.COUNTING`. All others have values (rows,), and no limbs.
+64-bit numbers, the least significant first. Only counting produces them, for messages whose counts exceed int64; their
+semiring is :data:`oocbe.model.semiring.COUNTING`. All other tables have values (rows,), without limbs.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 LIMB_BITS = 64
 
 MOST_LIMBS = 1 << 12
-"""Limbs that a table on disk may claim to have: numbers of 78,000 digits."""
+"""Maximum limbs of a table on disk: numbers of 78,000 digits."""
 
 
 def limbs_for(bound: int) -> int:
-    """Limbs that hold every number from 0 to a bound; 0 where int64 holds all of them as it is."""
+    """Limbs for numbers from 0 to a bound; 0 if int64 suffices."""
     return 0 if bound < 1 << (LIMB_BITS - 1) else -(-bound.bit_length() // LIMB_BITS)
 
 
 def limbs_of(values: NDArray[Any]) -> int:
-    """Limbs of each of a table's values; 0 where they are plain numbers."""
+    """Limbs of each of a table's values; 0 for plain numbers."""
     return int(values.shape[1]) if values.ndim == 2 else 0
 
 
 def greatest(values: NDArray[Any]) -> int:
-    """Greatest of counts, plain or of limbs, in main or device memory; 0 of none."""
+    """Greatest of counts, plain or of limbs, in main or device memory; 0 if there are none."""
     if len(values) == 0:
         return 0
     if values.ndim == 1:
@@ -53,7 +53,7 @@ def total(values: NDArray[Any]) -> int:
 
 
 def trim_limbs(values: NDArray[Any]) -> NDArray[Any]:
-    """Counts of limbs in as few limbs as the greatest of them needs; plain int64 where that holds them all."""
+    """Counts of limbs, reduced to the limbs of the greatest; plain int64 if that suffices."""
     limbs = limbs_for(greatest(values))
     if limbs == values.shape[1]:
         return values

@@ -1,7 +1,7 @@
-"""Move plans: how the fields of one key layout travel to another.
+"""Move plans: the moves of bit fields from one key layout to another.
 
-A plan is an int64 array (moves, 5), a row a move: source word, source shift, bits, destination word, destination shift.
-Fields that stay neighbours travel as one move, so that most plans have one to three.
+A plan is an int64 array (moves, 5), one row per move: source word, source shift, bits, destination word, destination
+shift. Fields adjacent in both layouts form one move, so that most plans have one to three.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from oocbe.tables.layout import WORD_BITS, Layout
 
 
 def move_plan(source: Layout, destination: Layout, names: Sequence[str] | None = None) -> NDArray[np.int64]:
-    """Plan that takes the fields of ``names`` from their places in one layout to those in another.
+    """Plan that moves the fields of ``names`` from one layout to another.
 
     Parameters
     ----------
     source, destination : the layouts; both contain every name.
-    names : variables to move; None: those that both layouts have.
+    names : variables to move; None: those of both layouts.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def move_plan(source: Layout, destination: Layout, names: Sequence[str] | None =
 
 @lru_cache(maxsize=1024)
 def _moves(source: Layout, destination: Layout, names: tuple[str, ...] | None) -> tuple[tuple[int, ...], ...]:
-    """The plan; kept, because pieces of a table that streams ask for the same one again and again."""
+    """The plan; cached, because the pieces of a streamed table request the same one repeatedly."""
     wanted = set(source.scope) & set(destination.scope) if names is None else set(names)
     moves: list[list[int]] = []
     for name in sorted(wanted, key=source.place):
@@ -56,7 +56,7 @@ def _moves(source: Layout, destination: Layout, names: tuple[str, ...] | None) -
 
 
 def field_masks(layout: Layout, names: Sequence[str]) -> NDArray[np.uint64]:
-    """Ones at the bits of the given variables: uint64 (words of the layout,)."""
+    """Mask of the bits of the given variables: uint64 (words of the layout,)."""
     masks = [0] * layout.words
     for name in names:
         f = layout.field(name)

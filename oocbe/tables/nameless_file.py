@@ -1,4 +1,4 @@
-"""A file without a name: removed when its last handle closes, however the process ends, and counted until then."""
+"""A file without a name: removed on closing or when the process ends, and counted in a disk budget until then."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class NamelessFile:
-    """Bytes on disk for as long as this object lives, or until :meth:`close`; several threads may use it at once.
+    """Bytes on disk for the lifetime of this object, or until :meth:`close`; thread-safe.
 
     Parameters
     ----------
-    budget : in whose folder the file is made, and what counts its bytes.
+    budget : its folder is the location of the file; it counts the bytes.
     what : names the file in errors.
 
     Raises
     ------
-    DiskError : it cannot be made.
+    DiskError : the file cannot be created.
 
     Attributes
     ----------
@@ -44,11 +44,11 @@ class NamelessFile:
         self._end = weakref.finalize(self, _end, self._handle, self._taken)
 
     def write(self, data: memoryview, offset: int, more: int) -> None:
-        """Write some bytes; ``more`` of them are where nothing was written before.
+        """Write bytes at an offset; ``more`` of them are new, not overwritten.
 
         Raises
         ------
-        DiskError : the disk, or what may be used of it, is full, or it fails.
+        DiskError : the disk or its budget is full, or the disk fails.
         """
         self._taken.add(more, self.name)
         try:
@@ -61,7 +61,7 @@ class NamelessFile:
 
         Raises
         ------
-        DiskError : the disk fails. CorruptDataError : the file ends before.
+        DiskError : the disk fails. CorruptDataError : the file ends before the buffer is full.
         """
         try:
             count = disk.read_at(self._handle, data, offset, self._folder)
@@ -74,12 +74,12 @@ class NamelessFile:
             raise CorruptDataError(f"{self.name}: ends before {format_bytes(offset + len(data))}; check the disk")
 
     def close(self) -> None:
-        """Give the bytes back to the disk and to the budget."""
+        """Release the bytes to the disk and the budget."""
         self._end()
 
 
 class _Taken:
-    """A file's bytes of a budget; apart from the file, so that they can be released after its collection."""
+    """A file's bytes in a budget; a separate object, so that they can be released after the file's collection."""
 
     def __init__(self, budget: DiskBudget) -> None:
         self._budget = budget

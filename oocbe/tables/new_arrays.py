@@ -1,7 +1,7 @@
-"""The arrays of a stored table while it is written: each file recorded, packed chunks encoded by several threads.
+"""The arrays of a stored table during writing: files are recorded, packed chunks are encoded by several threads.
 
-Packed arrays are a Zarr v3 group like any other; what Zarr would say of them is a few lines of JSON, which are written
-here: importing Zarr takes half a second. Forms that Zarr encodes are in :mod:`oocbe.tables.zarr_arrays`.
+Packed arrays form an ordinary Zarr v3 group. Its metadata are a few lines of JSON, which are written here: importing
+Zarr takes half a second. Forms encoded by Zarr are in :mod:`oocbe.tables.zarr_arrays`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class FileRecorder:
     """Writes the files of a folder, enters each into a manifest, and counts its bytes against a disk budget.
 
-    The whole folder has a temporary name until it is complete, so files are written in place.
+    Files are written in place, as the whole folder has a temporary name until it is complete.
     """
 
     def __init__(self, root: Path, manifest: Manifest, budget: DiskBudget) -> None:
@@ -37,14 +37,14 @@ class FileRecorder:
         self._made = {root}
 
     def record(self, key: str, data: bytes | memoryview) -> None:
-        """Write a file and record it; from any thread, each file from one."""
+        """Write and record a file; thread-safe for different files."""
         path = self._root / key
         known = self._manifest.files.get(key)
         self._budget.take(len(data) - (known.size if known else 0), path)
         with span(WRITER, "checksum of file"):
             self._manifest.files[key] = FileRecord.of(data)
         if path.parent not in self._made:
-            # Never the root: after an error it is removed while other threads still write.
+            # Never the root: after an error it is removed while other threads are still writing.
             for folder in reversed([f for f in path.parents if f.is_relative_to(self._root) and f != self._root]):
                 folder.mkdir(exist_ok=True)
             self._made.add(path.parent)
@@ -54,13 +54,13 @@ class FileRecorder:
 
 
 class NewArrays(Protocol):
-    """The arrays of a table of which rows are still being written."""
+    """The arrays of a table that is being written."""
 
     def append(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
-        """Write rows behind the ``start`` rows there are (a multiple of the chunk size)."""
+        """Write rows from row ``start`` on (the number of rows so far, a multiple of the chunk size)."""
 
     def describe(self, attributes: dict[str, Any]) -> None:
-        """Give the arrays their final size and the group its attributes."""
+        """Set the final size of the arrays and the attributes of the group."""
 
 
 class PackedArrays:
@@ -89,11 +89,11 @@ class PackedArrays:
         run_all(self._write, calls)
 
     def extend(self, rows: int) -> None:
-        """Count rows whose chunks are written by :meth:`write_packed`."""
+        """Count rows whose chunks :meth:`write_packed` writes."""
         self._rows += rows
 
     def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
-        """Write a packed chunk of a column; from any thread, each chunk from one."""
+        """Write a packed chunk of a column; thread-safe for different chunks."""
         self._files.record(f"{self._names[column]}/c/{chunk}", words.data.cast("B"))
 
     def describe(self, attributes: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ class PackedArrays:
 
 
 def array_metadata(rows: int, dtype: np.dtype[Any], chunk_rows: int) -> dict[str, Any]:
-    """What Zarr v3 says of an array of packed chunks (Zarr v3 core specification, "Array metadata")."""
+    """Zarr v3 metadata of an array of packed chunks (Zarr v3 core specification, "Array metadata")."""
     return {
         "shape": [rows],
         "data_type": dtype.name,

@@ -1,9 +1,9 @@
-"""Which floating-point numbers a table may hold: what operators compute with them then has a meaning.
+"""Floating-point numbers allowed in tables: those for which the results of operators are defined.
 
-NaN is no number: no comparison with it holds, so minima would depend on the order of rows. An infinity is a value only
-where it is the semiring's zero, inf where sums are minimised and -inf where they are maximised or their exponentials
-added up: it stands for an infeasible assignment, in a row as in a cell of a complete table, whatever is added to it.
-The other infinity would make NaN of it, and so would any infinity times the zero of products.
+NaN is refused: comparisons with it are false, so that minima would depend on the order of rows. An infinity is allowed
+only as the semiring's zero: inf for minimised sums, -inf for maximised sums and for sums of exponentials. It denotes an
+infeasible assignment, in a row as in a cell of a complete table, and sums with it remain infeasible. Added to the other
+infinity it would give NaN, as would any infinity times the zero of products.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from oocbe.errors import ModelError
 from oocbe.model.semiring import Semiring
 
 VALUE_DTYPES = tuple(np.dtype(t) for t in (np.int32, np.int64, np.float32, np.float64))
-"""Dtypes that values of tables may have."""
+"""Dtypes of tables' values."""
 
 
 def check_numbers(what: str, values: Any, semiring: Semiring) -> None:
-    """Refuse values that a table of a semiring cannot hold.
+    """Refuse values that a table of a semiring cannot represent.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ def check_numbers(what: str, values: Any, semiring: Semiring) -> None:
 
 
 def strange_number(values: Any, semiring: Semiring) -> float | None:
-    """NaN or an infinity that a table of the semiring cannot hold, where the values have any; None where not."""
+    """NaN, or an infinity that a table of the semiring cannot represent, if among the values; otherwise None."""
     if values.dtype.kind != "f" or not values.size:
         return None
-    for extreme in (float(values.min()), float(values.max())):  # both are NaN where any value is
+    for extreme in (float(values.min()), float(values.max())):  # both are NaN if any value is
         if math.isnan(extreme) or (math.isinf(extreme) and extreme != semiring.zero):
             return extreme
     return None

@@ -1,7 +1,7 @@
-"""Files in object stores as pyarrow reads them: a file system whose requests go through obstore.
+"""Files in object stores for pyarrow: a file system with requests through obstore.
 
-Nothing is read ahead or kept: pyarrow asks for what it needs, in stretches of its own buffer, and each is one request.
-So what a file takes in memory is what it takes on disk.
+Nothing is read ahead or cached: pyarrow reads what it needs, by the size of its own buffer, each time by one request.
+The memory for a file is therefore the same as for one on disk.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from oocbe.errors import DiskError, UsageError
 from oocbe.tables.object_path import ObjectPath
 
 UPLOAD_BYTES, UPLOADS = 8 << 20, 2
-"""Bytes of a part of a large object that is written, and how many are under way; a store takes 10,000 parts."""
+"""Bytes of a part of an upload, and parts uploaded concurrently. Stores accept at most 10,000 parts per object."""
 
 
 class ObjectReader(io.RawIOBase):
-    """An object as a file to read from any place.
+    """An object as a seekable file for reading.
 
     Raises
     ------
-    FileNotFoundError : there is none. OSError : the store does not give it; its text says why.
+    FileNotFoundError : no such object. OSError : the store refuses; the text states the reason.
     """
 
     def __init__(self, place: ObjectPath) -> None:
@@ -31,28 +31,28 @@ class ObjectReader(io.RawIOBase):
         self._place, self._at, self._size = place, 0, place.size()
 
     def readable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def size(self) -> int:
-        """Bytes of the object, which pyarrow asks for."""
+        """Bytes of the object; called by pyarrow."""
         return self._size
 
     def tell(self) -> int:
-        """The next byte that is read."""
+        """Position of the next byte to read."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Choose the next byte that is read."""
+        """Set the position of the next byte to read."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, fewer at the end."""
+        """The next bytes; fewer at the end."""
         stop = self._size if size is None or size < 0 else min(self._size, self._at + size)
         data = self._place.read_range(self._at, stop) if stop > self._at else b""
         self._at += len(data)
@@ -61,11 +61,11 @@ class ObjectReader(io.RawIOBase):
 
 @cache
 def filesystem_of(root: str) -> Any:
-    """A pyarrow.fs.FileSystem of a bucket, whose paths are keys; it only reads."""
+    """A read-only pyarrow.fs.FileSystem of a bucket, with keys as paths."""
     from pyarrow import fs
 
     class Handler(fs.FileSystemHandler):  # type: ignore[misc]
-        """What pyarrow asks for."""
+        """File system interface of pyarrow."""
 
         def get_type_name(self) -> str:
             return "obstore"
@@ -106,7 +106,7 @@ def filesystem_of(root: str) -> Any:
 
 
 def refuse_existing(place: ObjectPath) -> None:
-    """Refuse (UsageError) an object, or a prefix with objects; DiskError where the store does not tell."""
+    """Refuse (UsageError) an existing object, or a prefix with objects; DiskError if the store cannot be queried."""
     try:
         if next(iter(place.below()), None) is None:
             place.size()
@@ -118,7 +118,7 @@ def refuse_existing(place: ObjectPath) -> None:
 
 
 def upload_file(file: Path, place: ObjectPath) -> None:
-    """Write a file as an object, in the place of one that is there; DiskError where the store does not take it."""
+    """Write a file as an object, replacing an existing one; DiskError if the store refuses."""
     try:
         place.upload(file, UPLOAD_BYTES, UPLOADS)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Names of objects in a store where tables have paths, and the requests that are made for them, through obstore."""
+"""Object names as counterparts of paths, and the requests for objects, through obstore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)/*(.*?)/*", re.DOTALL)
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """The name of an object, or of a prefix, where tables have the path of a file or a folder.
+    """Name of an object, or of a prefix: the counterpart of the path of a file or a folder.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class ObjectPath:
 
     @classmethod
     def of(cls, url: str) -> ObjectPath:
-        """The place that a URL names; UsageError where it names none below a bucket."""
+        """The place of a URL; UsageError if it has no key below a bucket."""
         found = _URL.fullmatch(url)
         if found is None or not found[3]:
             raise UsageError(f"{url}: name a table in an object store, such as s3://bucket/folder/table")
@@ -54,23 +54,23 @@ class ObjectPath:
         return ObjectPath(self.root, self.key.rpartition("/")[0])
 
     def absolute(self) -> ObjectPath:
-        """Itself: as for paths."""
+        """Itself; counterpart of the method of paths."""
         return self
 
     def is_dir(self) -> bool:
-        """Whether there may be objects below it: stores have no folders, so whoever reads is told."""
+        """True: stores have no folders, so that only reading shows whether objects exist below this name."""
         return True
 
     def is_symlink(self) -> bool:
-        """There are none."""
+        """False: stores have no links."""
         return False
 
     def read(self, size: int) -> bytes:
-        """The first ``size`` bytes of the object, fewer where it is shorter.
+        """The first ``size`` bytes of the object, fewer if it is shorter.
 
         Raises
         ------
-        FileNotFoundError : there is none. OSError : the store does not give it; its text says why.
+        FileNotFoundError : no such object. OSError : the store refuses; the text states the reason.
         """
         if not size:
             return b""
@@ -83,7 +83,7 @@ class ObjectPath:
         return self._request(get)
 
     def read_range(self, start: int, stop: int) -> bytes:
-        """Bytes of the object from one on up to another, which it has; errors as for :meth:`read`."""
+        """Bytes ``start`` to ``stop`` of the object, the end excluded, which must exist; errors as for :meth:`read`."""
 
         def get(store: Any) -> bytes:
             import obstore
@@ -116,7 +116,8 @@ class ObjectPath:
                 yield ObjectPath(self.root, entry["path"]), int(entry["size"])
 
     def upload(self, file: Path, part_bytes: int, parts: int) -> None:
-        """Write the object from a file, in parts of some bytes, so many at a time; OSError as for :meth:`create`."""
+        """Write the object from a file, in parts of ``part_bytes``, ``parts`` concurrently; OSError as for
+        :meth:`create`."""
 
         def put(store: Any) -> None:
             import obstore
@@ -126,11 +127,11 @@ class ObjectPath:
         self._request(put)
 
     def create(self, data: bytes | memoryview) -> None:
-        """Write the object where there is none.
+        """Write the object if it does not exist.
 
         Raises
         ------
-        FileExistsError : there is one. OSError : the store does not take it; its text says why.
+        FileExistsError : the object exists. OSError : the store refuses; the text states the reason.
         """
 
         def put(store: Any) -> None:
@@ -141,7 +142,7 @@ class ObjectPath:
         self._request(put)
 
     def remove(self) -> None:
-        """Remove the object; OSError where the store does not."""
+        """Remove the object; OSError if the store refuses."""
 
         def delete(store: Any) -> None:
             import obstore
@@ -165,23 +166,23 @@ class ObjectPath:
 
 
 Place: TypeAlias = Path | ObjectPath
-"""Where a table's files are read: below a folder, or below a prefix in an object store."""
+"""Location of a table's files: a folder, or a prefix in an object store."""
 
 
 def is_url(path: object) -> bool:
-    """Whether text, or a path that was made of it, names something in an object store."""
+    """Whether text, or a path made from it, is the URL of an object or prefix."""
     return isinstance(path, str | Path) and url_of(path) is not None
 
 
 def place_named(path: str | Path) -> Place:
-    """What a path or a URL names; a URL that was made a path (``s3:/bucket/key``) is one as well."""
+    """The place of a path or a URL; a URL converted to a path (``s3:/bucket/key``) counts as a URL."""
     url = url_of(path)
     return Path(path) if url is None else ObjectPath.of(url)
 
 
 @cache
 def _store(root: str) -> Any:
-    """The store of a bucket or host, with what the environment says of it (``AWS_REGION`` and the like).
+    """The store of a bucket or host, configured by the environment (``AWS_REGION`` and the like).
 
     Raises
     ------

@@ -1,12 +1,12 @@
 """Tables in object stores: on S3, Google's or Azure's storage, or behind a web server, through obstore.
 
-A table's files are objects below a prefix that no other writer has: ``URL/data-<16 digits>/``, a table's folder as on
-disk. One small object, ``URL/table.json``, names the prefix of the table. It is written last and only where there is
-none: that is the commit. So readers see all of a table or nothing, one of two writers gets the error that the table
+A table's files are objects below a prefix of its own: ``URL/data-<16 digits>/``, with the structure of a table's folder
+on disk. One small object, ``URL/table.json``, names the prefix. It is written last, and only if it does not exist: that
+is the commit. Readers therefore see a whole table or none, one of two concurrent writers gets the error that the table
 exists, and the files of a killed writer are never read (a rule of the store may remove them).
 
-Files are read when they are needed, no more bytes of each than the manifest says, and each is checked. That all are
-exist is not checked when a table is opened, as that would take a request for each.
+Files are read on demand, limited to the sizes in the manifest, and each is checked. Opening a table does not check that
+all files exist, as that would take one request per file.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from oocbe.tables.object_path import ObjectPath, Place, place_named
 from oocbe.tables.records import read_record, render_record
 
 POINTER_NAME, POINTER_FORMAT, LARGEST_POINTER = "table.json", "oocbe-object-table", 1 << 16
-"""The object that points to the table's files: its name, its format, and its maximum size in bytes."""
+"""The object that refers to the table's files: its name, its format, and its maximum size in bytes."""
 
 DATA_NAME = re.compile(r"data-[0-9a-f]{16}")
-"""Names of the prefixes with a table's files: none leads out of the table."""
+"""Pattern of the prefixes of a table's files; excludes names that lead out of the table."""
 
 REQUESTS = 8
-"""Objects that are written at a time: a store takes tens of milliseconds for each, however short."""
+"""Concurrent uploads: a store takes tens of milliseconds for each object, however small."""
 
 
 def place_of(path: str | Path | ObjectPath) -> Place:
-    """Where the files of a table are: the folder itself, or what the pointer of an object store's table names.
+    """Location of a table's files: the folder itself, or the prefix named by an object store's ``table.json``.
 
     Raises
     ------
-    UsageError : there is nothing at a URL, or an object where a table has a prefix. CorruptDataError : no whole table
-        is there, or its pointer is damaged or cannot be read.
+    UsageError : nothing exists at a URL, or an object instead of a prefix. CorruptDataError : an incomplete table, or a
+        damaged or unreadable ``table.json``.
     UnsupportedError : obstore is not installed, or has no driver for the URL.
     """
     place = path if isinstance(path, ObjectPath) else place_named(path)
@@ -66,7 +66,7 @@ def place_of(path: str | Path | ObjectPath) -> Place:
 
 
 class InStores:
-    """Common base of tables on disk and in object stores: their place, and upload."""
+    """Common base of tables on disk and in object stores: location and upload."""
 
     if TYPE_CHECKING:
         path: Place
@@ -75,18 +75,18 @@ class InStores:
 
     @property
     def folder(self) -> Path:
-        """Its folder; UsageError for a table in an object store, which has none."""
+        """The table's folder; UsageError for a table in an object store."""
         if isinstance(self.path, ObjectPath):
             raise UsageError(f"{self.path} is in an object store; what is asked for takes a folder")
         return self.path
 
     def upload(self, url: str) -> Self:
-        """Write the table to an object store, as it is, and open it there.
+        """Write the table to an object store, unchanged, and open it there.
 
         Raises
         ------
-        UsageError : there is a table of that name. DiskError : the store does not take it. UnsupportedError : obstore
-            is not installed, or has no driver for the URL. CorruptDataError : a file of the table cannot be read.
+        UsageError : a table of that name exists. DiskError : the store refuses. UnsupportedError : obstore is not
+            installed, or has no driver for the URL. CorruptDataError : a file of the table is unreadable.
         """
         upload(self.path, [*self._manifest.files, MANIFEST_NAME], url)
         uploaded: Self = self.open(url)
@@ -94,16 +94,16 @@ class InStores:
 
 
 def upload(folder: Place, names: Iterable[str], url: str) -> None:
-    """Write a table's files to an object store, as a table there.
+    """Write a table's files to an object store, as a table.
 
     Parameters
     ----------
-    names : of all files, relative to the folder, the manifest's as well.
+    names : of all files, relative to the folder, including the manifest.
 
     Raises
     ------
-    UsageError : there is a table already. DiskError : the store does not take it. CorruptDataError : a file cannot be
-        read. UnsupportedError : obstore is not installed, or has no driver for the URL.
+    UsageError : a table exists already. DiskError : the store refuses. CorruptDataError : an unreadable file.
+        UnsupportedError : obstore is not installed, or has no driver for the URL.
     """
     place = ObjectPath.of(url)
     data = place / f"data-{secrets.token_hex(8)}"

@@ -1,8 +1,8 @@
-"""A table in main memory as packed chunks: two to five bytes a row where keys and values take twelve or more.
+"""A table in main memory as packed chunks: 2 to 5 bytes per row instead of 12 or more for keys and values.
 
-The chunks are those of stored tables (:mod:`oocbe.tables.codec`), for each column laid end to end in one array, so that
-any run of them is one copy. They travel to a GPU and back as they are, and are unpacked and packed there: over a bus
-that carries less than the kernels consume, a table that is a quarter as large arrives in a quarter of the time.
+The chunks are those of stored tables (:mod:`oocbe.tables.codec`), concatenated in one array per column, so that any run
+of chunks is one copy. They are transferred to and from a GPU in this form, and unpacked and packed there: where the bus
+is slower than the kernels, a table of a quarter of the size takes a quarter of the time.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
 CHUNK_ROWS = 1 << 22
-"""Rows a chunk where a table is packed: several threads have one each at work, and a GPU few launches for many rows."""
+"""Rows per chunk of a packed table: enough chunks for several threads, and few kernel launches for many rows."""
 
 
 @dataclass(frozen=True)
 class PackedColumn:
-    """One column's chunks.
+    """The chunks of one column.
 
     Attributes
     ----------
-    words : uint64 (words,), the chunks end to end.
-    starts : int64 (chunks + 1,), where each begins in ``words``.
+    words : uint64 (words,), the concatenated chunks.
+    starts : int64 (chunks + 1,), offset of each chunk in ``words``, and the end.
     """
 
     words: NDArray[np.uint64]
@@ -55,21 +55,21 @@ class PackedColumn:
         return self.words.nbytes
 
     def chunks(self, first: int, last: int) -> NDArray[np.uint64]:
-        """Words of chunks ``first`` to ``last``, without the latter."""
+        """Words of chunks ``first`` to ``last``, the latter excluded."""
         return self.words[self.starts[first] : self.starts[last]]
 
 
 class PackedTable:
-    """An incomplete table in main memory, packed. Made by :meth:`pack` or :meth:`read`, or by an operator.
+    """An incomplete table in main memory, packed. Created by :meth:`pack`, :meth:`read`, or an operator.
 
     Attributes
     ----------
     layout, semiring, is_sorted : as for :class:`oocbe.tables.table.Table`.
     dtype : dtype of the values.
-    row_starts : int64 (chunks + 1,), the row at which each chunk begins, and the rows at the end.
-    columns : each key word's chunks, and the values'.
+    row_starts : int64 (chunks + 1,), first row of each chunk, and the number of rows.
+    columns : chunks of each key word, and of the values.
     edge_keys : keys of the first and the last row of each chunk, each as one number (word 0 least significant).
-    extent : least and greatest value where they are integers and there are rows, else None.
+    extent : least and greatest value of integers; None for floats or without rows.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class PackedTable:
 
         Raises
         ------
-        ModelError : numbers that tables cannot hold (:mod:`oocbe.tables.numbers`).
+        ModelError : numbers that tables cannot represent (:mod:`oocbe.tables.numbers`).
         """
         from oocbe.kernels.cpu.threads import run_all
 
@@ -119,11 +119,11 @@ class PackedTable:
 
     @classmethod
     def read(cls, table: StoredTable) -> PackedTable:
-        """A stored table as it is on disk, every chunk checked; nothing is unpacked but the values' extent if unknown.
+        """Read a stored table in packed form, with all chunks checked; only unknown value extents require unpacking.
 
         Raises
         ------
-        CorruptDataError : a chunk is missing or damaged. ResourceError : the chunks do not fit in memory.
+        CorruptDataError : a missing or damaged chunk. ResourceError : the chunks exceed the memory.
         """
         from oocbe.kernels.cpu.threads import run_all
 
@@ -146,10 +146,10 @@ class PackedTable:
 
     @classmethod
     def on_disk(cls, table: StoredTable) -> PackedTable | None:
-        """A stored table whose chunks are read when they are used; None where they are not packed.
+        """A stored table whose chunks are read on use; None if they are not packed.
 
-        Also where the least and the greatest value are not known without reading all values (integers, before version
-        2 of the format).
+        Also None if the least and greatest value are unknown without reading all values (integers, before version 2 of
+        the format).
         """
         if not table.is_packed or (table.extent is None and table.rows and table.dtype.kind != "f"):
             return None
@@ -180,7 +180,7 @@ class PackedTable:
         return len(self.row_starts) - 1
 
     def covering(self, start: int, stop: int) -> tuple[int, int]:
-        """The chunks that have rows ``start`` to ``stop``: the first one and the one behind the last."""
+        """The chunks with rows ``start`` to ``stop``: the first one, and the one behind the last."""
         first = int(np.searchsorted(self.row_starts, start, side="right")) - 1
         return first, max(first, int(np.searchsorted(self.row_starts, stop, side="left")))
 
@@ -189,13 +189,13 @@ class PackedTable:
         return even_ranges(self.rows, most)
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
-        """Rows ``start`` and following into the caller's arrays: (words, rows) and (rows,), or None for keys alone."""
+        """Read rows from ``start`` on into the caller's arrays: (words, rows) and (rows,), or None for keys alone."""
         self._read(start, [*zip(self.columns, keys, strict=False)])
         if values is not None:
             self._read(start, [(self.columns[-1], values)])
 
     def _read(self, start: int, wanted: Sequence[tuple[PackedColumn | StoredColumn, NDArray[Any]]]) -> None:
-        """Rows ``start`` and following of some columns into arrays (rows,)."""
+        """Read rows from ``start`` on of some columns into arrays (rows,)."""
         from oocbe.kernels.cpu.threads import run_all
 
         calls = []
@@ -209,7 +209,7 @@ class PackedTable:
         run_all(_decode, calls)
 
     def to_table(self) -> Table:
-        """All rows, unpacked; ResourceError where they do not fit in memory."""
+        """All rows, unpacked; ResourceError if they exceed the memory."""
         try:
             check_room(self.rows * (8 * self.layout.words + self.dtype.itemsize))
             keys = np.empty((self.layout.words, self.rows), dtype=np.uint64)
@@ -230,7 +230,7 @@ class PackedTable:
 
 
 class _Looked(local):
-    """The chunk and block that a thread read last."""
+    """The chunk and block last read by a thread."""
 
     def __init__(self, words: int) -> None:
         self.chunk = self.block_of = self.block_start = -1
@@ -239,9 +239,9 @@ class _Looked(local):
 
 
 class PackedKeys:
-    """Keys of a sorted packed table one at a time, for bisection: the last block read is kept unpacked.
+    """Single keys of a sorted packed table, for bisection: each thread keeps the last block unpacked.
 
-    Several threads may search; each keeps its own block.
+    Thread-safe.
     """
 
     def __init__(self, table: PackedTable) -> None:
@@ -251,12 +251,12 @@ class PackedKeys:
 
     @cached_property
     def look_bytes(self) -> int:
-        """Bytes that a searching thread reads from disk and keeps, for the largest chunk; 0 where all is in memory."""
+        """Bytes read from disk and kept per searching thread, for the largest chunk; 0 for tables in memory."""
         keys = self._table.columns[: self._table.layout.words]
         return sum(column.largest_bytes for column in keys if isinstance(column, StoredColumn))
 
     def forget(self) -> None:
-        """Release the data kept by each thread: a chunk's key words, and a block."""
+        """Release the data of each thread: a chunk's key words, and a block."""
         self._looked = _Looked(self._table.layout.words)
 
     def key(self, row: int) -> int:
@@ -267,7 +267,7 @@ class PackedKeys:
         return key_number(self._block_at(chunk, start), place - start)
 
     def place(self, number: int, low: int, high: int) -> int:
-        """First row of a range whose key is not below a number; ``high`` where there is none."""
+        """First row of a range whose key is not below a number; ``high`` if there is none."""
         if low >= high or number >> WORD_BITS * self._table.layout.words:
             return high
         begin, end = self._table.covering(low, high)
@@ -281,8 +281,10 @@ class PackedKeys:
         return min(max(self._place_in(chunk, number), first), last)
 
     def _place_in(self, chunk: int, number: int) -> int:
-        """First row of a chunk of keys of one word, not rotated, not below a number, or the row behind the chunk: by
-        the blocks' headers, which hold each block's first key."""
+        """First row, in a chunk of unrotated one-word keys, with a key not below a number, or the row behind the chunk.
+
+        Uses the headers of blocks, which contain each block's first key.
+        """
         begin, end = self._table.row_starts[chunk : chunk + 2].tolist()
         blocks = -(-(end - begin) >> BLOCK_BITS)
         headers = self._words_of(chunk)[0]
@@ -305,11 +307,11 @@ class PackedKeys:
         return looked.words
 
     def _block_at(self, chunk: int, start: int) -> NDArray[np.uint64]:
-        """Keys (words, rows of a block) of the block that begins at a row of a chunk."""
+        """Keys (words, rows of a block) of the block that begins at row ``start`` of a chunk."""
         looked = self._looked
         if (looked.block_of, looked.block_start) != (chunk, start):
             begin, end = self._table.row_starts[chunk : chunk + 2].tolist()
-            looked.block_of = -1  # until all words are there
+            looked.block_of = -1  # invalid until all words are decoded
             for words, out in zip(self._words_of(chunk), looked.block, strict=True):
                 _decode(words, end - begin, out[: min(1 << BLOCK_BITS, end - begin - start)], start)
             looked.block_of, looked.block_start = chunk, start
@@ -317,7 +319,7 @@ class PackedKeys:
 
 
 def _laid(chunks: Sequence[NDArray[np.uint64]]) -> PackedColumn:
-    """Chunks end to end."""
+    """Concatenate chunks."""
     starts = np.concatenate(([0], np.cumsum([len(chunk) for chunk in chunks]))).astype(np.int64)
     words = np.concatenate(chunks) if chunks else np.empty(0, dtype=np.uint64)
     return PackedColumn(words, starts)

@@ -1,7 +1,7 @@
-"""Tables to and from Parquet, in pieces: files or folders of files of any size, within a memory limit.
+"""Conversion of tables to and from Parquet, in pieces: files or folders of any size, within a memory limit.
 
-A table is numbered before it is read (:mod:`oocbe.tables.common_domains`). Then rows are read batch by batch and
-written as they come.
+Domains are determined first (:mod:`oocbe.tables.common_domains`). Then rows are read batch by batch and written
+directly.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from oocbe.tables.parquet_source import ColumnSource, Source, batch_rows, check_
 from oocbe.tables.scratch import ScratchFolder, default_parent
 
 PART_NAME = "part-{:05}.parquet"
-"""Names of files in a folder of them."""
+"""Names of the files in a folder of Parquet files."""
 
 _PART = re.compile(r"part-\d{5,}\.parquet")
 
 
 class ParquetRows(NamedTuple):
-    """A dataset as a table: its layout, its values' dtype, its rows piece by piece, and the most rows of a piece."""
+    """A dataset as a table: layout, dtype of the values, rows in pieces, and the maximum rows of a piece."""
 
     layout: Layout
     dtype: np.dtype[Any]
@@ -60,7 +60,7 @@ def read_parquet(
     known = dict(domains or {})
     for name in wanted:
         if name not in known:
-            known[name] = domain_in(source, name, limit) or 1  # a domain has a value at least
+            known[name] = domain_in(source, name, limit) or 1  # a domain has at least one value
         elif not isinstance(known[name], int):
             known[name] = tuple(known[name])  # type: ignore[arg-type]
     layout = layout_for(wanted, known)
@@ -87,7 +87,7 @@ def read_parquet(
 
 
 def _refuse_statistics(source: ColumnSource, columns: Sequence[Column]) -> None:
-    """Refuse (ModelError) a file whose statistics, from which domains are found, are not those of its integers."""
+    """Refuse (ModelError) a file whose statistics, the source of domains, contradict its integers."""
     for column in columns:
         found = source.statistics(column.name) if column.labels is None and len(column.indices) else None
         if found is None:
@@ -113,7 +113,7 @@ def write_parquet(
     compression: str,
     overwrite: bool,
 ) -> Path | str:
-    """Write so many rows, which ``read(start, stop)`` hands out; see :meth:`oocbe.Table.to_parquet`."""
+    """Write ``count`` rows, provided by ``read(start, stop)``; see :meth:`oocbe.Table.to_parquet`."""
     arrow = pyarrow()
     import pyarrow.parquet as files
 
@@ -163,9 +163,9 @@ def _write_to_store(
     compression: str,
     overwrite: bool,
 ) -> str:
-    """Write rows as Parquet in a scratch folder, and that to an object store; arguments as for :func:`write_parquet`.
+    """Write Parquet to a scratch folder and upload it to an object store; arguments as for :func:`write_parquet`.
 
-    A file appears there when it is whole. Of a folder, all that was written is removed where not all of it can be.
+    A single file appears when complete. If the upload of a folder fails, the uploaded files are removed.
     """
     if overwrite and rows_per_file is not None:
         raise UsageError(f"{place}: folders in object stores are not overwritten; choose another name")
@@ -193,7 +193,7 @@ def _write_to_store(
 def _write_parts(
     folder: Path, schema: Any, batches: Iterator[Any], rows: int, rows_per_file: int, options: Mapping[str, Any]
 ) -> None:
-    """Write batches, none of which goes over the end of a file, as files of so many rows; one at least."""
+    """Write batches, none of which crosses the end of a file, as files of ``rows_per_file`` rows; at least one file."""
     import pyarrow.parquet as files
 
     number, written, part = 0, 0, None
@@ -215,7 +215,7 @@ def _write_parts(
 
 
 def _refuse_existing(target: Path, overwrite: bool) -> None:
-    """Refuse (UsageError) to write over anything, or over what is neither a file nor a folder of parts."""
+    """Refuse (UsageError) an existing path, or, with ``overwrite``, anything but a file or a folder of parts."""
     if not target.exists() and not target.is_symlink():
         return
     if not overwrite:
@@ -226,7 +226,7 @@ def _refuse_existing(target: Path, overwrite: bool) -> None:
 
 
 def _parts(count: int, rows: int, rows_per_file: int | None) -> Iterator[tuple[int, int]]:
-    """Ranges of at most so many rows, none of which goes over the end of a file."""
+    """Ranges of at most ``rows`` rows, none of which crosses the end of a file."""
     start = 0
     while start < count:
         stop = min(start + rows, count)
@@ -237,7 +237,7 @@ def _parts(count: int, rows: int, rows_per_file: int | None) -> Iterator[tuple[i
 
 
 def _ahead(items: Iterator[Any]) -> Generator[Any, None, None]:
-    """The items in their order, each made by another thread while the one before is at work."""
+    """The items in order, each produced by another thread while the previous one is processed."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, items, None)
         try:

@@ -1,7 +1,7 @@
-"""Where columns are read from: Parquet files of any size, batch by batch, or an Arrow table; renamed on the way.
+"""Sources of columns: Parquet files of any size, batch by batch, or an Arrow table; with renaming.
 
-A table's variables may have other names than the file's columns, and rows with missing entries may be left out: both
-are seen to here, so that whoever reads a source knows nothing of either.
+Renaming of columns to variables, and skipping of rows with missing entries, are done here; readers of a source need not
+handle either.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ BUFFER_BYTES = 1 << 20
 
 
 def batch_rows(memory: int, row_bytes: int) -> int:
-    """Rows of a batch where so many bytes are there, and a row takes so many in the form that takes the most."""
+    """Rows of a batch for a memory of ``memory`` bytes, with ``row_bytes`` per row in its largest form."""
     return max(1024, min(BATCH_ROWS, memory // (COPIES * row_bytes)))
 
 
 @contextmanager
 def sparing() -> Iterator[None]:
-    """Work with Parquet that leaves nothing in Arrow's pool, which keeps what it has had for later: 100 MiB and more.
+    """Context for work with Parquet: Arrow's pool, which would keep 100 MiB and more for reuse, is released at the end.
 
-    The C library is not told to keep less, as that makes joins take half as much processor time again. Arrow's threads
-    end the process where a block is refused, so batches are counted, and the process's memory is looked at, instead.
+    The C library's own cache is not limited, as that increases the processor time of joins by half. Arrow's threads end
+    the process when an allocation fails; therefore batches are counted, and the process's memory is checked instead.
     """
     try:
         with data_limit.lifted():
@@ -56,24 +56,24 @@ def sparing() -> Iterator[None]:
 
 
 class Columns(Protocol):
-    """Columns by the names that the data have for them."""
+    """Columns by their names in the data."""
 
     @property
     def what(self) -> str:
-        """Where they are, for messages."""
+        """Location, for messages."""
 
     @property
     def schema(self) -> Any:
         """Names and types, a pyarrow.Schema."""
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
-        """Record batches of some columns, in that order, at most so many rows each where they are stored."""
+        """Record batches of some columns, in that order, at most ``rows`` rows each where they are stored."""
 
     def table(self, columns: Sequence[str]) -> Any:
         """Some columns as a pyarrow.Table."""
 
     def metadata(self) -> Iterable[Any] | None:
-        """Metadata of each Parquet file; None where there are none."""
+        """Metadata of each Parquet file; None for other data."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class _Held:
 
 @dataclass(frozen=True)
 class _File:
-    """One Parquet file. Arrow's datasets read it as well, in three times the processor time, and import pandas."""
+    """One Parquet file. Reading it as an Arrow dataset would take three times the processor time, and import pandas."""
 
     place: Place
     schema: Any
@@ -136,10 +136,9 @@ class _File:
 
 @dataclass(frozen=True)
 class _Files:
-    """Several Parquet files, or a folder of them: a pyarrow dataset says which, and what their folders' names mean.
+    """Several Parquet files, or a folder of them; a pyarrow dataset lists them and parses the names of their folders.
 
-    Files are read one after the other. The dataset's own scanner holds several batches of several files, which no
-    option of it bounds.
+    Files are read one after the other. The dataset's own scanner holds an unbounded number of batches of several files.
     """
 
     data: Any
@@ -174,7 +173,8 @@ class _Files:
                 yield self._completed(columns, length, batch, folders, file.what)
 
     def _completed(self, columns: Sequence[str], rows: int, batch: Any, folders: Mapping[str, Any], what: str) -> Any:
-        """A file's batch with all columns, of the dataset's types: what folders say, and nulls for those it has not."""
+        """A file's batch with all columns, in the dataset's types: values of folder names, and nulls for missing
+        columns."""
         arrow = pyarrow()
         found = []
         for name in columns:
@@ -204,13 +204,13 @@ class _Files:
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """Columns of some data by the names that they have in a table.
+    """Columns of some data by their names in a table.
 
     Attributes
     ----------
     data : the columns.
-    columns : name of each here to that in the data, in the data's order.
-    drop_nulls : whether rows in which something is missing are left out; otherwise they are refused.
+    columns : name in the data by name in the table, in the data's order.
+    drop_nulls : whether to skip rows with missing entries; otherwise they are refused.
     """
 
     data: Columns
@@ -219,24 +219,24 @@ class ColumnSource:
 
     @property
     def what(self) -> str:
-        """Where it is, for messages."""
+        """Location, for messages."""
         return self.data.what
 
     @property
     def names(self) -> list[str]:
-        """What the columns are called here."""
+        """Names of the columns in the table."""
         return list(self.columns)
 
     def type_of(self, name: str) -> Any:
-        """Arrow's type of a column."""
+        """Arrow type of a column."""
         return self.data.schema.field(self.columns[name]).type
 
     def batches(self, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
-        """Record batches of some columns, at most so many rows each where they are stored, in order.
+        """Record batches of some columns, at most ``rows`` rows each where they are stored, in order.
 
         Raises
         ------
-        FormatError : damaged Parquet. ModelError : an entry is missing, unless such rows are left out.
+        FormatError : damaged Parquet. ModelError : a missing entry, unless such rows are skipped.
         """
         first = 0
         batches = self.data.batches([self.columns[name] for name in names], rows)
@@ -262,12 +262,13 @@ class ColumnSource:
         return table.drop_null() if self.drop_nulls else table
 
     def statistics(self, name: str) -> tuple[int, int] | None:
-        """Least (or 0) and greatest integer of a column by statistics of all row groups; None where one has none."""
+        """Least (or 0) and greatest integer of a column by statistics of all row groups; None if any are missing."""
         low, high = 0, 0
         files = self.data.metadata()
         for metadata in () if files is None else files:
             places = range(metadata.num_columns)
-            # The path of a part of a structure has a dot, as a column's own name may have: the name tells which it is.
+            # The path of a member of a structure has a dot, as may a column's own name; only columns have equal path
+            # and name.
             paths = ((c, metadata.schema.column(c)) for c in places)
             column = next((c for c, found in paths if self.columns[name] == found.path == found.name), None)
             if column is None:
@@ -284,14 +285,14 @@ class ColumnSource:
 
 
 def source_of(given: Any, rename: Mapping[str, str] | None = None, drop_nulls: bool = False) -> ColumnSource:
-    """Columns of Parquet, by path, or of what offers Arrow's interface.
+    """Columns of Parquet, by path, or of an object with Arrow's interface.
 
-    rename : column of the data to what it is called here; columns that are not there do no harm.
+    rename : name in the table by name in the data; missing columns are ignored.
 
     Raises
     ------
-    UsageError : there is no such file, or an object that offers no such interface. FormatError : a file that is no
-        Parquet. ModelError : two columns get one name.
+    UsageError : no such file, or an object without such an interface. FormatError : not a Parquet file.
+        ModelError : two columns with the same name.
     """
     data: Columns = _stored(given) if isinstance(given, str | Path | list | tuple) else _Held(arrow_table(given))
     columns: dict[str, str] = {}
@@ -304,7 +305,7 @@ def source_of(given: Any, rename: Mapping[str, str] | None = None, drop_nulls: b
 
 
 def check_renamed(rename: Mapping[str, str] | None, sources: Sequence[ColumnSource]) -> None:
-    """Refuse (ModelError) to rename a column that no source has, unless one is called as wanted there already."""
+    """Refuse (ModelError) to rename a column that no source has, unless a column with the new name exists."""
     for column, name in (rename or {}).items():
         if not any(column in source.data.schema.names or name in source.columns for source in sources):
             there = ", ".join(dict.fromkeys(name for source in sources for name in source.data.schema.names))
@@ -312,7 +313,7 @@ def check_renamed(rename: Mapping[str, str] | None, sources: Sequence[ColumnSour
 
 
 def _stored(source: Source) -> Columns:
-    """Parquet; UsageError where there is none, or it cannot be read, FormatError where a file is none."""
+    """Parquet data; UsageError if they are missing or unreadable, FormatError for other files."""
     arrow = pyarrow()
     several = not isinstance(source, str | Path)
     given: list[str | Path] = [source] if isinstance(source, str | Path) else list(source)
@@ -327,7 +328,7 @@ def _stored(source: Source) -> Columns:
         import pyarrow.dataset as datasets
 
         names = [str(path) for path in given]
-        # Above files that are named are their user's folders: "run=3" is no column of them.
+        # Folders above explicitly named files belong to the user: "run=3" is not a partition there.
         found = datasets.dataset(
             names if several else names[0], format="parquet", partitioning=None if several else "hive"
         )
@@ -341,7 +342,7 @@ def _stored(source: Source) -> Columns:
 
 
 def _in_store(given: Sequence[str | Path], several: bool) -> Columns:
-    """Parquet in an object store; OSError as :class:`ObjectPath` raises it, UsageError for two stores at once."""
+    """Parquet in an object store; OSError as in :class:`ObjectPath`, UsageError for two stores at once."""
     import pyarrow.dataset as datasets
 
     places = [place_named(path) for path in given]
@@ -365,7 +366,7 @@ def _in_store(given: Sequence[str | Path], several: bool) -> Columns:
 
 
 def _refuse_no_files(path: Path) -> None:
-    """Refuse (OSError) a path, or one in a folder, that is a pipe, a socket or a device: Arrow waits, or sees none."""
+    """Refuse (OSError) a pipe, socket or device, also inside a folder: Arrow would block, or ignore it."""
     if (kind := kind_of(path.stat().st_mode)) is not None and not path.is_dir():
         raise no_file(path, kind)
     for folder, _, names in os.walk(path):
@@ -376,7 +377,7 @@ def _refuse_no_files(path: Path) -> None:
 
 @contextmanager
 def _damaged(what: str) -> Iterator[None]:
-    """Name the data that Arrow does not read."""
+    """Add the name of the data to errors of reading."""
     try:
         yield
     except (pyarrow().ArrowInvalid, OSError) as error:
@@ -384,7 +385,7 @@ def _damaged(what: str) -> Iterator[None]:
 
 
 def _unreadable(what: str, error: Exception, otherwise: str) -> FormatError | UsageError:
-    """An error of the system, or of a store, by its own words; anything else is about the content."""
+    """Convert an error: those of the system or a store keep their text; all others concern the content."""
     if isinstance(error, OSError) and error.errno is not None and error.errno != errno.EINVAL:
         return UsageError(f"{what}: cannot be read: {error.strerror}")
     return FormatError(what, None, f"{otherwise} ({error})")

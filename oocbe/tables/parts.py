@@ -1,12 +1,11 @@
-"""A table in parts: tables of version 2, and a manifest that lists them in the order of their rows (version 5).
+"""A table in parts: tables of version 2, and a manifest that lists them in row order (version 5).
 
-Several processes each write some of the rows, as an ordinary table in a folder of the table that is to be
-(:class:`PartsWriter` says under which name): the rows of one range of keys where the table is sorted. Whoever asked
-them for it then lists the parts, with the checksum of the manifest of each: that list is the commit, and nothing is
-written again. A part that is not listed is rubbish, as a process leaves it that was killed, or given up because another
-one was quicker.
+Several processes each write some of the rows, as an ordinary table in a folder of the future table (named by
+:class:`PartsWriter`); in a sorted table, each part has one range of keys. The coordinating process then lists the parts
+with the checksums of their manifests. That list is the commit; nothing is rewritten. Unlisted parts are leftovers of
+processes that were killed, or whose work another process finished first.
 
-Read, it is a table like any other (:class:`oocbe.tables.stored.StoredTable`): its chunks are those of its parts.
+For reading it is an ordinary table (:class:`oocbe.tables.stored.StoredTable`): its chunks are those of its parts.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ from oocbe.tables.object_path import Place
 from oocbe.tables.writer import StoredTableWriter
 
 _SHARED = ("scope", "sizes", "words", "semiring", "dtype", "limbs")
-"""Attributes that a table and all its parts have alike."""
+"""Attributes common to a table and its parts."""
 
 
 class PartWriter(StoredTableWriter):
-    """Writes one part. A removed folder is not made again (OSError): its parts are not needed.
+    """Writes one part. A removed folder is not recreated (OSError): its parts are not needed.
 
     Attributes
     ----------
@@ -63,13 +62,13 @@ class PartWriter(StoredTableWriter):
 
 
 class PartsWriter(FolderWriter):
-    """Collects the parts of one table, which others write, and publishes them when its ``with`` block ends.
+    """Collects the parts of one table, written by other processes, and publishes them at the end of its ``with`` block.
 
-    Each part is written as a table at a path that :meth:`part_path` gives (or one that begins so), and then listed by
-    :meth:`add`, in any order. What was written and not listed is removed. Else as for its base.
+    Each part is written as a table at a path of :meth:`part_path` (or one with that prefix), and then listed by
+    :meth:`add`, in any order. Unlisted parts are removed. Otherwise as for its base.
 
-    Parts lie in the order of their keys, each sorted; or in that of the positions with which they were listed, where
-    the table is sorted if its rows come out so.
+    Parts are sorted, and ordered by keys; or ordered by explicit positions, in which case the table counts as sorted if
+    its rows are.
 
     Parameters
     ----------
@@ -98,23 +97,23 @@ class PartsWriter(FolderWriter):
 
     @property
     def folder(self) -> Path:
-        """Where the parts lie until the table is published."""
+        """Folder of the parts until the table is published."""
         return self._folder
 
     def part_path(self) -> Path:
-        """A path for one more part, which no other process has received."""
+        """A path for one more part, unique among all processes."""
         self._numbers += 1
         return self._folder / f"part-{self._numbers:06d}-{secrets.token_hex(4)}"
 
     def add(self, path: Path, position: int | None = None) -> PartRecord:
-        """List a part that was written whole; it is opened, and checked to be one.
+        """List a complete part, after opening and checking it.
 
-        position : among the parts; given for all of them, or for none, which then are sorted.
+        position : among the parts; given for all of them, or for none, in which case all must be sorted.
 
         Raises
         ------
-        CorruptDataError : it is no table of this layout, dtype and semiring, or its rows are not sorted.
-        DiskError : with its bytes, the disk budget is used up.
+        CorruptDataError : not a table of this layout, dtype and semiring, or its rows are not sorted.
+        DiskError : its bytes exceed the disk budget.
         """
         manifest = Manifest.read(path)
         attributes = _attributes_of_part(path, manifest, self._attributes(0, 1, None, position is None))
@@ -180,13 +179,13 @@ class PartsWriter(FolderWriter):
 
 
 def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -> tuple[Manifest, PartChunks]:
-    """The files and chunks of all parts of a table as one manifest, and where its rows are.
+    """The files and chunks of all parts of a table as one manifest, and the chunk index.
 
-    Every part's metadata, and that all its files are there, is checked; contents are when they are read.
+    Checks every part's metadata and the presence of all its files; contents are checked on reading.
 
     Raises
     ------
-    CorruptDataError : a part is missing or damaged, or is none of this table's.
+    CorruptDataError : a part is missing or damaged, or does not belong to this table.
     """
     made_of(folder, lambda: check_table_attributes(attributes))
     whole = Manifest(dict(manifest.files), version=PARTS_VERSION, parts=manifest.parts)
@@ -223,7 +222,7 @@ def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -
 
 
 def _attributes_of_part(path: Place, manifest: Manifest, whole: Mapping[str, Any]) -> dict[str, Any]:
-    """What a part says of itself, checked to be a part of such a table; CorruptDataError where it is none."""
+    """Attributes of a part, checked against those of the table; CorruptDataError if they differ."""
     attributes = attributes_of(path, manifest)
     made_of(path, lambda: check_table_attributes(attributes))
     own, shared = ([found.get(name) for name in _SHARED] for found in (attributes, whole))

@@ -1,8 +1,8 @@
-"""Reading ahead: while rows of a table are decoded, the system brings the files that come next from the disk.
+"""Read-ahead: the operating system reads the next files of a table while the current rows are decoded.
 
-A thread that reads a file and then decodes it leaves the disk idle meanwhile, and a disk is only fast with several
-requests at a time. So where chunks are read one after the other, the system is told which come next
-(``posix_fadvise``): it reads them into its file cache on its own, without a thread of ours and without memory of ours.
+A thread that alternates between reading and decoding leaves the disk idle, and disks reach full speed only with several
+requests at a time. During sequential reads of chunks, the next ones are therefore announced to the system
+(``posix_fadvise``), which reads them into its file cache without additional threads or memory of this process.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from __future__ import annotations
 from threading import Lock
 
 AHEAD_BYTES = 1 << 24
-"""Bytes on disk that are asked for ahead of what is read. On 2 cores and a disk of 0.9 GB/s, reading with decoding went
+"""Bytes on disk announced ahead of the read position. On 2 cores and a disk of 0.9 GB/s, reading with decoding rose
 from 65 to 89 % of the disk's speed, and to 83 and 81 % with two and four times as many."""
 
 OVERTAKING = 8
-"""Threads that read one after the other may be so many reads apart."""
+"""Tolerance for sequential reads by several threads: maximum distance in reads."""
 
 
 class ReadAhead:
-    """Tells which chunks to ask for, from those that are read; for several threads.
+    """Determines the chunks to announce, from those being read; thread-safe.
 
-    Chunks count as read one after the other where a read begins near the end of the one before (threads overtake one
-    another) or at the first chunk. Other reads ask for nothing.
+    Reads count as sequential if they begin near the end of the previous one (threads overtake one another) or at the
+    first chunk. Other reads announce nothing.
 
     Parameters
     ----------
-    chunks : of the table. chunk_bytes : of one of them on disk, on average.
+    chunks : of the table. chunk_bytes : average bytes of one on disk.
     """
 
     def __init__(self, chunks: int, chunk_bytes: int) -> None:
@@ -35,7 +35,7 @@ class ReadAhead:
         self._lock = Lock()
 
     def after(self, first: int, last: int) -> range:
-        """Chunks to ask for when chunks ``first`` to ``last`` (not included) are about to be read."""
+        """Chunks to announce before chunks ``first`` to ``last`` (excluded) are read."""
         with self._lock:
             if first == 0:
                 self._reached = self._asked = 0

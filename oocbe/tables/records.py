@@ -1,6 +1,6 @@
-"""Small JSON files with a checksum of their own, read only in the exact bytes in which they are written.
+"""Small JSON files with their own checksum, accepted only byte for byte as written.
 
-So no changed bit goes unseen, neither in the content nor in its spelling.
+Every changed bit is therefore detected, in the content as in its formatting.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from oocbe.tables.object_path import Place
 
 
 def render_record(content: dict[str, Any]) -> bytes:
-    """The one spelling of a record."""
+    """The canonical bytes of a record."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f'{{"checksum":{crc32(text.encode())},"content":{text}}}\n'.encode()
 
 
 def read_record(path: Place, largest: int, format_name: str) -> dict[str, Any]:
-    """Content of a record whose ``format`` is the one given.
+    """Content of a record with the given ``format``.
 
     Parameters
     ----------
-    largest : bytes above which the file is not even read.
+    largest : maximum size in bytes; larger files are not read.
 
     Raises
     ------
-    FileNotFoundError : there is none. CorruptDataError : it cannot be read, or is damaged; the message names the file.
+    FileNotFoundError : no such file. CorruptDataError : unreadable or damaged; the message names the file.
     """
     try:
         data = read_file(path, largest + 1)

@@ -1,8 +1,8 @@
-"""Where a table's arrays are, and moving them: main memory (NumPy's arrays) or a device (CuPy's).
+"""Transfer of tables between main memory (NumPy arrays) and device memory (CuPy arrays).
 
-Tables move here and nowhere else. The arrays of kernels alone, which are no tables, move by
-:meth:`oocbe.kernels.interface.Backend.upload` and :meth:`~oocbe.kernels.interface.Backend.download`, and pieces that
-stream by :mod:`oocbe.kernels.cuda.transfer.conveyor`; both end in the same two copies as this module's functions.
+All tables are transferred here. Arrays of kernels that are not tables are transferred by
+:meth:`oocbe.kernels.interface.Backend.upload` and :meth:`~oocbe.kernels.interface.Backend.download`, and streamed
+pieces by :mod:`oocbe.kernels.cuda.transfer.conveyor`; both use the same two copy functions as this module.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def is_on_device(table: Table | CompleteTable) -> bool:
 
 
 def stays_on_device(table: Table | CompleteTable, holder: Holder) -> bool:
-    """Whether a table that is only asked for single rows from now on is on the device and may stay there.
+    """Whether a table, from now on used for single rows only, is on the device and may stay there.
 
-    holder : asked to move it where this thread runs out of device memory.
+    holder : called to move it when this thread runs out of device memory.
     """
     if not is_on_device(table):
         return False
@@ -45,13 +45,13 @@ def stays_on_device(table: Table | CompleteTable, holder: Holder) -> bool:
 
 
 def to_host(table: AnyForm) -> AnyForm:
-    """The table with its rows, or values, in main memory; itself where they are."""
+    """The table with its rows, or values, in main memory; itself if they are there already."""
     arrays = _arrays(table)
     return _with(table, dict(zip(arrays, host_arrays(list(arrays.values())), strict=True)))
 
 
 def to_device(table: AnyForm) -> AnyForm:
-    """The table with its rows, or values, in device memory; itself where they are.
+    """The table with its rows, or values, in device memory; itself if they are there already.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def to_device(table: AnyForm) -> AnyForm:
 
 
 def to_kernels(table: AnyForm, kernels: Backend) -> AnyForm:
-    """The table with its rows, or values, where some kernels work; itself where they are.
+    """The table with its rows, or values, in the memory of the kernels; itself if they are there already.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def to_kernels(table: AnyForm, kernels: Backend) -> AnyForm:
 
 
 def host_values(table: CompleteTable, most_bytes: int) -> Iterator[NDArray[Any]]:
-    """Values of a complete table in main memory: all of them where they are there, else part by part."""
+    """Values of a complete table in main memory: all at once if they are there, otherwise part by part."""
     if not is_on_device(table):
         yield table.values
         return
@@ -85,7 +85,7 @@ def host_values(table: CompleteTable, most_bytes: int) -> Iterator[NDArray[Any]]
 
 
 def host_rows(table: Table, most_bytes: int) -> Iterator[Table]:
-    """Rows in main memory, in their order: the table where they are there, else part by part."""
+    """Rows in main memory, in order: the table itself if it is there, otherwise part by part."""
     if not is_on_device(table):
         yield table
         return
@@ -96,17 +96,17 @@ def host_rows(table: Table, most_bytes: int) -> Iterator[Table]:
 
 
 def _arrays(table: Table | CompleteTable) -> dict[str, Any]:
-    """The arrays that make up a table, by the names of its attributes."""
+    """The arrays of a table, by the names of its attributes."""
     return {name: getattr(table, name) for name in ("keys", "values") if hasattr(table, name)}
 
 
 def _with(table: AnyForm, arrays: dict[str, Any]) -> AnyForm:
-    """The table with other arrays; itself where they are its own."""
+    """The table with other arrays; itself if they are its own."""
     return table if all(getattr(table, name) is array for name, array in arrays.items()) else replace(table, **arrays)
 
 
 def find_row(table: Table, key: NDArray[np.uint64]) -> int:
-    """Row of a key uint64 (words,) in a sorted table, wherever it is; -1 where there is none."""
+    """Row of a key uint64 (words,) in a sorted table, in main or device memory; -1 if there is none."""
     low, keys = 0, table.keys
     if is_on_device(table):
         from oocbe.kernels.cuda.pairs.search import rows_around
@@ -117,7 +117,7 @@ def find_row(table: Table, key: NDArray[np.uint64]) -> int:
 
 
 def host_rows_between(table: Table, first: NDArray[np.uint64], last: NDArray[np.uint64]) -> Table:
-    """Neighbouring rows of a sorted table on the device, with all that have a key from one to another, in main memory.
+    """Consecutive rows of a sorted table on the device, including all with keys from first to last, in main memory.
 
     first, last : uint64 (words,).
     """
@@ -128,9 +128,10 @@ def host_rows_between(table: Table, first: NDArray[np.uint64], last: NDArray[np.
 
 
 def row_in_main_memory(keys: NDArray[np.uint64], key: NDArray[np.uint64]) -> int:
-    """Row of a key uint64 (words,) in sorted keys uint64 (words, rows); -1 where it is not there.
+    """Row of a key uint64 (words,) in sorted keys uint64 (words, rows); -1 if there is none.
 
-    The backward pass asks for one row of each message: loading a compiled loop takes longer than finding all of them.
+    Without compiled loops: the backward pass looks for one row of each message, and loading a loop takes longer than
+    that.
     """
     low, high = 0, keys.shape[1]
     for word in range(len(keys) - 1, -1, -1):  # the most significant first

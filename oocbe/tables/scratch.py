@@ -1,8 +1,8 @@
-"""Scratch folders: for files that are not needed after their owner has ended, for whatever reason.
+"""Scratch folders: for files that are not needed after the end of their owner, whatever its cause.
 
-A scratch folder is locked by its owner. Whoever makes the next one beside it removes those of this user whose owner has
-died. The lock has a name of its own, :data:`MARKER`, which says that it is such a folder: a run directory, or a folder
-of the user, may be called like one.
+A scratch folder is locked by its owner. The creator of the next one beside it removes those of this user whose owner
+has died. The name of the lock, :data:`MARKER`, identifies scratch folders: a run directory, or a folder of the user,
+may have a similar folder name.
 """
 
 from __future__ import annotations
@@ -24,44 +24,45 @@ from oocbe.tables import disk
 from oocbe.tables.folder_lock import FolderLock, host_of_owner
 
 PREFIX = "oocbe-"
-"""Beginning of the names of scratch folders."""
+"""Prefix of the names of scratch folders."""
 
 _NAME = re.compile(re.escape(PREFIX) + r"[a-z0-9_]{8}")
-"""Names of scratch folders; what has another name is not even looked at."""
+"""Pattern of the names of scratch folders; other folders are ignored."""
 
 MARKER = "oocbe-scratch.lock"
-"""Name of the lock of a scratch folder; a folder without it is never removed, whatever its own name is."""
+"""Name of the lock of a scratch folder; a folder without it is never removed, whatever its name."""
 
 NAMELESS = "oocbe-nameless"
-"""Beginning of the name that a file has for a moment which is to have none; :mod:`oocbe.runtime.temporary_names`
-adds to it what no user would."""
+"""Prefix of the temporary name of a nameless file, completed by :mod:`oocbe.runtime.temporary_names` so that it does
+not collide with users' names."""
 
 ATTEMPTS = 100
-"""Attempts to make a folder that another process removes meanwhile."""
+"""Attempts to make a folder while another process removes it."""
 
 SETTLING_CHECKS, SETTLING_SECONDS = 10, 0.02
-"""After an interruption: Zarr writes on threads of its own, and a file under way makes its folder anew once removed."""
+"""Number of checks, and seconds between them, after an interruption: Zarr writes on threads of its own, and a pending
+write recreates its removed folder."""
 
 FURTHER_TRIES = 2
-"""To remove a folder in which a thread that works for a run that has failed is still writing a part of a table."""
+"""Further attempts to remove a folder while a worker thread of a failed run is still writing part of a table."""
 
 
 def default_parent() -> Path:
-    """Where scratch folders go: a batch job's own disk (``SLURM_TMPDIR``), ``TMPDIR``, or the system's folder."""
+    """Parent of scratch folders: a batch job's own disk (``SLURM_TMPDIR``), ``TMPDIR``, or the system's folder."""
     slurm = os.environ.get("SLURM_TMPDIR", "")
     return Path(slurm) if slurm and Path(slurm).is_dir() else Path(tempfile.gettempdir())
 
 
 class ScratchFolder:
-    """A new folder, made at once and removed by :meth:`close`.
+    """A new folder, created immediately and removed by :meth:`close`.
 
     Parameters
     ----------
-    parent : where it is made; made itself where missing.
+    parent : folder in which it is created; created if missing.
 
     Raises
     ------
-    UsageError : the parent is a file. DiskError : it cannot be made.
+    UsageError : the parent is a file. DiskError : the folder cannot be created.
     """
 
     def __init__(self, parent: Path) -> None:
@@ -78,22 +79,22 @@ class ScratchFolder:
             ) from None
 
     def close(self, interrupted: bool = False) -> None:
-        """Remove the folder and all that is in it; ``interrupted``: perhaps in the middle of a write.
+        """Remove the folder and its contents; ``interrupted``: writes may still be pending.
 
-        What a failing disk does not let go is left to whoever makes the next scratch folder there.
+        What a failing disk does not remove is left to the creator of the next scratch folder there.
         """
         for check in range(1 + (SETTLING_CHECKS if interrupted else FURTHER_TRIES)):
             if check:
                 time.sleep(SETTLING_SECONDS)
             with suppress(OSError):
                 _remove_locked(self.path)
-            if not interrupted and not self.path.exists():  # else a worker has written while it was removed
+            if not interrupted and not self.path.exists():  # if it exists, a worker wrote during the removal
                 break
         self._lock.release()
 
 
 def _remove_locked(path: Path) -> None:
-    """Remove a scratch folder, the lock last: whoever is killed meanwhile leaves an orphan that can be recognised."""
+    """Remove a scratch folder, the lock last, so that a kill meanwhile leaves a recognisable orphan."""
     if path.is_dir():
         for entry in path.iterdir():
             if entry.name != MARKER:
@@ -102,11 +103,11 @@ def _remove_locked(path: Path) -> None:
 
 
 def _remove_dead(folder: Path) -> bool:
-    """Remove a folder whose owner has died; whether that is so: one without a lock may be anybody's.
+    """Remove a folder whose owner has died, and return whether it has; folders without a lock are not touched.
 
-    Where file systems keep locks to each host, those of another one look free: what it has locked is left to it.
+    Folders locked by another host are left to it, because file systems with locks per host report them as free.
 
-    DiskError : it has no lock, or cannot be locked. OSError : it cannot be removed.
+    DiskError : the folder has no lock, or cannot be locked. OSError : it cannot be removed.
     """
     if host_of_owner(folder, MARKER) not in ("", socket.gethostname()):
         return False
@@ -123,7 +124,7 @@ def _remove_dead(folder: Path) -> bool:
 def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
     for _ in range(ATTEMPTS):
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        # Another process that cleans up may take a folder whose lock is not held yet for an orphan.
+        # Another process that cleans up may consider a folder without a lock an orphan.
         try:
             lock = FolderLock.try_take(path, create=True, name=MARKER)
         except DiskError:
@@ -131,7 +132,7 @@ def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
                 path.rmdir()
                 raise
             continue
-        except BaseException:  # a signal: the folder has no owner yet
+        except BaseException:  # a signal: the folder has no owner, so remove it here
             shutil.rmtree(path, ignore_errors=True)
             raise
         if isinstance(lock, FolderLock):
@@ -140,17 +141,19 @@ def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
 
 
 def is_scratch(path: Path) -> bool:
-    """Whether this is a scratch folder, of whatever owner, or an empty one that is called so: its process may have been
-    killed as it began or ended."""
+    """Whether this is a scratch folder of any owner, or an empty one with such a name.
+
+    An empty one may be left by a process that was killed at its beginning or end.
+    """
     if not _NAME.fullmatch(path.name) or path.is_symlink() or not path.is_dir():
         return False
     return (path / MARKER).is_file() or not any(path.iterdir())
 
 
 def remove_orphans(parent: Path) -> list[Path]:
-    """Remove scratch folders of this user whose owner has died, and empty files that were to have no name.
+    """Remove orphaned scratch folders of this user, and empty files with temporary names of nameless ones.
 
-    Returns them. What cannot be removed is left, and so is an empty folder: nothing tells it from one of the user's.
+    Returns them. Skipped are files that cannot be removed, and empty folders, which may be the user's.
     """
     removed = []
     for path in sorted([*parent.glob(f"{PREFIX}*"), *parent.glob(f".{NAMELESS}.*")]):

@@ -1,7 +1,8 @@
-"""A complete table on disk: a Zarr v3 group with one array, the values of all cells in their order, and a manifest.
+"""A complete table on disk: a Zarr v3 group with one array, the values of all cells in order, and a manifest.
 
-Like a :class:`oocbe.tables.stored.StoredTable`, without keys: where a cell lies is known, so any range of cells is read
-without an index. Every byte is checked when it is read. Values of int16, which packed chunks do not have, are int32.
+Like a :class:`oocbe.tables.stored.StoredTable` without keys: the position of a cell follows from its number, so any
+range of cells is read without an index. Every byte is checked on reading. Values of int16, unsupported by packed
+chunks, become int32.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
     from oocbe.tables.disk_budget import DiskBudget
 
 CHUNK_CELLS = 1 << 20
-"""Default cells a chunk."""
+"""Default cells per chunk."""
 
 
 class StoredCompleteTable(InStores):
-    """A complete table on disk. Made by :meth:`open`, :meth:`create` or :meth:`save`; never changed afterwards.
+    """A complete table on disk. Created by :meth:`open`, :meth:`create` or :meth:`save`; immutable afterwards.
 
     Attributes
     ----------
@@ -51,7 +52,7 @@ class StoredCompleteTable(InStores):
     dtype : int32, int64, float32 or float64, of the values.
     rows : number of feasible cells.
     chunk_cells : cells of each chunk but the last.
-    extent : least and greatest feasible value of integers; None where there is none, and for floats.
+    extent : least and greatest feasible value of integers; None for floats, or without feasible cells.
     """
 
     def __init__(self, path: Place, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
@@ -78,14 +79,14 @@ class StoredCompleteTable(InStores):
         budget: DiskBudget | None = None,
         overwrite: bool = False,
     ) -> CompleteTableWriter:
-        """A writer for a new table, to be used in a ``with`` statement; see :class:`CompleteTableWriter`.
+        """A writer for a new table, for use in a ``with`` statement; see :class:`CompleteTableWriter`.
 
-        overwrite : whether the table takes the place of a stored table at the path, in the moment that it is complete.
+        overwrite : whether the complete table replaces a stored table at the path.
 
         Raises
         ------
-        ModelError : a dtype that stored tables cannot have. UsageError : the path exists, or, with ``overwrite``, is no
-            stored table; or chunk_cells is out of range.
+        ModelError : a dtype that stored tables cannot have. UsageError : the path exists, or, with ``overwrite``, is
+            not a stored table; or chunk_cells is out of range.
         """
         return CompleteTableWriter(path, layout, dtype, semiring, chunk_cells, budget, overwrite)
 
@@ -121,9 +122,9 @@ class StoredCompleteTable(InStores):
         budget: DiskBudget | None = None,
         overwrite: bool = False,
     ) -> StoredCompleteTable:
-        """Write values that come in pieces, in the order of the cells, as one table and open it.
+        """Write values given in pieces, in cell order, as one table and open it.
 
-        Errors as for :meth:`create`, and those of the pieces as they are made: nothing is left of the table then.
+        Errors as for :meth:`create`, and those raised by the pieces; nothing is left of the table then.
         """
         with cls.create(
             path, layout, dtype, semiring, chunk_cells=chunk_cells, budget=budget, overwrite=overwrite
@@ -134,12 +135,12 @@ class StoredCompleteTable(InStores):
 
     @classmethod
     def open(cls, path: str | Path) -> StoredCompleteTable:
-        """Open a table. Metadata and the presence and size of all files are checked now, contents when they are read.
+        """Open a table. Checks metadata and the presence and size of all files; contents are checked on reading.
 
         Raises
         ------
-        CorruptDataError : not a complete table, or damaged; the message names the chunk and the file.
-        UnsupportedError : written by a later version of the format. UsageError : a table of rows.
+        CorruptDataError : not a table, or damaged; the message names the chunk and the file.
+        UnsupportedError : written by a later version of the format. UsageError : an incomplete table.
         """
         folder = place_of(path)
         manifest = Manifest.read(folder)
@@ -172,12 +173,12 @@ class StoredCompleteTable(InStores):
 
     @property
     def density(self) -> float:
-        """Feasible assignments over all."""
+        """Fraction of feasible assignments."""
         return self.rows / self.cells
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of all files but the manifest."""
+        """Bytes of all files except the manifest."""
         return self._manifest.files_bytes
 
     @property
@@ -187,17 +188,17 @@ class StoredCompleteTable(InStores):
 
     @property
     def manifest_checksum(self) -> int:
-        """CRC-32 of the manifest, and so of everything that this table is."""
+        """CRC-32 of the manifest, which covers the whole table."""
         return crc32(self._manifest.render())
 
     def read_into(self, start: int, out: NDArray[Any], alone: bool = False) -> None:
-        """Cells ``start`` and following into the caller's array, contiguous, of the table's dtype.
+        """Read cells from ``start`` on into the caller's array, contiguous, of the table's dtype.
 
-        alone : the cells behind will not be read next, so there is no use in reading ahead.
+        alone : the following cells will not be read next; disables read-ahead.
 
         Raises
         ------
-        CorruptDataError : a chunk is missing or damaged.
+        CorruptDataError : a missing or damaged chunk.
         """
         from oocbe.kernels.cpu.threads import run_all
 
@@ -216,13 +217,13 @@ class StoredCompleteTable(InStores):
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
 
     def window(self, start: int, stop: int) -> NDArray[Any]:
-        """Values of neighbouring cells, read into an array of their own; errors as for :meth:`read_into`."""
+        """Values of consecutive cells, in a new array; errors as for :meth:`read_into`."""
         out = np.empty(stop - start, dtype=self.dtype)
         self.read_into(start, out)
         return out
 
     def pieces(self, cells: int) -> Iterator[NDArray[Any]]:
-        """All values, so many cells at a time, each piece an array of its own."""
+        """All values, in pieces of ``cells`` cells, each a new array."""
         for start in range(0, self.cells, cells):
             yield self.window(start, min(start + cells, self.cells))
 
@@ -231,7 +232,7 @@ class StoredCompleteTable(InStores):
 
         Raises
         ------
-        ResourceError : memory has no room for them. CorruptDataError : a chunk is missing or damaged.
+        ResourceError : they exceed the memory. CorruptDataError : a missing or damaged chunk.
         """
         check_cells(self.layout, self.dtype)
         return CompleteTable(self.layout, self.window(0, self.cells), self.semiring)
@@ -241,16 +242,16 @@ class StoredCompleteTable(InStores):
         return self.to_complete().to_table(scope)
 
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None where it is infeasible. Reads one chunk.
+        """Value of one assignment (by name, or in scope order); None if it is infeasible. Reads one chunk.
 
         Raises
         ------
-        ModelError : a value outside its domain, a missing variable, or another number of values.
+        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
         """
         return self.value_of(self.layout.indices_of(assignment))
 
     def value_of(self, indices: Sequence[int]) -> int | float | None:
-        """Value of an assignment by value indices in scope order, unchecked; None: infeasible. Reads one chunk."""
+        """Value of an assignment by value indices in scope order, unchecked; None if infeasible. Reads one chunk."""
         steps = steps_of(self.layout.sizes)
         cell = sum(int(value) * step for value, step in zip(indices, steps, strict=True))
         value = np.empty(1, dtype=self.dtype)
@@ -261,11 +262,11 @@ class StoredCompleteTable(InStores):
         return found
 
     def verify(self) -> None:
-        """Read every file and compare it with its checksum, one at a time and without decoding it.
+        """Check the checksum of every file, one at a time, without decoding.
 
         Raises
         ------
-        CorruptDataError : names the first file that is missing or damaged.
+        CorruptDataError : names the first missing or damaged file.
         """
         for name in self._manifest.files:
             self._manifest.read_file(self.path, name)
@@ -279,18 +280,18 @@ class StoredCompleteTable(InStores):
 
 
 AnyComplete = CompleteTable | StoredCompleteTable
-"""A table with a value for every assignment, wherever it is; its cells are read by ``window``."""
+"""A complete table in memory or on disk; its cells are read by ``window``."""
 
 
 def open_table(path: str | Path) -> StoredTable | StoredCompleteTable:
-    """Open a table on disk of either form; errors as for their ``open``."""
+    """Open an incomplete or complete table on disk; errors as for their ``open``."""
     if Manifest.read(place_of(path)).version == COMPLETE_VERSION:
         return StoredCompleteTable.open(path)
     return StoredTable.open(path)
 
 
 def _check_attributes(attributes: Mapping[str, Any]) -> None:
-    """Types and ranges of what the constructor takes on trust; ValueError where they are impossible."""
+    """Check types and ranges that the constructor does not check; ValueError if they are impossible."""
     integers = (attributes["rows"], attributes["chunk_rows"], *attributes["sizes"])
     if not all(type(number) is int for number in integers):
         raise ValueError("a number of another type")
@@ -299,7 +300,7 @@ def _check_attributes(attributes: Mapping[str, Any]) -> None:
     if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
         raise ValueError(f"value dtype {attributes['dtype']!r}")
     layout = layout_of(attributes)
-    if sum(size.bit_length() - 1 for size in layout.sizes) >= 48:  # before a product of any number of them is taken
+    if sum(size.bit_length() - 1 for size in layout.sizes) >= 48:  # before computing the product of many sizes
         raise ValueError("cells out of range")
     cells = layout.complete_rows
     if not 0 <= attributes["rows"] <= cells < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:

@@ -1,4 +1,4 @@
-"""A table in memory: packed keys, values, and the layout that says what the keys mean."""
+"""A table in memory: packed keys, values, and the layout of the keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Table(Shown, InMemory):
-    """An incomplete table: feasible assignments of a scope, each with a value. No key occurs twice.
+    """An incomplete table: feasible assignments of a scope, each with a value. Keys are unique.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Table(Shown, InMemory):
     keys : uint64 (words, rows), C-contiguous, word 0 least significant.
     values : int32, int64, float32 or float64 (rows,); counts of several limbs are int64 (rows, limbs), see
         :mod:`oocbe.tables.limbs`.
-    semiring : what joining and marginalising mean for these values.
+    semiring : combination and marginalisation for these values.
     is_sorted : whether rows are in ascending order of their keys.
     """
 
@@ -69,15 +69,15 @@ class Table(Shown, InMemory):
 
         Parameters
         ----------
-        scope : variable name to domain size, the least significant first.
+        scope : domain size by variable name, the least significant first.
         tuples : integers (rows, len(scope)), columns in scope order, each below its domain size.
-        values : numbers (rows,); Python integers become int64, floats float64, NumPy arrays keep their dtype.
-        semiring : what joining and marginalising mean.
+        values : numbers (rows,); Python integers become int64, floats float64; NumPy arrays keep their dtype.
+        semiring : combination and marginalisation.
 
         Raises
         ------
-        ModelError : a value outside its domain, a tuple that occurs twice, shapes that do not fit, or numbers that
-            tables cannot hold (:mod:`oocbe.tables.numbers`).
+        ModelError : a value outside its domain, a tuple that occurs twice, inconsistent shapes, or numbers that tables
+            cannot represent (:mod:`oocbe.tables.numbers`).
         """
         layout = Layout(tuple(scope), tuple(scope.values()))
         rows, numbers = _matching(layout, tuples, values)
@@ -112,7 +112,7 @@ class Table(Shown, InMemory):
 
     @property
     def limbs(self) -> int:
-        """Limbs of each value; 0 where values are plain numbers."""
+        """Limbs of each value; 0 for plain numbers."""
         return limbs_of(self.values)
 
     @property
@@ -122,7 +122,7 @@ class Table(Shown, InMemory):
 
     @property
     def density(self) -> float:
-        """Rows over the rows of a complete table."""
+        """Rows divided by the rows of a complete table."""
         return self.rows / self.layout.complete_rows
 
     def to_rows(self) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
@@ -130,16 +130,16 @@ class Table(Shown, InMemory):
         return self.layout.unpack(self.keys), self.values
 
     def to_dict(self) -> dict[tuple[int, ...], int | float]:
-        """Assignments (in scope order) to values; for small tables and tests."""
+        """Values by assignment (in scope order); for small tables and tests."""
         tuples, values = self.to_rows()
         return {tuple(t): v.item() for t, v in zip(tuples.tolist(), values, strict=True)}
 
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None where it has no row. Linear in the rows.
+        """Value of one assignment (by name, or in scope order); None if it has no row. Linear in the rows.
 
         Raises
         ------
-        ModelError : a value outside its domain, a missing variable, or another number of values.
+        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
         """
         key = self.layout.pack(np.array([self.layout.indices_of(assignment)], dtype=np.int64))
         hits = np.flatnonzero((self.keys == key).all(axis=0))
@@ -160,7 +160,7 @@ class Table(Shown, InMemory):
         ]
 
     def plot(self) -> Picture:
-        """How often its values occur; UsageError without matplotlib."""
+        """Histogram of the values; UsageError without matplotlib."""
         from oocbe.runtime.pictures.plots import histogram
 
         return histogram(f"{', '.join(self.scope)}: {self.rows:,} rows", self.values)
@@ -170,7 +170,7 @@ class Table(Shown, InMemory):
 
 
 def _matching(layout: Layout, tuples: ArrayLike, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Rows int64 (rows, variables) and their values (rows,); ModelError where they are not that."""
+    """Rows int64 (rows, variables) and their values (rows,); ModelError for other shapes or types."""
     try:
         rows, numbers = np.asarray(tuples), np.asarray(values)
     except ValueError as error:
@@ -190,7 +190,7 @@ def _matching(layout: Layout, tuples: ArrayLike, values: ArrayLike) -> tuple[NDA
 def describe_table(
     kind: str, layout: Layout, rows: int, nbytes: int, dtype: np.dtype[np.generic], semiring: Semiring
 ) -> str:
-    """One line about a table: scope, rows, density, bytes."""
+    """One-line description of a table: scope, rows, density, bytes."""
     names = layout.scope if len(layout.scope) <= 8 else (*layout.scope[:6], f"… {len(layout.scope) - 6} more")
     density = rows / layout.complete_rows
     return (
@@ -200,11 +200,11 @@ def describe_table(
 
 
 LARGEST_SHOWN_BITS = 70
-"""Bytes of more bits than these are beyond what anybody has, or Python may have as a float."""
+"""Bits of a byte count above which it is shown as a power of two: beyond any memory, and possibly beyond floats."""
 
 
 def format_bytes(count: float) -> str:
-    """Bytes for people: 512 B, 1.5 KiB, 2.0 GiB; powers of two where no memory is meant."""
+    """Readable byte count: 512 B, 1.5 KiB, 2.0 GiB; powers of two for numbers beyond any memory."""
     if isinstance(count, int) and count.bit_length() > LARGEST_SHOWN_BITS:
         return f"about 2^{count.bit_length() - 1} B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):

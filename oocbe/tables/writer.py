@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 __all__ = ["CHUNK_ROWS", "LARGEST_CHUNK_ROWS", "StoredTableWriter"]
 
 CHUNK_ROWS = 1 << 20
-"""Default rows a chunk: 8 MiB of keys, large enough for full disk and codec speed, small against any memory budget."""
+"""Default rows per chunk: 8 MiB of keys, enough for the full speed of disk and codec, and small relative to memory."""
 
 
 VERSIONS = {PACKED: 2, ZSTD: COLUMNS_VERSION, BLOSC: 1}
-"""Version of the format that each form of chunks has."""
+"""Format version of each form of chunks."""
 
 
 class StoredTableWriter(GroupWriter):
-    """Collects rows into chunks and publishes them as a table when its ``with`` block ends.
+    """Collects rows into chunks and publishes them as a table at the end of its ``with`` block.
 
-    Made by :meth:`oocbe.tables.stored.StoredTable.create`.
+    Created by :meth:`oocbe.tables.stored.StoredTable.create`.
     """
 
     def __init__(
@@ -65,18 +65,17 @@ class StoredTableWriter(GroupWriter):
         self._last_key = -1
 
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
-        """Add rows.
+        """Append rows.
 
         Parameters
         ----------
-        keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused when
-            this returns.
+        keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused after
+            return.
 
         Raises
         ------
-        ModelError : another shape or dtype, or, unless keys may occur more than once, a row whose key equals that of
-            the row before.
-        DiskError : the disk or the disk budget is used up.
+        ModelError : another shape or dtype, or, unless duplicates are allowed, a row with the key of the previous row.
+        DiskError : the disk or the disk budget is exhausted.
         """
         if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
             raise ModelError(
@@ -94,7 +93,7 @@ class StoredTableWriter(GroupWriter):
         if waiting + len(values) < self._chunk_rows:
             self._keep(keys, values)
             return
-        # Fill the chunk begun, write whole chunks straight from the caller's arrays, keep the rest.
+        # Complete the current chunk, write whole chunks from the caller's arrays, and copy the rest.
         head = -waiting % self._chunk_rows
         if waiting:
             self._pending.append((keys[:, :head], values[:head]))
@@ -113,17 +112,17 @@ class StoredTableWriter(GroupWriter):
         return self._chunk_rows
 
     def begin_packed(self, rows: int, edge_keys: tuple[int, int], extent: tuple[int, int] | None) -> int:
-        """Announce the next chunk, sorted, whose packed columns follow by :meth:`write_packed`; returns its number.
+        """Begin the next chunk, sorted, whose packed columns :meth:`write_packed` writes; returns its number.
 
         Parameters
         ----------
         rows : of the chunk; :attr:`chunk_rows`, or fewer in the last one.
         edge_keys : keys of its first and its last row, each as one number (word 0 least significant).
-        extent : least and greatest value, where values are integers.
+        extent : least and greatest value of integers.
 
         Raises
         ------
-        ModelError : the first key equals that of the row before.
+        ModelError : the first key equals that of the previous row.
         """
         if self._pending or self._written % self._chunk_rows or not 0 < rows <= self._chunk_rows:
             raise ModelError(f"{self.path}: {rows:,} rows are no chunk behind {self.rows:,} rows")
@@ -143,11 +142,11 @@ class StoredTableWriter(GroupWriter):
         return len(self._manifest.first_keys) - 1
 
     def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
-        """Write a column (key words, and the values last) of a chunk that was announced; from any thread.
+        """Write a column (key words, and the values last) of a chunk begun by :meth:`begin_packed`; thread-safe.
 
         Raises
         ------
-        DiskError : the disk or the disk budget is used up.
+        DiskError : the disk or the disk budget is exhausted.
         """
         try:
             self._packed_arrays().write_packed(chunk, column, words)
@@ -155,10 +154,10 @@ class StoredTableWriter(GroupWriter):
             raise self._disk_error(error) from None
 
     def _packed_arrays(self) -> PackedArrays:
-        return cast("PackedArrays", self._open_arrays())  # who announces chunks writes no others
+        return cast("PackedArrays", self._open_arrays())  # begin_packed implies packed arrays
 
     def _check_order(self, keys: NDArray[np.uint64]) -> None:
-        from oocbe.kernels.cpu.pairs.ascent import ASCENDING, REPEATED, ascent  # Numba: only where rows are written
+        from oocbe.kernels.cpu.pairs.ascent import ASCENDING, REPEATED, ascent  # imports Numba: needed for writing only
 
         first, order = key_number(keys, 0), ascent(keys)
         if not self._duplicates and (self._last_key == first or order == REPEATED):
@@ -180,7 +179,7 @@ class StoredTableWriter(GroupWriter):
             self._write(np.concatenate(keys, axis=1), np.concatenate(values))
 
     def _write(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
-        """Write rows that start at a chunk's start."""
+        """Write rows from the start of a chunk on."""
         self._write_arrays(keys, values)
         for start in range(0, len(values), self._chunk_rows):
             self._manifest.first_keys.append(key_number(keys, start))
@@ -188,7 +187,7 @@ class StoredTableWriter(GroupWriter):
 
     def _finish(self) -> None:
         if self._arrays is None:
-            # All rows fit in one chunk: it need not be longer than they are.
+            # All rows fit in one chunk, which needs no more room than they take.
             self._chunk_rows = max(1, self._waiting)
         self._flush()
         self._publish(self._attributes())

@@ -1,6 +1,6 @@
-"""The arrays of a stored table whose chunks Zarr encodes: one a variable for others to read, or those of version 1.
+"""The arrays of a stored table with chunks encoded by Zarr: one per variable, or those of version 1.
 
-Only imported when such a table is written: zarr takes half a second to import.
+Imported only for writing such a table: importing zarr takes half a second.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ class RecordingStore(LocalStore):  # type: ignore[misc]
         self._written: set[str] = set()
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a file and record it."""
+        """Write and record a file."""
         self._written.add(key)
         await asyncio.to_thread(self._files.record, key, value.to_bytes())
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a file that is not there yet, and record it."""
+        """Write and record a file that has not been written yet."""
         if key not in self._written:
             await self.set(key, value)
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Write a file and record it."""
+        """Write and record a file."""
         self._written.add(key)
         self._files.record(key, value.to_bytes())
 
 
 class ZarrArrays:
-    """A group of arrays that Zarr writes; see :class:`oocbe.tables.new_arrays.NewArrays`.
+    """A group of arrays written by Zarr; see :class:`oocbe.tables.new_arrays.NewArrays`.
 
-    The array objects are kept: one opened again by name would have lost the setting to write chunks of zeros.
+    The array objects are kept, because arrays reopened by name lose the setting to write chunks of zeros.
 
     Parameters
     ----------
-    codec : :data:`ZSTD`, one array a variable; else Blosc, one a key word. Others as for
+    codec : :data:`ZSTD`, one array per variable; otherwise Blosc, one per key word. Others as for
         :class:`oocbe.tables.new_arrays.PackedArrays`.
     """
 
@@ -92,12 +92,12 @@ class ZarrArrays:
             array[start:] = column
 
     def describe(self, attributes: dict[str, Any]) -> None:
-        """Give the group its attributes."""
+        """Set the attributes of the group."""
         self._group.attrs.put(attributes)
 
 
 def _compressors(codec: str, dtype: np.dtype[Any]) -> Any:
     if codec == ZSTD:
         return ZstdCodec(level=3)
-    # Sorted keys share their high bytes: brought together by the shuffle they nearly vanish.
+    # Sorted keys share their high bytes; grouped by the shuffle, these compress to almost nothing.
     return [BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=dtype.itemsize), Crc32cCodec()]

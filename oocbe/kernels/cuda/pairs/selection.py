@@ -54,7 +54,7 @@ class Marked:
 
 
 def prefix_sum(term: int, first: Any, second: Any = None, part: int = 1) -> Any:
-    """Exclusive prefix sum of counts int64, products of two counts, set bits of words uint32, or other terms of the source.
+    """Exclusive prefix sum of counts int64, products of two counts, set bits of words uint32, or other source terms.
 
     Returns int64 (entries + 1,), the sum of all last.
     """
