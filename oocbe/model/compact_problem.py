@@ -1,4 +1,4 @@
-"""A problem with short tables: a cell of a row may stand for every value of its variable.
+"""A problem with short tables: a cell of a row may cover every value of its variable.
 
 Expanded, such *short tables* may exceed memory; propagation works on the short form. Unsupported parts of a file are
 listed: propagation may ignore them (it then removes less), and solving refuses them.
@@ -20,7 +20,7 @@ from oocbe.model.row_numbers import MOST_AXES
 from oocbe.runtime.deadline import check_deadline
 
 ANY = -1
-"""A cell that stands for every value of its variable."""
+"""Cell that covers every value of its variable."""
 
 MOST_CELLS = 2**26
 """Limit of the cells of an expanded short table."""
@@ -28,7 +28,7 @@ MOST_CELLS = 2**26
 
 @dataclass(frozen=True, eq=False)
 class ShortTable:
-    """A hard constraint in extension with cells that stand for every value; rows may overlap.
+    """A hard constraint in extension with cells that cover every value; rows may overlap.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class ShortTable:
             raise ModelError("a short table needs a variable")
 
     def expanded(self, name: str, sizes: tuple[int, ...]) -> Constraint:
-        """The constraint with all rows expanded; UnsupportedError where these are too many (name: the problem's)."""
+        """The constraint with all rows expanded; UnsupportedError if these are too many (name: the problem's)."""
         shape = tuple(sizes[v] for v in self.scope)
         counts = np.where(self.tuples == ANY, np.array(shape), 1)
         rows = sum(math.prod(row) for row in counts.tolist())
@@ -78,7 +78,7 @@ class CompactProblem:
     ----------
     problem : all parts without short tables.
     short_tables : over the problem's variables.
-    left_out : parts that were not read, a line of text each, with the place in the file.
+    left_out : unsupported parts, one line of text each, with the position in the file.
     """
 
     problem: Problem
@@ -100,7 +100,7 @@ class CompactProblem:
         return f"{self.problem!r}{more}{missing}"
 
     def expanded(self) -> Problem:
-        """The problem with all tables expanded; UnsupportedError where a part is left out or too large."""
+        """The problem with all tables expanded; UnsupportedError if a part is unsupported or too large."""
         if self.left_out:
             raise UnsupportedError(f"{self.left_out[0]} is not supported")
         problem = self.problem
@@ -111,7 +111,7 @@ class CompactProblem:
 
 
 def distinct(tuples: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Rows without repetition, in their order; shape : values of each column, or -1 before them."""
+    """Rows without repetition, in order; shape : number of values of each column; cells may be -1."""
     spans = tuple(size + 1 for size in shape)
     if math.prod(spans) < 2**62 and len(spans) <= MOST_AXES:
         codes = np.ravel_multi_index(tuple((tuples + 1).T), spans)

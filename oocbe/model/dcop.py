@@ -16,7 +16,7 @@ class Dcop:
     ----------
     problem : the variables, functions and constraints.
     agents : names, without repetition; an agent may own any number of variables, and none.
-    owner : for each variable of the problem the index in ``agents`` of the agent that owns it.
+    owner : index in ``agents`` of each variable's owner.
 
     Raises
     ------

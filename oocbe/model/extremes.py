@@ -1,4 +1,4 @@
-"""The least and the greatest values of up to a million functions of a problem, in batched computations."""
+"""The least and greatest values of up to a million functions of a problem, in batched computations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from oocbe.model.parts import Constraint, Function
 
 
 class Extremes(NamedTuple):
-    """Extremes of functions, a number each: int64 where every value is an integer, else float64.
+    """Extremes of functions, one number each: int64 if every value is an integer, otherwise float64.
 
     Attributes
     ----------
-    lows, highs : least and greatest listed value; 0 where nothing is listed. rows : int64, how many are listed.
-    defaults : 0 where there is none. has_default : bool.
+    lows, highs : least and greatest listed value; 0 for empty lists. rows : int64, number of listed values.
+    defaults : 0 for functions without one. has_default : bool.
     """
 
     lows: NDArray[Any]
@@ -29,12 +29,12 @@ class Extremes(NamedTuple):
 
     @property
     def greatest(self) -> NDArray[Any]:
-        """The greatest value of each function, including its default even where no assignment has it."""
+        """The greatest value of each function, including its default even if no assignment has it."""
         return self._with_defaults(np.maximum, self.highs)
 
     @property
     def least(self) -> NDArray[Any]:
-        """The least value of each function, likewise."""
+        """The least value of each function, including its default even if no assignment has it."""
         return self._with_defaults(np.minimum, self.lows)
 
     def _with_defaults(self, choose: Any, listed: NDArray[Any]) -> NDArray[Any]:
@@ -64,13 +64,15 @@ def extremes_of(functions: Sequence[Function], is_integral: bool) -> Extremes:
 
 
 def _listed(functions: Sequence[Function], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The listed values of functions, end to end."""
+    """The listed values of functions, concatenated."""
     return np.concatenate([np.zeros(0, dtype=dtype), *(f.values for f in functions)]).astype(dtype, copy=False)
 
 
 def step_of(functions: Sequence[Function], known: Extremes) -> int:
-    """The greatest common divisor of the differences between integers of one function, defaults included; 0 where no
-    function has several values."""
+    """Greatest common divisor of the differences between integer values of the same function, defaults included.
+
+    0 if no function has several values.
+    """
     both = (known.rows > 0) & known.has_default
     lows, defaults = known.lows[both], known.defaults[both]
     pairs = [
@@ -82,12 +84,12 @@ def step_of(functions: Sequence[Function], known: Extremes) -> int:
 
 
 def lists_all(parts: Sequence[Function | Constraint], sizes: Sequence[int]) -> NDArray[np.bool_]:
-    """Which parts list every assignment of their variables; sizes : of the domains of all variables."""
+    """Mask of the parts that list every assignment of their variables; sizes : of the domains of all variables."""
     rows = np.fromiter((len(part.tuples) for part in parts), dtype=np.int64, count=len(parts))
     scopes = [part.scope for part in parts]
     arity = np.fromiter(map(len, scopes), dtype=np.int64, count=len(scopes))
     members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity.sum()))
-    cells = np.ones(len(parts))  # as floats: inexact beyond 2^53, but larger than any list
+    cells = np.ones(len(parts))  # as floats: inexact beyond 2^53, which exceeds any list
     np.multiply.at(cells, np.repeat(np.arange(len(parts)), arity), np.array(sizes, dtype=np.float64)[members])
     found: NDArray[np.bool_] = rows == cells
     return found

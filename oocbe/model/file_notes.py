@@ -1,4 +1,4 @@
-"""Contents of a file beside its problem: notes for results, and a further question."""
+"""Additional contents of a problem's file: notes for results, and a further question."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class FileNotes:
 
     @property
     def notes_of_optimum(self) -> tuple[str, ...]:
-        """The notes for results about an optimum, which does not depend on what the file asks of a count."""
+        """Notes for results about an optimum, with a remark if the file has a question about a count."""
         question = [f"{self.question}; the optimum does not depend on that"] if self.question else []
         return (*self.notes, *question)
 
     def refuse_question(self, what: str) -> None:
-        """Raise UnsupportedError where the file has a question that ``what``, such as ``the task count``, ignores."""
+        """Raise UnsupportedError if the file has a question that ``what``, such as ``the task count``, ignores."""
         if self.question:
             raise UnsupportedError(
                 f"{self.question}, which is not supported, and {what} would leave that out; delete the line to ask for"

@@ -1,13 +1,13 @@
 """The value of an infeasible assignment in a dense table, where every assignment has a value.
 
-It is the semiring's zero: 0 where values are multiplied; where floats are added, an infinity that marginalisation never
-prefers. Integers have no infinity. Theirs is :func:`infeasible_value`, a quarter of the dtype's range, with its sign
-such that marginalisation never prefers it. Feasible values, and every sum of feasible values that can arise, keep
-within :func:`largest_feasible`, half of that (operators check it by range analysis, and widen or refuse). So
+It is the semiring's zero: 0 for products, and for sums of floats the infinity that marginalisation never prefers.
+Integers have no infinity. Theirs is :func:`infeasible_value`, a quarter of the dtype's range, with its sign such that
+marginalisation never prefers it. Feasible values, and every possible sum of feasible values, stay within
+:func:`largest_feasible`, half of that (operators ensure it by range analysis, and widen or refuse). Therefore
 
-* a sum in which something is infeasible lies beyond all feasible sums, whatever is added to it;
-* :data:`SUMMANDS` values can be added before anything wraps around;
-* a result beyond :func:`largest_feasible` on that side is infeasible, and kernels store it as the one value again.
+* a sum with an infeasible term lies beyond all feasible sums, whatever the other terms;
+* :data:`SUMMANDS` values can be added without wrap-around;
+* a result beyond :func:`largest_feasible` on that side is infeasible, and kernels replace it by the one value.
 
 ========  =====================  ===================
 dtype     infeasible (min-sum)   largest feasible
@@ -49,14 +49,14 @@ def infeasible_value(dtype: DTypeLike, combination: int, marginalisation: int) -
 
 
 def largest_feasible(dtype: DTypeLike) -> int:
-    """Largest absolute value that a sum of feasible integers may have, so that it differs from all infeasible ones."""
+    """Largest absolute value of a sum of feasible integers that is distinguishable from all infeasible values."""
     return int((np.iinfo(np.dtype(dtype)).max // SUMMANDS - 1) // 2)
 
 
 def feasible_mask(values: NDArray[Any], combination: int, marginalisation: int) -> NDArray[np.bool_]:
-    """Which values belong to feasible assignments; sums that are not yet stored as the one infeasible value count, too.
+    """Mask of the values of feasible assignments; sums not yet replaced by the one infeasible value are recognised.
 
-    values : of any shape, in main or device memory; the mask has the same shape and lies there as well.
+    values : of any shape, in main or device memory; the mask has the same shape and memory.
     """
     mask: NDArray[np.bool_]
     if combination == Combination.MULTIPLY:

@@ -1,9 +1,9 @@
-"""A problem with finite domains from a linear system: the consumption of every value, in exact integers.
+"""A finite-domain problem from a linear system: the consumption of every value, in exact integers.
 
-Unbounded domains and real variables have no such form, unless each solution gives them an integer: modellers write a
-constant as a variable fixed to 1 (Pyomo, PuLP, Gurobi), and a range as a slack in an equation of integers. Decimal
-fractions become integers with a common denominator. A row is shifted so that its least consumption is 0. Consumptions
-above the capacity are clipped to the capacity plus one, so that even large coefficients may fit 64 bits.
+Unbounded domains and real variables are unsupported, unless a real variable is integral in each solution: modelling
+tools write a constant as a variable fixed to 1 (Pyomo, PuLP, Gurobi), and a range as a slack in an equation of
+integers. Decimal fractions become integers with a common denominator. A row is shifted so that its least consumption is
+0. Consumptions above the capacity are clipped to the capacity plus one, so that large coefficients may fit 64 bits.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.runtime.deadline import check_deadline
 
 LARGEST_DOMAIN = 2**24
-"""Limit of the values of a variable."""
+"""Maximum number of values of a variable."""
 
 MOST_COEFFICIENTS = 2**26
-"""Limit of the values of all variables plus the coefficients of all rows, one a value of an entry's variable."""
+"""Limit of the values of all variables plus the coefficients of all rows, one per value of an entry's variable."""
 
 INT64 = 2**63
 """Exclusive upper limit of signed 64-bit integers."""
 
 
 def problem_of(system: LinearSystem) -> Problem:
-    """The problem whose solutions are the integer points of a system, value k of a variable being its lower bound + k.
+    """The problem whose solutions are the integer points of a system; value k of a variable is its lower bound + k.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def problem_of(system: LinearSystem) -> Problem:
 
 
 def _always_integral(system: LinearSystem) -> NDArray[np.bool_]:
-    """Which variables are integers in every solution: by themselves, fixed to one, or by an equation with others."""
+    """Mask of the variables that are integers in every solution: integral, fixed to an integer, or by an equation."""
     fixed = [low == high and float(low).is_integer() for low, high in zip(system.lower, system.upper, strict=True)]
     integral: NDArray[np.bool_] = np.logical_or(system.integral, fixed)
     if integral.all():
@@ -126,7 +126,7 @@ def _exact(number: int | float) -> Fraction:
 
 
 def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[int]) -> list[LinearConstraint]:
-    """The inequalities of a row, without those that every assignment satisfies."""
+    """The inequalities of a row, without those satisfied by every assignment."""
     check_deadline()
     entries = slice(system.starts[row], system.starts[row + 1])
     columns = system.columns[entries].tolist()
@@ -140,7 +140,7 @@ def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[in
         shared = math.gcd(*whole) or 1
         room = math.floor(sign * _exact(side) * scale / shared)
         whole = [a // shared for a in whole]
-        # Shift to consumption from 0: subtract that of the cheapest values from the capacity.
+        # Shift the consumption to start at 0: subtract that of the cheapest values from the capacity.
         room -= sum(a * origins[v] + min(0, a * (sizes[v] - 1)) for a, v in zip(whole, columns, strict=True))
         if room >= 0 and sum(abs(a) * (sizes[v] - 1) for a, v in zip(whole, columns, strict=True)) <= room:
             continue
@@ -157,7 +157,7 @@ def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[in
 def _consumption(coefficient: int, size: int, limit: int) -> NDArray[np.int64]:
     """Consumption of each value above the cheapest one, clipped to ``limit``."""
     if size == 1:
-        return np.zeros(1, dtype=np.int64)  # whatever the coefficient: there is nothing to choose
+        return np.zeros(1, dtype=np.int64)  # a single value: no choice, whatever the coefficient
     if abs(coefficient) * (size - 1) < INT64:
         steps = np.arange(size, dtype=np.int64)
         taken = np.minimum(steps * abs(coefficient), limit)
@@ -167,7 +167,7 @@ def _consumption(coefficient: int, size: int, limit: int) -> NDArray[np.int64]:
 
 
 def _objective(system: LinearSystem, sizes: list[int], origins: list[int]) -> tuple[int | float, tuple[Function, ...]]:
-    """The constant and the function of each variable that the objective has a coefficient for."""
+    """The constant, and the function of each variable with an objective coefficient."""
     costs = system.objective.tolist()
     constant = system.constant
     is_whole = all(float(c).is_integer() for c in [*costs, constant] if isinstance(c, float))

@@ -1,8 +1,8 @@
 """A system of linear constraints over variables with bounds: sparse, with integers, reals or both.
 
-A :class:`~oocbe.model.problem.Problem` lists what every value of a variable consumes, which suits small domains. A
-mixed-integer program has variables without a last value, real ones, and hundreds of thousands of non-zeros: here a row
-is a list of coefficients, in compressed sparse rows, and a variable an interval.
+A :class:`~oocbe.model.problem.Problem` lists the consumption of every value of a variable, which suits small domains. A
+mixed-integer program has unbounded and real variables, and hundreds of thousands of non-zeros: here a row is a list of
+coefficients, in compressed sparse rows, and a variable an interval.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from oocbe.model.file_notes import FileNotes
 from oocbe.runtime.deadline import check_deadline
 
 INFINITE = 1e20
-"""Least size of bounds and sides that count as infinite, as in SCIP and HiGHS; this includes 1e30."""
+"""Magnitude from which bounds and sides count as infinite, as in SCIP and HiGHS; 1e30 is included."""
 
 EXACT_LIMIT = 2**53
-"""Exclusive size limit of integers, and their sums, that doubles represent exactly."""
+"""Exclusive limit of integers, and their sums, that doubles represent exactly."""
 
 Numbers = NDArray[np.float64] | NDArray[np.object_]
 """Doubles with infinities, or Python integers with the floats ``inf`` and ``-inf`` among them."""
@@ -34,22 +34,22 @@ Numbers = NDArray[np.float64] | NDArray[np.object_]
 class LinearSystem(FileNotes):
     """Rows ``row_lower <= A x <= row_upper`` over variables ``lower <= x <= upper``, some of them integers.
 
-    All numbers are float64, or all are Python integers (``object`` arrays, for integers that doubles do not have); what
-    is infinite is a float ``inf`` in either. Numbers of 1e20 and beyond become infinite where they are float64.
+    All numbers are float64, or all are Python integers (``object`` arrays, for integers beyond doubles); infinity is
+    the float ``inf`` in both. float64 numbers of 1e20 and beyond become infinite.
 
     Attributes
     ----------
-    starts : int64 (rows + 1,), where each row's entries begin; ascending, 0 first, the number of entries last.
-    columns : int64 (entries,), the variable of each, each at most once a row.
+    starts : int64 (rows + 1,), first entry of each row, ascending from 0; the number of entries last.
+    columns : int64 (entries,), variable of each; unique within a row.
     coefficients : (entries,), of each; never zero.
     row_lower, row_upper : (rows,), sides.
     lower, upper : (variables,), bounds.
     integral : bool (variables,), which are integers.
-    names, row_names : of variables and rows; row names may be left out (then ``row 0`` and so on).
-    objective : (variables,) float64 or Python integers, of the sum that is optimised. constant : added to it.
-    maximises : whether that sum is to be large.
+    names, row_names : of variables and rows; row names may be omitted (default: ``row 0`` and so on).
+    objective : (variables,) float64 or Python integers, coefficients of the optimised sum. constant : added to it.
+    maximises : whether the sum is maximised.
     name : for messages and reports.
-    notes, question : what the file says beside that, see :class:`~oocbe.model.file_notes.FileNotes`.
+    notes, question : additional contents of the file, see :class:`~oocbe.model.file_notes.FileNotes`.
     """
 
     starts: NDArray[np.int64]
@@ -101,7 +101,7 @@ class LinearSystem(FileNotes):
         check_deadline()
         owners = np.repeat(np.arange(rows), np.diff(self.starts))
         if ((np.diff(self.columns) > 0) | (np.diff(owners) > 0)).all():
-            return  # ascending in each row, as files have them: none can be there twice
+            return  # ascending in each row, as usual in files: no duplicates
         order = np.lexsort((self.columns, owners))
         twice = (np.diff(owners[order]) == 0) & (np.diff(self.columns[order]) == 0)
         if twice.any():
@@ -111,7 +111,7 @@ class LinearSystem(FileNotes):
             )
 
     def _set_sides(self, low_name: str, high_name: str, what: str, name_of: Any) -> None:
-        """Refuse sides or bounds that are no numbers, or infinite the wrong way; make large ones infinite."""
+        """Refuse NaN, lower sides of inf and upper ones of -inf; replace large numbers by infinities."""
         low, high = getattr(self, low_name), getattr(self, high_name)
         is_bad = np.asarray((low != low) | (high != high), dtype=bool)
         if is_bad.any():
@@ -136,10 +136,10 @@ class LinearSystem(FileNotes):
         integral: ArrayLike = True,
         **others: Any,
     ) -> LinearSystem:
-        """Make a system from ``({variable: coefficient}, lower side, upper side)`` a row; zeros are left out.
+        """Make a system from ``({variable: coefficient}, lower side, upper side)`` per row; zeros are omitted.
 
-        Python integers are used where all numbers are integers and some are 2^53 or more; doubles otherwise. Integers
-        that doubles do not have beside fractions are refused (ModelError). integral : bool, one or one a variable.
+        Python integers are used if all numbers are integers and some are 2^53 or more; doubles otherwise. Integers
+        beyond doubles together with fractions are refused (ModelError). integral : bool, one or one per variable.
         others : further attributes by name.
         """
         listed = [({v: a for v, a in terms.items() if a != 0}, low, high) for terms, low, high in rows]
@@ -174,7 +174,7 @@ class LinearSystem(FileNotes):
 
     @cached_property
     def rows_of_variables(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows that mention each variable: starts (variables + 1,), and rows (entries,), ascending for each."""
+        """Rows of each variable: starts (variables + 1,), and rows (entries,), ascending for each."""
         counts = np.bincount(self.columns, minlength=self.variables)
         starts = np.zeros(self.variables + 1, dtype=np.int64)
         np.cumsum(counts, out=starts[1:])
@@ -189,9 +189,9 @@ class LinearSystem(FileNotes):
 
 
 def needs_integers(*lists: Iterable[int | float]) -> bool:
-    """Whether some numbers are integers that doubles may not have, so that Python's are to be taken for all.
+    """Whether some numbers are integers beyond doubles, so that Python integers are needed for all.
 
-    ModelError where there are fractions besides: neither form holds both.
+    ModelError if there are fractions as well: neither form represents both.
     """
     is_large = has_fraction = False
     for numbers in lists:
@@ -206,7 +206,7 @@ def needs_integers(*lists: Iterable[int | float]) -> bool:
 
 
 def as_numbers(values: Sequence[int | float], exactly: bool) -> Numbers:
-    """An array of float64, or of Python integers (``exactly``) in which infinite floats stay floats."""
+    """An array of float64, or of Python integers (``exactly``) with infinities as floats."""
     if not exactly:
         return np.array(values, dtype=np.float64)
     made = np.empty(len(values), dtype=object)

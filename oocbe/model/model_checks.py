@@ -24,12 +24,12 @@ INT64 = np.iinfo(np.int64)
 """Limits of int64."""
 
 FEW_ROWS = 1024
-"""Parts with fewer rows are checked together: a SPOT5 problem has thousands of constraints of one to three rows, and a
-few NumPy calls for each would take longer than reading the file. Larger ones are not worth a copy of their rows."""
+"""Row count below which parts are checked together: a SPOT5 problem has thousands of constraints of one to three rows,
+and a few NumPy calls for each would take longer than reading the file. Larger parts are not worth copying."""
 
 
 class Listed(Protocol):
-    """A part of a problem that lists tuples."""
+    """A part of a problem with a list of tuples."""
 
     @property
     def scope(self) -> tuple[int, ...]:
@@ -41,7 +41,7 @@ class Listed(Protocol):
 
 
 def as_integer(what: str, value: object) -> int:
-    """A Python integer from any integer type, NumPy's too."""
+    """A Python integer from any integer type, including NumPy's."""
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -49,12 +49,12 @@ def as_integer(what: str, value: object) -> int:
 
 
 def as_scope(scope: Iterable[int]) -> tuple[int, ...]:
-    """Variable indices as Python integers: NumPy's would wrap around as bit sets."""
+    """Variable indices as Python integers: NumPy's would wrap around in bit sets."""
     return tuple(v if type(v) is int else as_integer("a variable of a scope", v) for v in scope)
 
 
 def as_number(what: str, value: object) -> int | float:
-    """A Python integer or finite float from any real number type, NumPy's scalars too."""
+    """A Python integer or finite float from any real number type, including NumPy's scalars."""
     if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
         value = float(value) if value.dtype.kind == "f" else value.item()
     if isinstance(value, int):
@@ -67,7 +67,7 @@ def as_number(what: str, value: object) -> int | float:
 
 
 def as_default(what: str, value: object) -> int | float | None:
-    """What unlisted assignments are worth: None, a finite float, or an integer within int64."""
+    """Value of unlisted assignments: None, a finite float, or an integer within int64."""
     number = None if value is None else as_number(what, value)
     if isinstance(number, int) and not INT64.min <= number <= INT64.max:
         raise ValueRangeError(f"{what} is {number}, beyond 64-bit integers; scale the values down")
@@ -75,14 +75,15 @@ def as_default(what: str, value: object) -> int | float | None:
 
 
 def as_values(what: str, values: ArrayLike) -> Values:
-    """An array of int64 or float64 with the very numbers given (64-bit and shorter floats; infinite ones, too)."""
+    """An array of int64 or float64 with exactly the given numbers (64-bit and shorter floats; infinite ones
+    included)."""
     array = np.asarray(values)
     if isinstance(values, np.ndarray):
         listed = array.dtype.kind == "O"
     elif array.size == 0:
-        return np.zeros(array.shape, dtype=np.int64)  # an empty list says nothing about its type
+        return np.zeros(array.shape, dtype=np.int64)  # an empty list has no type
     else:
-        # Lists of integers, some beyond int64, reach us as floats or objects.
+        # NumPy converts lists of integers, some beyond int64, to floats or objects.
         listed = array.dtype.kind == "O" or (array.dtype.kind == "f" and bool((np.abs(array) >= 2.0**63).any()))
     if listed:
         objects = np.asarray(values, dtype=object)
@@ -94,7 +95,7 @@ def as_values(what: str, values: ArrayLike) -> Values:
 
 
 def as_integers(what: str, values: ArrayLike) -> NDArray[np.int64]:
-    """An array of int64 with the very integers given; an empty one may have any type."""
+    """An array of int64 with exactly the given integers; an empty one may have any type."""
     array = np.asarray(values)
     if array.size == 0:
         return array.astype(np.int64)
@@ -111,9 +112,10 @@ def as_integers(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
-    """An array of int64 with the very integers given; lists of integers beyond int64 are refused as such.
+    """An array of int64 with exactly the given integers; lists with integers beyond int64 are refused with their
+    values.
 
-    NumPy makes floats of a list with an integer of 64 bits without a sign beside smaller ones.
+    NumPy converts a list with an integer of 64 bits without a sign and smaller ones to floats.
     """
     array = np.asarray(values)
     if array.dtype.kind == "f" and not isinstance(values, np.ndarray):
@@ -124,7 +126,7 @@ def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:
-    """Rows of value indices, one column a variable of the scope."""
+    """Rows of value indices, one column per variable of the scope."""
     check_deadline()  # called for each of many functions
     array = as_integers(f"tuples over {scope}", tuples)
     if array.size == 0 and array.ndim != 2:
@@ -135,7 +137,7 @@ def as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:
 
 
 def check_scope(where: str, scope: tuple[int, ...], variables: int) -> None:
-    """Refuse a scope with a variable twice, or one that is not among ``variables`` many."""
+    """Refuse a scope with a repeated variable, or one outside 0 to ``variables`` - 1."""
     if len(set(scope)) != len(scope):
         raise ModelError(f"{where}: a variable occurs twice in scope {scope}")
     if scope and not (min(scope) >= 0 and max(scope) < variables):
@@ -144,7 +146,7 @@ def check_scope(where: str, scope: tuple[int, ...], variables: int) -> None:
 
 
 def check_all_tuples(name: str, parts: Sequence[tuple[str, Listed]], sizes: tuple[int, ...]) -> None:
-    """Refuse tuples outside their domains and repeated ones; ``parts`` are named for the message."""
+    """Refuse tuples outside their domains and repeated ones; ``parts`` have names for the message."""
     small: dict[int, list[tuple[str, Listed]]] = {}
     checked: set[tuple[int, tuple[int, ...]]] = set()  # parts that share their rows are checked once
     for what, part in parts:
@@ -162,7 +164,7 @@ def check_all_tuples(name: str, parts: Sequence[tuple[str, Listed]], sizes: tupl
 
 
 def _are_clean(members: list[tuple[str, Listed]], sizes: tuple[int, ...]) -> bool:
-    """Whether tuples of parts of one arity are certainly distinct, each within its part, and inside their domains."""
+    """Whether tuples of parts of one arity are certainly unique within their parts and inside their domains."""
     tuples = np.concatenate([part.tuples for _, part in members])
     owners = np.repeat(np.arange(len(members)), [len(part.tuples) for _, part in members])
     limits = np.array([[sizes[v] for v in part.scope] for _, part in members], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""From names and labels to the indices of variables and values."""
+"""Conversion of names and labels to indices of variables and values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OfVariables(Protocol):
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """Those that are named."""
+        """The variables, with unique names."""
 
 
 class Numbered(OfVariables, Protocol):
@@ -38,18 +38,18 @@ SHOWN_NAMES = 8
 """Number of names or labels listed in a message."""
 
 MOST_CHARACTERS = 80
-"""Limit of the characters of a wrong name in a message, and in the search for the nearest name."""
+"""Maximum characters of a wrong name in a message, and in the search for the nearest name."""
 
 MOST_COMPARED = 10_000
-"""Limit of the names in the search for the nearest one, which takes some milliseconds."""
+"""Maximum names in the search for the nearest one; it then takes some milliseconds."""
 
 
 def variable_index(problem: Numbered, name: object) -> int:
-    """Index of a variable given by its name; names of other libraries' variables may be integers.
+    """Index of a variable given by its name; integer names, as in other libraries, are accepted.
 
     Raises
     ------
-    UsageError : there is none of that name.
+    UsageError : no variable has that name.
     """
     number = problem.number_by_name.get(str(name)) if isinstance(name, str) or _whole(name) is not None else None
     if number is None:
@@ -58,7 +58,7 @@ def variable_index(problem: Numbered, name: object) -> int:
 
 
 def unknown_variable(problem: OfVariables, name: object) -> UsageError:
-    """The error to raise where a problem has no variable of some name: with the nearest name, or the first ones."""
+    """The error for an unknown variable name, with the nearest name, or the first ones."""
     names = [v.name for v in problem.variables]
     near = nearest(str(name), names)
     hint = f"there are: {_listed(names)}" if near is None else f"did you mean {near!r}?"
@@ -66,7 +66,7 @@ def unknown_variable(problem: OfVariables, name: object) -> UsageError:
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
-    """What somebody may have meant by a name that is none of these: that of another case, or a similar one; or None."""
+    """The name nearest to an unknown one: equal except for case, or similar; None if there is none."""
     import difflib
 
     folded: dict[str, str] = {}
@@ -80,11 +80,11 @@ def nearest(name: str, names: Sequence[str]) -> str | None:
 def value_index(variable: Variable, value: object) -> int:
     """Index of a value given by its label, or by its position in the domain.
 
-    One rule wherever values are given: what equals a label is that label, a number as well as its text. Numbers are
-    equal as numbers: 1, ``"1"``, ``"01"`` and 1.0 are all the label ``1``, where no label is spelled alike. A whole
-    number that equals no label is a position, counted from 0; ``"#1"`` is the position 1 whatever the labels are. True
-    and False are the labels of that name in either case, and no numbers. Where a number is both the label of one value
-    and the position of another, the logger ``oocbe`` warns, once a variable.
+    The same rule holds everywhere: a value equal to a label is that label, a number as well as its text. Numbers are
+    compared as numbers: 1, ``"1"``, ``"01"`` and 1.0 all equal the label ``1``, unless a label has the same spelling. A
+    whole number that equals no label is a position, counted from 0; ``"#1"`` is always position 1. True and False are
+    the labels of that name in either case, and not numbers. If a number is the label of one value and the position of
+    another, the logger ``oocbe`` warns once per variable.
 
     Raises
     ------
@@ -111,14 +111,14 @@ def value_index(variable: Variable, value: object) -> int:
 
 
 def warn_of_position(variable: Variable, position: int) -> None:
-    """Warn where a position, in a format of positions, is the label of another value."""
+    """Warn if a position, in a format with positions, equals the label of another value."""
     if variable.labels is not None and (found := _with_label(variable, str(position), True)) and position not in found:
         label = variable.label(position)
         _warn(variable, f"{position} is a position here, of the value with the label {label!r}, and no label")
 
 
 def _whole(value: object) -> int | None:
-    """An integer, of NumPy too, as Python's; None of anything else, as True and texts."""
+    """An integer, including NumPy's, as a Python integer; None for anything else, such as True and text."""
     try:
         return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -126,7 +126,7 @@ def _whole(value: object) -> int | None:
 
 
 def _text_of(value: object) -> str | None:
-    """A value as a label would be written; None where it is nothing, or too long for one."""
+    """A value in the form of a label; None for None and NaN, and for integers of thousands of digits."""
     try:
         return None if value is None or (isinstance(value, float) and value != value) else str(value)
     except ValueError:  # an integer of thousands of digits
@@ -134,7 +134,7 @@ def _text_of(value: object) -> str | None:
 
 
 def _with_label(variable: Variable, text: str, is_text: bool) -> Sequence[int]:
-    """The values whose labels are a text, else equal to it as numbers, or as a truth value."""
+    """The values with a label equal to a text, or else equal as numbers, or as truth values."""
     number = number_of(text)
     if variable.labels is None:
         return [int(number)] if number is not None and 0 <= number < variable.size and number == int(number) else []
@@ -160,14 +160,14 @@ def _has_numbers(variable: Variable) -> bool:
 
 
 def _warn(variable: Variable, text: str) -> None:
-    """Log a warning about a variable, once: cases may be millions."""
+    """Log a warning about a variable, once: there may be millions of cases."""
     if not variable.warnings:
         variable.warnings.append(text)
         logging.getLogger("oocbe").warning("variable %r: %s", variable.name, text)
 
 
 def unknown_value(variable: Variable, value: object) -> UsageError:
-    """The error to raise where a variable has no value of some label or number: with the first, and the nearest."""
+    """The error for an unknown value of a variable, with the first values and the nearest one."""
     shown = _listed([variable.label(i) for i in range(min(SHOWN_NAMES + 1, variable.size))])
     near = nearest(_text_of(value) or "", variable.labels or ())
     hint = "" if near is None else f"; did you mean {near!r}?"
@@ -175,13 +175,13 @@ def unknown_value(variable: Variable, value: object) -> UsageError:
 
 
 def indices_of(problem: Numbered, values: Mapping[Any, object]) -> dict[int, int]:
-    """Variable index to value index of what is given by names and values, or by indices of both.
+    """Value index by variable index, from names and values, or from indices of both.
 
-    values : variable name to value, see :func:`value_index`; or variable index to value index (or label, if a text).
+    values : value by variable name, see :func:`value_index`; or value index (or label, as text) by variable index.
 
     Raises
     ------
-    UsageError : a name or a value that the problem does not have, or a variable twice with different values.
+    UsageError : an unknown name or value, or a variable twice with different values.
     """
     found: dict[int, int] = {}
     for name, value in values.items():
@@ -212,11 +212,11 @@ def _by_index(problem: Numbered, name: object, value: object) -> tuple[int, int]
 
 
 def assignment_of(problem: Numbered, values: Mapping[str, str | int]) -> tuple[int, ...]:
-    """An assignment of all variables, value indices in the problem's order.
+    """An assignment of all variables: value indices in the problem's order.
 
     Raises
     ------
-    UsageError : a name or a value that the problem does not have, or a variable that has no value here.
+    UsageError : an unknown name or value, or a variable without a value.
     """
     found = indices_of(problem, values)
     missing = [v.name for number, v in enumerate(problem.variables) if number not in found]

@@ -50,12 +50,12 @@ class Variable:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Warnings logged about it (:mod:`oocbe.model.names`)."""
+        """Warnings logged about the variable (:mod:`oocbe.model.names`)."""
         return []
 
     @cached_property
     def values_by_label(self) -> tuple[Mapping[str, Sequence[int]], Mapping[Decimal, Sequence[int]]]:
-        """Values by their labels, and by those that are numbers; labels of several values have all of these."""
+        """Values by label, and by numeric label; a label of several values maps to all of them."""
         by_text: dict[str, list[int]] = {}
         by_number: dict[Decimal, list[int]] = {}
         for value, label in enumerate(self.labels or map(str, range(self.size))):
@@ -78,7 +78,7 @@ class Function:
     scope : variable indices, without repetition; empty for a constant.
     tuples : int64 (rows, arity), listed assignments in scope order, without repetition.
     values : int64 or float64 (rows,), value of each listed assignment; always finite.
-    default : value of every unlisted assignment, or None where unlisted assignments are infeasible
+    default : value of every unlisted assignment, or None if unlisted assignments are infeasible
         (an *incomplete* function).
     """
 
@@ -101,10 +101,10 @@ class Function:
 
     @classmethod
     def from_array(cls, scope: Sequence[int], array: ArrayLike, infeasible: float | None = None) -> Function:
-        """Make a function from a dense array with one axis a variable of the scope, in scope order.
+        """Make a function from a dense array with one axis per variable of the scope, in scope order.
 
         Entries equal to ``infeasible`` (and infinite ones) get no row; the function is then incomplete. NaN is refused,
-        unless it is what ``infeasible`` says.
+        unless ``infeasible`` is NaN.
         """
         dense = as_values(f"function over {tuple(scope)}: values", array)
         keep = ~np.isinf(dense)
@@ -115,11 +115,11 @@ class Function:
 
     @property
     def is_integral(self) -> bool:
-        """True where all values, the default too, are integers."""
+        """Whether all values, including the default, are integers."""
         return self.values.dtype.kind == "i" and not isinstance(self.default, float)
 
     def value_at(self, assignment: Sequence[int]) -> int | float | None:
-        """Value under an assignment of all the problem's variables; None where it is infeasible."""
+        """Value under an assignment of all the problem's variables; None if it is infeasible."""
         row = np.fromiter((assignment[v] for v in self.scope), dtype=np.int64, count=len(self.scope))
         hits = np.flatnonzero((self.tuples == row).all(axis=1))
         if len(hits) == 0:
@@ -128,7 +128,7 @@ class Function:
         return found
 
     def to_array(self, sizes: Sequence[int]) -> tuple[Values, NDArray[np.bool_]]:
-        """Dense form: values and feasibility, each with one axis a scope variable (sizes: of all variables)."""
+        """Dense form: values and feasibility, each with one axis per scope variable (sizes: of all variables)."""
         check_deadline()
         shape = tuple(sizes[v] for v in self.scope)
         fill = self.default or 0
@@ -167,7 +167,7 @@ class Constraint:
         return bool((self.tuples == row).all(axis=1).any()) == self.allowed
 
     def to_array(self, sizes: Sequence[int]) -> NDArray[np.bool_]:
-        """Dense form: True where permitted, one axis a scope variable (sizes: of all variables)."""
+        """Dense form: True for permitted tuples, one axis per scope variable (sizes: of all variables)."""
         check_deadline()
         permitted = np.full(tuple(sizes[v] for v in self.scope), not self.allowed, dtype=bool)
         permitted[tuple(self.tuples.T)] = self.allowed if len(self.scope) else bool(len(self.tuples)) == self.allowed
@@ -181,7 +181,7 @@ class LinearConstraint:
     Attributes
     ----------
     scope : variable indices, without repetition.
-    coefficients : one int64 array (domain size,) a scope variable.
+    coefficients : one int64 array (domain size,) per scope variable.
     capacity : the right-hand side.
     name : of the constraint in messages, such as "recorder capacity".
     taken : capacity used by removed variables, for messages.
@@ -215,10 +215,10 @@ class LinearConstraint:
 
     @cached_property
     def ends(self) -> tuple[list[int], list[int]]:
-        """The least and the greatest coefficient of each scope variable."""
+        """The least and greatest coefficient of each scope variable."""
         if not self.coefficients:
             return [], []
-        flat = np.concatenate(self.coefficients)  # two calls for all variables: rows over hundreds are common
+        flat = np.concatenate(self.coefficients)  # two NumPy calls for all variables: scopes of hundreds are common
         starts = np.cumsum([0, *map(len, self.coefficients[:-1])], dtype=np.int64)
         return np.minimum.reduceat(flat, starts).tolist(), np.maximum.reduceat(flat, starts).tolist()
 
@@ -234,16 +234,16 @@ class LinearConstraint:
 
     @property
     def can_bind(self) -> bool:
-        """False where even the greatest left-hand side satisfies the constraint."""
+        """False if even the greatest left-hand side satisfies the constraint."""
         return self.greatest > self.capacity
 
     @property
     def is_impossible(self) -> bool:
-        """Whether not even the least left-hand side is within the capacity."""
+        """Whether even the least left-hand side exceeds the capacity."""
         return self.least > self.capacity
 
     def to_array(self) -> NDArray[np.bool_]:
-        """Dense form: True where permitted, one axis a scope variable; exact, even where sums leave 64 bits."""
+        """Dense form: True for permitted tuples, one axis per scope variable; exact, even for sums beyond 64 bits."""
         bound = sum(max(-low, high) for low, high in zip(*self.ends, strict=True))
         dtype = np.dtype(np.int64 if bound <= INT64.max else object)
         total: NDArray[Any] = np.zeros((), dtype=dtype)

@@ -1,7 +1,7 @@
-"""A day of a photographing satellite: data of photographs in a SPOT5 file beside costs and constraints.
+"""A day of an imaging satellite: the photographs of a SPOT5 file.
 
-An assignment of such a problem is a schedule: each photograph is taken by a camera, or left out. Its *profit* is the
-weight of those taken; what is minimised is the weight of those left out.
+An assignment of such a problem is a schedule: each photograph is taken by a camera, or omitted. Its *profit* is the
+weight of the photographs taken; the problem minimises the weight of those omitted.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     from oocbe.runtime.pictures.plots import Picture
 
 CAMERAS: Mapping[str, str] = {"1": "front camera", "2": "middle camera", "3": "rear camera", "13": "front and rear"}
-"""What the values of SPOT5 files mean; a stereoscopic photograph is taken by two cameras."""
+"""Meaning of the values of SPOT5 files; a stereoscopic photograph is taken by two cameras."""
 
 
 @dataclass(frozen=True)
 class Photograph:
-    """One that may be taken.
+    """A photograph that may be taken.
 
     Attributes
     ----------
-    name : its number in the file. weight : what it is worth.
-    group : the number that the file has behind a photograph's values; None where it has none. No document tells what
-        it is. Photographs with one number have one weight and next to no conflicts: one request rather than one orbit.
-    values : label of each value; the first one leaves it out.
-    memory : units of the recorder that it takes with each value.
+    name : its number in the file. weight : contribution to the profit.
+    group : the number behind a photograph's values in the file; None if there is none. Its meaning is undocumented.
+        Photographs with the same number have equal weights and almost no conflicts, which suggests one request, not one
+        orbit.
+    values : label of each value; the first one means omitted.
+    memory : units of the recorder used by each value.
     """
 
     name: str
@@ -56,9 +57,9 @@ class Schedule(Shown):
 
     Attributes
     ----------
-    profit : weight of the photographs taken. possible : of all.
-    taken : photographs that are taken, in the file's order. photographs : how many there are.
-    memory : units of the recorder that they take. capacity : what there is; None where nothing limits it.
+    profit : weight of the photographs taken. possible : weight of all.
+    taken : the photographs taken, in the file's order. photographs : number of all photographs.
+    memory : units of the recorder used. capacity : units available; None: unlimited.
     """
 
     profit: int
@@ -69,7 +70,7 @@ class Schedule(Shown):
     capacity: int | None
 
     def facts(self) -> list[tuple[str, object]]:
-        """Profit, photographs and memory, then what is taken as ``photograph:camera``, each with its name."""
+        """Profit, photographs, memory, and the selection as ``photograph:camera``, as pairs of name and value."""
         used = "" if self.capacity is None else f"{self.memory:,} of {self.capacity:,} units used"
         return [
             ("profit", f"{self.profit:,} of {self.possible:,}"),
@@ -83,7 +84,7 @@ class Schedule(Shown):
 
     @property
     def by_group(self) -> dict[str | None, tuple[TakenPhotograph, ...]]:
-        """Photographs taken by group, as the file has them; all under None where it tells none."""
+        """Photographs taken, by group of the file; all under None if it has no groups."""
         groups: dict[str | None, list[TakenPhotograph]] = {}
         for taken in self.taken:
             groups.setdefault(taken.group, []).append(taken)
@@ -112,7 +113,8 @@ class ImagingDay:
     capacity: int | None
 
     def plot(self, schedule: Schedule, title: str = "") -> Picture:
-        """A schedule of this day by camera and group, and how the recorder fills; UsageError without matplotlib."""
+        """Plot of a schedule of this day by camera and group, with the recorder's fill; UsageError without
+        matplotlib."""
         from oocbe.runtime.pictures import plots
 
         told = f"profit {schedule.profit:,} of {schedule.possible:,}, {len(schedule.taken):,} photographs taken"
@@ -124,7 +126,7 @@ class ImagingDay:
         )
 
     def schedule(self, assignment: Sequence[int]) -> Schedule:
-        """What an assignment (one value index a photograph, 0: left out) means."""
+        """The schedule of an assignment (one value index per photograph, 0: omitted)."""
         taken = tuple(
             TakenPhotograph(p.name, p.values[value], p.group, p.weight, p.memory[value])
             for p, value in zip(self.photographs, assignment, strict=True)

@@ -1,8 +1,8 @@
-"""The vocabulary of a problem: variables, functions over scopes, hard constraints, linear constraints, a constant.
+"""Definition of problems: variables, functions over scopes, hard constraints, linear constraints, a constant.
 
-Variables are referred to by their index in ``Problem.variables``; values by their index in the variable's domain
-(0 .. size-1). Labels, where a file has them, are for people. A problem is immutable: whatever changes one
-(evidence, a new constraint) returns another.
+Variables are identified by their index in ``Problem.variables``, values by their index in the variable's domain
+(0 .. size-1). Labels, if the file has them, are for display. A problem is immutable: changes (evidence, a new
+constraint) return a new one.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class Problem(Shown, FileNotes):
 
     Attributes
     ----------
-    variables : the variables; their index is how everything else refers to them.
+    variables : the variables; all other parts refer to their indices.
     functions : soft functions, dense or sparse.
     constraints : hard constraints in extension.
     linear_constraints : hard constraints as linear inequalities.
-    constant : combined with the result; None becomes the semiring's neutral element, which changes nothing.
-    semiring : what the file's values mean by themselves (costs: min-sum; probabilities: max-product).
+    constant : combined with the result; None: the semiring's neutral element.
+    semiring : meaning of the file's values (costs: min-sum; probabilities: max-product).
     upper_bound : for min-sum, only assignments with a value strictly below count (None: all); toulbar2's "top". The
-        value is what :meth:`evaluate` gives: floats are added up in the order of the functions.
+        value is that of :meth:`evaluate`: floats are added up in the order of the functions.
     name : for messages and reports.
     lower_bound : for max-sum, only assignments with a value strictly above count (None: all).
-    day : what the variables are, where the problem is a day of a photographing satellite; else None.
+    day : photographs of the variables, if the problem is a day of an imaging satellite; otherwise None.
     notes, question : see :class:`~oocbe.model.file_notes.FileNotes`.
     """
 
@@ -108,12 +108,12 @@ class Problem(Shown, FileNotes):
 
     @property
     def sense(self) -> str:
-        """The sense of optimisation: ``min``, ``max``, or ``sum`` where nothing is optimised."""
+        """The sense of optimisation: ``min``, ``max``, or ``sum`` if nothing is optimised."""
         return self.semiring.marginalisation.name.lower() if self.semiring.selects else "sum"
 
     @property
     def is_integral(self) -> bool:
-        """True where every value and the constant are integers."""
+        """Whether every value and the constant are integers."""
         return isinstance(self.constant, int) and self._has_integral_functions
 
     @cached_property
@@ -122,13 +122,15 @@ class Problem(Shown, FileNotes):
 
     @cached_property
     def extremes(self) -> Extremes:
-        """The least and the greatest value of each function."""
+        """The least and greatest value of each function."""
         return extremes_of(self.functions, self._has_integral_functions)
 
     @cached_property
     def least_values(self) -> NDArray[Any]:
-        """The least value of each function that some assignment has, as in :attr:`extremes`; infinite, and all float64,
-        where one permits nothing."""
+        """The least value of each function over all assignments, as in :attr:`extremes`.
+
+        Infinite, and all float64, if a function permits no assignment.
+        """
         known = self.extremes
         leaves_any = known.has_default
         if leaves_any.any():
@@ -144,25 +146,27 @@ class Problem(Shown, FileNotes):
 
     @property
     def magnitude(self) -> int | float:
-        """The largest absolute values of all functions, defaults included, and of the constant added up: an integer,
-        exactly, where all of these are integers; infinite where float64 does not hold it."""
+        """Sum of the largest absolute values of all functions, defaults included, and of the constant.
+
+        An exact integer if all of these are integers; infinite if it exceeds float64.
+        """
         total = sum(self.extremes.magnitudes())
         return abs(self.constant) + (total if self.is_integral else float(total))
 
     def evaluate(self, assignment: Sequence[int] | Mapping[str, str | int]) -> int | float | None:
-        """Combined value of a full assignment; None where it violates something.
+        """Combined value of a full assignment; None if it is infeasible.
 
-        Independent of the engine, so that it can verify the engine's results.
+        Independent of the engine, in order to verify the engine's results.
 
         Parameters
         ----------
-        assignment : a value index a variable, or variable name to value as for :meth:`with_evidence`, such as
+        assignment : one value index per variable, or values by variable name as for :meth:`with_evidence`, such as
             ``Result.labels``.
 
         Raises
         ------
-        ModelError : too few or too many indices, or one outside its variable's domain. UsageError : a name or a value
-            that there is not, or a variable without a value.
+        ModelError : a wrong number of indices, or one outside its variable's domain. UsageError : an unknown name or
+            value, or a variable without a value.
         """
         if isinstance(assignment, Mapping):
             assignment = assignment_of(self, assignment)
@@ -196,8 +200,8 @@ class Problem(Shown, FileNotes):
         return SelectedRows(self.constraints), SelectedRows(self.functions)
 
     def below(self, upper_bound: int | float | None) -> Problem:
-        """The problem in which only assignments with a value strictly below a bound count; None: all, whatever its
-        lower bound is.
+        """The problem restricted to assignments with a value strictly below a bound; None: no bounds, not even a lower
+        one.
 
         Parts are not checked again, because searches call this often.
         """
@@ -210,7 +214,7 @@ class Problem(Shown, FileNotes):
 
     @property
     def reachable_bound(self) -> str:
-        """Which bound some sum may reach, by the functions' extreme values: ``upper``, ``lower``, or empty for none."""
+        """Bound that some sum may reach, by the functions' extremes: ``upper``, ``lower``, or empty for none."""
         for side, bound, sign in (("upper", self.upper_bound, 1), ("lower", self.lower_bound, -1)):
             if bound is None:
                 continue
@@ -220,36 +224,36 @@ class Problem(Shown, FileNotes):
         return ""
 
     def with_evidence(self, evidence: Mapping[int, int] | Mapping[str, str | int]) -> Problem:
-        """The problem with some variables fixed to values, as unary hard constraints.
+        """The problem with some variables fixed to values by unary hard constraints.
 
         Parameters
         ----------
-        evidence : variable name to value; or variable index to value index. A value is the label that it equals, a
-            number as well as its text; a whole number that equals none is a position, and ``"#1"`` is one always.
+        evidence : value by variable name; or value index by variable index. A value is the label that equals it, a
+            number as well as its text; a whole number that equals no label is a position, and ``"#1"`` always is.
 
         Raises
         ------
-        UsageError : a name or value that the problem does not have. ModelError : such an index.
+        UsageError : an unknown name or value. ModelError : an invalid index.
         """
         return self.with_values(indices_of(self, evidence))
 
     def with_values(self, values: Mapping[int, int]) -> Problem:
-        """The same for value indices by variable index, of variables and domains that the problem has."""
+        """The same for value indices by variable index, which must be valid."""
         fixed = tuple(Constraint((v,), np.array([[value]]), allowed=True) for v, value in values.items())
         return replace(self, constraints=self.constraints + fixed)
 
     @property
     def evidence(self) -> dict[str, str]:
-        """Names of the variables that unary constraints fix, with their values' labels; see :meth:`with_evidence`."""
+        """Labels of the values fixed by unary constraints, by variable name; see :meth:`with_evidence`."""
         fixed = [c for c in self.constraints if len(c.scope) == 1 and c.allowed and len(c.tuples) == 1]
         own = [(self.variables[c.scope[0]], int(c.tuples[0, 0])) for c in fixed]
         return {variable.name: variable.label(value) for variable, value in own}
 
     def in_semiring(self, semiring: Semiring) -> Problem:
-        """The problem's parts read in another semiring: a constant that is neutral here is neutral there, too."""
+        """The problem's parts interpreted in another semiring; a neutral constant remains neutral."""
         if semiring == self.semiring:
             return self
-        found = copy.copy(self)  # tables and names are the same, and need no second check
+        found = copy.copy(self)  # tables and names are unchanged and need no check
         object.__setattr__(found, "semiring", semiring)
         object.__setattr__(found, "constant", semiring.one if self.constant == self.semiring.one else self.constant)
         return found
@@ -274,7 +278,7 @@ class Problem(Shown, FileNotes):
     def plot(self) -> Picture:
         """The primal graph (variables of one function are neighbours), and the sizes of domains.
 
-        Linear constraints, which join nearly all variables, are left out. UsageError without matplotlib.
+        Linear constraints, which connect nearly all variables, are omitted. UsageError without matplotlib.
         """
         from oocbe.runtime.pictures.plots import network
 

@@ -1,4 +1,4 @@
-"""A digest of everything that a problem's answer depends on, to tell whether stored results belong to it."""
+"""A digest of the parts of a problem that determine its answer, to match stored results with their problem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oocbe.model.problem import Problem
 def problem_digest(problem: Problem) -> str:
     """SHA-256, in hexadecimal, of variables, functions, constraints, constant, semiring and upper bound.
 
-    The problem's name and the labels of values are left out: a file may be moved, and labels only name the answer.
+    The problem's name and the labels of values are excluded: files may be moved, and labels do not affect the answer.
     """
     digest = hashlib.sha256()
 

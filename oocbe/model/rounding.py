@@ -11,6 +11,6 @@ LEAST_ROUNDING = 2.0**-36
 def relative_rounding(problem: Problem) -> float:
     """Rounding error of a sum of a problem's floats in any order, relative to the sum of magnitudes.
 
-    2**-53 for each addition, of which there are as many as functions, and messages or entries of bounds; twice that.
+    2**-53 for each addition; there are as many as functions and messages or bound entries; the result is twice that.
     """
     return max(LEAST_ROUNDING, 2.0**-52 * (len(problem.functions) + len(problem.variables)))

@@ -1,4 +1,4 @@
-"""Rows as single numbers: keys, by which they are compared, found and recorded, and places in a list of all tuples."""
+"""Rows as single numbers: keys for comparison, search and records, and positions in the list of all tuples."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_AXES = 63
-"""NumPy's limit of axes for an array with one axis a variable, indexed by lists of positions on all axes. Domains of
-one value count, too."""
+"""NumPy's limit on the axes of an array with one axis per variable, indexed by lists of positions on all axes.
+Domains of one value count, too."""
 
 
 def tuples_at(cells: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[np.int64]:
-    """Tuples (cells, variables) at some places of the lexicographic list of all tuples; of any number of variables.
+    """Tuples (cells, variables) at positions of the lexicographic list of all tuples; for any number of variables.
 
     cells : int64 (cells,), below the product of the domain sizes.
     """
@@ -30,7 +30,7 @@ def key_number(keys: NDArray[np.uint64], row: int) -> int:
 
 
 def first_not_below(keys: NDArray[np.uint64], number: int, low: int, high: int) -> int:
-    """First row of a range of ascending keys, uint64 (words, rows), that is not below a number; else ``high``."""
+    """First row of a range of ascending keys, uint64 (words, rows), that is not below a number; ``high`` if none."""
     if number >> 64 * len(keys):
         return high
     if len(keys) == 1:
@@ -45,5 +45,5 @@ def first_not_below(keys: NDArray[np.uint64], number: int, low: int, high: int) 
 
 
 def even_ranges(rows: int, most: int) -> Iterator[tuple[int, int]]:
-    """``range(rows)`` cut into ranges of ``most`` rows, the last one shorter."""
+    """``range(rows)`` in consecutive ranges of ``most`` rows, the last one shorter."""
     return pairwise([*range(0, rows, most), rows])

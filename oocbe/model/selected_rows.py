@@ -1,7 +1,7 @@
-"""Which row of each part of a problem an assignment selects, found for all parts at once.
+"""The row of each part of a problem that an assignment selects, found for all parts at once.
 
-A SPOT5 problem has thousands of constraints of one to three rows. A few NumPy calls for each take longer than reading
-the file, and searches evaluate assignments often: rows of small parts of one arity are concatenated here.
+A SPOT5 problem has thousands of constraints of one to three rows. A few NumPy calls for each would take longer than
+reading the file, and searches evaluate assignments often; therefore rows of small parts of one arity are concatenated.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of parts of one arity, end to end.
+    """Concatenated rows of parts of one arity.
 
     Attributes
     ----------
-    scopes, tuples : int64 (rows, arity), the part's scope beside each of its rows.
-    part, place : int64 (rows,), the number of the row's part, and the row's place within it.
+    scopes, tuples : int64 (rows, arity), the part's scope for each of its rows, and the rows.
+    part, place : int64 (rows,), index of the row's part, and of the row within the part.
     """
 
     scopes: NDArray[np.int64]
@@ -36,7 +36,7 @@ class _Rows:
 
 
 class SelectedRows:
-    """Finds the rows of some parts that assignments select; the parts' rows are distinct, each within its part."""
+    """Finds the row of each part selected by an assignment; rows must be unique within each part."""
 
     def __init__(self, parts: Sequence[Constraint | Function]) -> None:
         self._count = len(parts)
@@ -50,7 +50,7 @@ class SelectedRows:
         self._groups = [_end_to_end(members) for members in small.values()]
 
     def of(self, assignment: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row of each part, int64 (parts,), -1 where it has no such row.
+        """The row of each part, int64 (parts,), -1 if no row matches.
 
         Parameters
         ----------

@@ -1,9 +1,9 @@
-"""Commutative semirings as values: the elimination code is written once and receives one of these.
+"""Commutative semirings as values, so that one implementation of elimination serves all of them.
 
-A semiring has a *combination* (how values of functions are joined: ⊗) and a *marginalisation* (how the values of an
-eliminated variable are reduced: ⊕). Its *zero* is the neutral element of marginalisation and absorbs under combination:
-it is the value of an infeasible assignment, and therefore never stored (Aji and McEliece, 2000; Kohlas and Wilson,
-2008). Kernels receive the two operations as small integer codes, so that one compiled loop serves all semirings.
+A semiring has a *combination* (⊗, joins values of functions) and a *marginalisation* (⊕, reduces the values of an
+eliminated variable). Its *zero* is the neutral element of marginalisation and absorbs under combination: it is the
+value of an infeasible assignment, and therefore never stored (Aji and McEliece, 2000; Kohlas and Wilson, 2008). Kernels
+receive the two operations as small integer codes, so that one compiled loop serves all semirings.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Semiring:
 
     Attributes
     ----------
-    name : what a person types (``min-sum``).
-    combination, marginalisation : operation codes handed to the kernels.
-    counts : each feasible row is worth one, whatever its value (the counting semiring).
+    name : name for options (``min-sum``).
+    combination, marginalisation : operation codes passed to the kernels.
+    counts : each feasible row has the value one (the counting semiring).
     """
 
     name: str
@@ -52,28 +52,28 @@ class Semiring:
 
     @property
     def one(self) -> int:
-        """Neutral element of combination: 0 where values are added, 1 where they are multiplied."""
+        """Neutral element of combination: 0 for sums, 1 for products."""
         return 0 if self.combination is Combination.ADD else 1
 
     @property
     def zero(self) -> float:
-        """Value of an infeasible assignment; rows that have it are not stored."""
+        """Value of an infeasible assignment; rows with it are not stored."""
         if self.combination is Combination.MULTIPLY:
             return 0.0
         return math.inf if self.marginalisation is Marginalisation.MIN else -math.inf
 
     @property
     def selects(self) -> bool:
-        """True where marginalisation picks one of its arguments, so that an optimal assignment exists."""
+        """Whether marginalisation selects one of its arguments, so that an optimal assignment exists."""
         return self.marginalisation in (Marginalisation.MIN, Marginalisation.MAX)
 
     @property
     def needs_floats(self) -> bool:
-        """True where the result of marginalising integers is not an integer."""
+        """Whether marginalising integers may give a non-integer."""
         return self.marginalisation is Marginalisation.LOG_SUM_EXP
 
     def combine(self, a: NDArray[np.generic], b: NDArray[np.generic]) -> NDArray[np.generic]:
-        """Join two arrays of values element by element (NumPy broadcasting)."""
+        """Combine two arrays of values element by element (NumPy broadcasting)."""
         result: NDArray[np.generic]
         result = np.add(a, b) if self.combination is Combination.ADD else np.multiply(a, b)
         return result
@@ -124,7 +124,7 @@ SEMIRINGS = {s.name: s for s in (MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG
 
 
 def semiring_by_name(name: str) -> Semiring:
-    """Look a semiring up by its name; :class:`UsageError` lists the known ones."""
+    """A semiring by its name; :class:`UsageError` lists the known ones."""
     try:
         return SEMIRINGS[name]
     except KeyError:

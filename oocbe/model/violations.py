@@ -8,7 +8,7 @@ from oocbe.model.problem import Problem
 
 
 def violations_of(problem: Problem, assignment: Sequence[int]) -> tuple[str, ...]:
-    """Every constraint that an assignment violates, named by its number in the problem, with the values concerned."""
+    """All constraints violated by an assignment, by their number in the problem, with the values concerned."""
 
     def stated(scope: Sequence[int]) -> str:
         return ", ".join(f"{problem.variables[v].name}={problem.variables[v].label(assignment[v])}" for v in scope)

@@ -1,1 +1,1 @@
-"""What comes out of a solve, and what is told on the way."""
+"""Results of solving, and progress."""

@@ -1,4 +1,4 @@
-"""What a bound returns; the same content as ``oocbe bound --json``."""
+"""Results of bounds; the same content as ``oocbe bound --json``."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class BoundOfZ:
 
     Attributes
     ----------
-    z : most variables of a mini-bucket, the eliminated one included.
-    status : ``bounded``; ``optimal`` where the assignment's value is proven to be the optimum; ``infeasible``.
-    bound : no assignment is better than this; None where nothing is feasible.
-    incumbent : value of ``assignment``, by the problem itself; None where none was found.
-    log_bound, log_incumbent : natural logarithms where values are multiplied, which cannot underflow; else None.
+    z : maximum variables of a mini-bucket, including the eliminated one.
+    status : ``bounded``; ``optimal`` if the assignment's value is proven to be the optimum; ``infeasible``.
+    bound : no assignment is better than this; None if nothing is feasible.
+    incumbent : value of ``assignment``, evaluated by the problem; None without one.
+    log_bound, log_incumbent : natural logarithms of products, which cannot underflow; otherwise None.
     assignment : value index of each variable, or None.
-    method : how it was found: ``greedy`` (the backward pass), or the local search that took over from dead ends.
-    exact : no bucket was divided, so that the bound is the optimum (of floats, up to rounding).
-    split_buckets, mini_buckets : buckets that were divided, and mini-buckets in all.
+    method : origin of the assignment: ``greedy`` (the backward pass), or the local search used after dead ends.
+    exact : no bucket was partitioned, so that the bound is the optimum (of floats, up to rounding).
+    split_buckets, mini_buckets : number of partitioned buckets, and of mini-buckets in all.
     width, largest_message_rows, total_rows : of the messages.
     seconds : wall time by phase (``forward``, ``backward``, ``total``).
     """
@@ -53,17 +53,17 @@ class BoundOfZ:
 
     @property
     def claimed_bound(self) -> int | float | None:
-        """The bound as it is printed: its natural logarithm where values are multiplied."""
+        """The bound as printed: its natural logarithm if values are multiplied."""
         return self.bound if self.log_bound is None else self.log_bound
 
     @property
     def claimed_value(self) -> int | float | None:
-        """The incumbent as it is printed: its natural logarithm where values are multiplied."""
+        """The incumbent as printed: its natural logarithm if values are multiplied."""
         return self.incumbent if self.log_incumbent is None else self.log_incumbent
 
     @property
     def gap(self) -> int | float | None:
-        """Distance between bound and incumbent, of logarithms where there are any; 0 where the optimum is proven."""
+        """Distance between bound and incumbent, or between their logarithms if present; 0 for a proven optimum."""
         if self.status == "optimal":
             return 0
         if self.log_bound is not None and self.log_incumbent is not None:
@@ -73,16 +73,16 @@ class BoundOfZ:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundResult(Shown):
-    """Bounds of a problem's optimum for one or several z.
+    """Bounds on a problem's optimum for one or several z.
 
     Attributes
     ----------
-    problem, semiring, sense, variables : of the problem. entries : one a z, in the order given.
-    width : induced width of the order. order : variable indices as they are eliminated.
-    partition : how buckets were divided. cost_shifting : whether costs were shifted between mini-buckets.
-    dtype : of the costs inside. backend : ``cpu``, or ``cuda`` where large mini-buckets could go to a device.
+    problem, semiring, sense, variables : of the problem. entries : one per z, in the order given.
+    width : induced width of the order. order : variable indices in the order of elimination.
+    partition : method of partitioning. cost_shifting : whether costs were shifted between mini-buckets.
+    dtype : of the costs. backend : ``cpu``, or ``cuda`` if large mini-buckets could run on a device.
     seconds : wall time (``read``, ``order``, ``total``). peak_memory_bytes : largest resident set of the process.
-    notes : sentences for people. interrupted : a signal came before all z were done.
+    notes : sentences for display. interrupted : a signal arrived before all z were done.
     """
 
     problem: str
@@ -103,8 +103,10 @@ class BoundResult(Shown):
 
     @property
     def status(self) -> str:
-        """``infeasible`` or ``optimal`` where an entry proves it, or bounds of different z meet; else ``bounded``, or
-        ``interrupted`` where a signal came before all z were done."""
+        """``infeasible`` or ``optimal`` if an entry proves it, or bounds of different z meet.
+
+        Otherwise ``bounded``, or ``interrupted`` if a signal arrived before all z were done.
+        """
         found = {entry.status for entry in self.entries}
         if "infeasible" in found:
             return "infeasible"
@@ -116,21 +118,21 @@ class BoundResult(Shown):
 
     @property
     def best_bound(self) -> BoundOfZ | None:
-        """The entry with the best bound; None where there is none."""
+        """The entry with the best bound; None without any."""
         known = [e for e in self.entries if e.bound is not None]
         sign = 1 if self.sense == "min" else -1
         return max(known, key=lambda e: sign * _rank(e.log_bound, e.bound), default=None)
 
     @property
     def best(self) -> BoundOfZ | None:
-        """The entry with the best assignment; None where none has one."""
+        """The entry with the best assignment; None without any."""
         known = [e for e in self.entries if e.incumbent is not None]
         sign = 1 if self.sense == "min" else -1
         return min(known, key=lambda e: sign * _rank(e.log_incumbent, e.incumbent), default=None)
 
     @property
     def exit_code(self) -> int:
-        """What the command line returns: bounds are what was asked for, so only infeasibility is told apart."""
+        """Exit code of the command line: only infeasibility and interruption differ from success."""
         return {"infeasible": EXIT_INFEASIBLE, "interrupted": EXIT_INTERRUPTED}.get(self.status, EXIT_OPTIMAL)
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
@@ -144,14 +146,14 @@ class BoundResult(Shown):
         return f"{self.problem}, {self.semiring}", [*facts, *(("note", note) for note in self.notes)]
 
     def plot(self) -> Picture:
-        """Bound and value by z, and rows of the largest messages; UsageError without matplotlib."""
+        """Plot of bound and value by z, and rows of the largest messages; UsageError without matplotlib."""
         from oocbe.runtime.pictures.plots import bounds
 
         entries = [(e.z, e.claimed_bound, e.claimed_value, e.largest_message_rows) for e in self.entries]
         return bounds(f"{self.problem}: {self.status}", entries)
 
     def labels(self, entry: BoundOfZ | None) -> dict[str, str] | None:
-        """An entry's assignment as variable name to value label."""
+        """An entry's assignment: value label by variable name."""
         if entry is None or entry.assignment is None:
             return None
         return {v.name: v.label(value) for v, value in zip(self.variables, entry.assignment, strict=True)}
@@ -159,8 +161,8 @@ class BoundResult(Shown):
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types; ``value`` and ``assignment`` are those of the best incumbent.
 
-        Where values are multiplied, ``value``, ``bound`` and ``incumbent`` are natural logarithms, and ``logarithms``
-        is true: products of many factors are numbers that float64 cannot hold.
+        If values are multiplied, ``value``, ``bound`` and ``incumbent`` are natural logarithms, and ``logarithms`` is
+        true: products of many factors exceed the range of float64.
         """
         best, best_bound = self.best, self.best_bound
         return {
@@ -206,5 +208,5 @@ class BoundResult(Shown):
 
 
 def _rank(logarithm: float | None, value: float | None) -> float:
-    """What entries are compared by: logarithms where there are any, since products may underflow."""
+    """Sort key of entries: logarithms if present, since products may underflow."""
     return logarithm if logarithm is not None else float("nan") if value is None else value

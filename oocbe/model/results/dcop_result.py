@@ -1,4 +1,4 @@
-"""What agents return; the same content as ``oocbe dcop --json``."""
+"""Results of agents; the same content as ``oocbe dcop --json``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from oocbe.model.results.schema import SCHEMA_VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class UtilMessage:
-    """What one UTIL message took.
+    """Size and cost of one UTIL message.
 
     Attributes
     ----------
-    sender, receiver : variables. separator : variables that it is about, the receiver first.
-    cells : of its tables, were they complete; so many bytes are ``complete_bytes``.
-    tables, rows, stored_bytes : of its tables as they were made. seconds : its sender's work for it.
+    sender, receiver : variables. separator : variables of the message, the receiver first.
+    cells : of its tables in complete form; ``complete_bytes``: their bytes.
+    tables, rows, stored_bytes : of its tables as made. seconds : its sender's work for it.
     """
 
     sender: str
@@ -35,15 +35,15 @@ class UtilMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class DcopMetrics:
-    """What the agents' work took, as Fioretto et al. (2018), sections 7 and 8, measure it.
+    """Cost of the agents' work, as measured by Fioretto et al. (2018), sections 7 and 8.
 
     Attributes
     ----------
-    agents, variables, trees : how many there are; one tree a connected part of the primal graph.
+    agents, variables, trees : their numbers; one tree per connected component of the primal graph.
     heuristic, width, height : of the pseudo-trees.
-    util_messages, value_messages : sent so far; in the end one of each a tree edge.
+    util_messages, value_messages : sent so far; finally one of each per tree edge.
     messages_between_agents : UTIL messages whose sender and receiver belong to different agents.
-    largest_message : the one with the most cells. messages : all UTIL messages, in the order in which they came.
+    largest_message : the one with the most cells. messages : all UTIL messages, in order of arrival.
     simulated_seconds : see :mod:`oocbe.dcop.simulation`. work_seconds : all agents' work.
     """
 
@@ -62,11 +62,11 @@ class DcopMetrics:
 
     @property
     def largest_message(self) -> UtilMessage | None:
-        """The message with the most cells; None where there is none."""
+        """The message with the most cells; None without any."""
         return max(self.messages, key=lambda m: m.cells, default=None)
 
     def to_json(self, with_messages: bool) -> dict[str, object]:
-        """Everything as JSON types; every message only where that is wanted."""
+        """Everything as JSON types; with_messages : whether to include every message."""
         largest = self.largest_message
         return {
             "agents": self.agents,
@@ -109,14 +109,14 @@ class DcopResult:
     Attributes
     ----------
     problem, semiring, sense, variables : of the problem. algorithm : ``dpop`` or ``adpop``. z : of ADPOP, else None.
-    status : ``optimal``; ``bounded`` (ADPOP) where bound and value differ; ``infeasible``; ``limit`` or ``interrupted``
-        where the time limit or a signal came first.
-    value : of ``assignment``, by the problem itself; None without one.
-    bound : no assignment is better; None before it is known, and where nothing is feasible.
+    status : ``optimal``; ``bounded`` (ADPOP) if bound and value differ; ``infeasible``; ``limit`` or ``interrupted``
+        after the time limit or a signal.
+    value : of ``assignment``, evaluated by the problem; None without one.
+    bound : no assignment is better; None if unknown, or if nothing is feasible.
     assignment : value index of each variable, or None.
-    metrics : of the work until then. dtype, backend : of the messages. workers : processes, or 0: none but this one.
+    metrics : of the work so far. dtype, backend : of the messages. workers : processes; 0: only this one.
     seconds : wall time by phase: ``read``, ``tree``, ``util``, ``value``, ``total``.
-    peak_memory_bytes : largest resident set of this process. notes : sentences for people.
+    peak_memory_bytes : largest resident set of this process. notes : sentences for display.
     """
 
     problem: str
@@ -139,19 +139,20 @@ class DcopResult:
 
     @property
     def exit_code(self) -> int:
-        """What the command line returns for this result."""
+        """Exit code of the command line for this result."""
         codes = {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT, "interrupted": EXIT_INTERRUPTED}
         return codes.get(self.status, EXIT_OPTIMAL)
 
     @property
     def labels(self) -> dict[str, str] | None:
-        """The assignment as variable name to value label."""
+        """The assignment: value label by variable name."""
         if self.assignment is None:
             return None
         return {v.name: v.label(value) for v, value in zip(self.variables, self.assignment, strict=True)}
 
     def to_json(self, with_messages: bool = False) -> dict[str, object]:
-        """Everything as JSON types, with ``schema_version``; each message's figures only where that is wanted."""
+        """Everything as JSON types, with ``schema_version``; with_messages : whether to include each message's
+        figures."""
         return {
             "schema_version": SCHEMA_VERSION,
             "status": self.status,

@@ -1,4 +1,4 @@
-"""An error as a record: what is told of one that ended a command, or one problem of many in another process."""
+"""An error as a record: of a command, or of one of many problems in another process."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from oocbe.runtime.address_space import limit, remedy
 from oocbe.runtime.memory import is_want_of_memory
 
 EXIT_INTERNAL = 1
-"""Exit code of an error that oocbe itself is to blame for."""
+"""Exit code of an internal error of oocbe."""
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""System errors of a disk, quota or file size limit that is used up."""
+"""System errors of an exhausted disk, quota or file size limit."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no result.
+    """Description of a failure.
 
     Attributes
     ----------
-    kind : the error's class; ``InternalError`` where oocbe is to blame.
-    message : what was wrong and, where it is known, what to do. exit_code : of a command that ends so.
+    kind : the error's class; ``InternalError`` for internal errors.
+    message : the error and, if known, its remedy. exit_code : of a command that fails with it.
     """
 
     kind: str
@@ -36,13 +36,13 @@ class Failure:
 
 
 def failure_of(error: Exception) -> Failure:
-    """What is told of an error."""
+    """The record of an error."""
     code = exit_code_of(error)
     return Failure(type(error).__name__ if code != EXIT_INTERNAL else "InternalError", message_of(error), code)
 
 
 def exit_code_of(error: Exception) -> int:
-    """What the shell is told about an error."""
+    """Exit code of an error."""
     if isinstance(error, OocbeError):
         return error.exit_code
     if is_want_of_memory(error) or (isinstance(error, OSError) and error.errno in FULL_DISK):
@@ -51,7 +51,7 @@ def exit_code_of(error: Exception) -> int:
 
 
 def message_of(error: BaseException) -> str:
-    """One line for people about an error, with the notes that were added to it."""
+    """One-line description of an error, with its notes."""
     return "; ".join([_description_of(error), *getattr(error, "__notes__", [])])
 
 

@@ -1,4 +1,4 @@
-"""What a verb of the library raises where Ctrl-C came: it carries what is known by then."""
+"""The exception of the library's verbs after Ctrl-C, with the result so far."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Answer = TypeVar("Answer", "Result", "TaskResult", "BoundResult", "PropagationRe
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C came while a verb of the library was at work; what is known by then is not lost.
+    """Ctrl-C interrupted a verb of the library; the result so far is attached.
 
     Attributes
     ----------
-    result : what the verb would have returned, with the status ``interrupted`` (or its own, where it had just ended).
+    result : the verb's result, with the status ``interrupted`` (or its own, if it had just ended).
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Within the block Ctrl-C is a request to end; KeyboardInterrupt where it ends before anything is known."""
+    """Within the block Ctrl-C is a request to end; KeyboardInterrupt if the block ends without a result."""
     with listening() as interruption:
         try:
             yield interruption
@@ -45,7 +45,7 @@ def interruptible() -> Iterator[Interruption]:
 
 
 def attach_interruption(answer: Answer, interruption: Interruption) -> Answer:
-    """The answer of an :func:`interruptible` block; raises :class:`Interrupted` with it where Ctrl-C came meanwhile."""
+    """The answer of an :func:`interruptible` block; after Ctrl-C raises :class:`Interrupted` with it."""
     if interruption.is_requested:
         raise Interrupted(interruption.reason, answer)
     return answer

@@ -1,4 +1,4 @@
-"""Numbers as text: integers of any size, and what JSON has no numbers for."""
+"""Numbers as text: integers of any size, and numbers without a JSON form."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Made = TypeVar("Made")
 
 
 def finite(value: Number | None) -> Number | None:
-    """A number for JSON: None for infinities and what is not a number. Integers are finite, whatever their size."""
+    """A number for JSON: None for infinities and NaN. Integers are finite, whatever their size."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
 def all_digits() -> Iterator[None]:
-    """Within the block, integers of any size become text and text integers; Python has a limit of 4,300 digits."""
+    """Within the block, integers of any size convert to and from text; Python's default limit is 4,300 digits."""
     limit = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
     try:
@@ -29,7 +29,7 @@ def all_digits() -> Iterator[None]:
 
 
 def whole_repr(made: type[Made]) -> type[Made]:
-    """A class whose ``repr`` has all digits of integers of any size; above ``@dataclass``."""
+    """Class decorator, above ``@dataclass``: ``repr`` shows all digits of integers of any size."""
     limited: Callable[[object], str] = made.__repr__
 
     def unlimited(self: object) -> str:

@@ -1,4 +1,4 @@
-"""What was known about an optimum when, and what each bucket's message took: the story of a solve in numbers."""
+"""The course of a solve: bound and value over time, size of each bucket's message, effect of propagation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class KnownAt(NamedTuple):
-    """What was known of the optimum so many seconds after the problem was read; None where nothing was."""
+    """Bound and value of the optimum ``seconds`` after reading the problem; None: not yet known."""
 
     seconds: float
     bound: int | float | None
@@ -14,7 +14,7 @@ class KnownAt(NamedTuple):
 
 
 class BucketDone(NamedTuple):
-    """A bucket of the last elimination that ran: its variable, and rows and bytes of its message."""
+    """A bucket of the last elimination: its variable, and rows and bytes of its message."""
 
     variable: str
     rows: int
@@ -22,7 +22,7 @@ class BucketDone(NamedTuple):
 
 
 class Consumption(NamedTuple):
-    """What an assignment takes of a linear constraint's capacity."""
+    """Consumption of a linear constraint's capacity by an assignment."""
 
     name: str
     used: int
@@ -30,7 +30,7 @@ class Consumption(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What propagation took from a problem before orders were searched for."""
+    """Reduction of a problem by propagation before the search for orders."""
 
     values: int
     values_removed: int

@@ -1,4 +1,4 @@
-"""What propagation returns; the same content as ``--json``."""
+"""Results of propagation; the same content as ``--json``."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class PropagationResult:
     Attributes
     ----------
     status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
-    reason : why it ended so; empty for a fixpoint.
+    reason : reason for the status; empty for a fixpoint.
     problem : its name.
-    rounds : what went in each round: values of domains, or improvements of a linear system's bounds.
-    removed : values removed, or bounds improved, in all; by probing, too.
-    constraint, variable : that show infeasibility, by name; None where there is none.
-    reduced : the problem or system that is left, with all variables and fewer values; None where it is infeasible.
-    left_out : parts of the file that were not read: what is removed holds without them, more might go with them.
-    probes : assignments of one variable that were propagated. failures : how many of them were contradictions.
-    seconds : wall time, reading included.
+    rounds : removals in each round: values of domains, or improvements of a linear system's bounds.
+    removed : values removed, or bounds improved, in total, including probing.
+    constraint, variable : names of those that show infeasibility; None otherwise.
+    reduced : the reduced problem or system, with all variables and fewer values; None if it is infeasible.
+    left_out : unsupported parts of the file: removals are valid without them, but may be fewer.
+    probes : single assignments that were propagated. failures : number of contradictions among them.
+    seconds : wall time, including reading.
     """
 
     status: str
@@ -46,7 +46,7 @@ class PropagationResult:
 
     @property
     def exit_code(self) -> int:
-        """What the command returns to the shell."""
+        """Exit code of the command."""
         return {
             "fixpoint": EXIT_OPTIMAL,
             "infeasible": EXIT_INFEASIBLE,
@@ -56,7 +56,8 @@ class PropagationResult:
 
     @property
     def domains(self) -> dict[str, list[str]] | dict[str, tuple[int | float, int | float]] | None:
-        """What each variable has left: values and ranges of integers such as ``3..8``, or two bounds; None: nothing."""
+        """Remaining domain of each variable: values and integer ranges such as ``3..8``, or two bounds; None:
+        infeasible."""
         if self.reduced is None:
             return None
         if isinstance(self.reduced, LinearSystem):

@@ -1,4 +1,4 @@
-"""What a solve returns: the answer, how it was reached and what it cost; the same content as ``--json``."""
+"""Results of solving: answer, course and cost; the same content as ``--json``."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ EXIT_CODES: dict[Status, int] = {
     "limit": EXIT_LIMIT,
     "interrupted": EXIT_INTERRUPTED,
 }
-"""Exit code of the command by the status of its result."""
+"""Exit code of the command by status."""
 
 UNPROVEN: tuple[Status, ...] = ("limit", "interrupted")
-"""Statuses of a solve that ended before the proof: its bound and value may be apart."""
+"""Statuses without a proof: bound and value may differ."""
 
 
 @whole_repr
@@ -42,39 +42,39 @@ class Result(Shown):
 
     Attributes
     ----------
-    status : ``optimal`` (proven), ``exact`` (proven value of a semiring that optimises nothing), ``infeasible``
-        (proven that no assignment is feasible), ``nothing-better`` (proven that none is better than the value that the
-        option ``ub`` gave), ``limit`` (a limit was reached before the proof), ``interrupted`` (a signal was).
-    value : value of the best assignment, or of the whole problem where status is ``exact``; None where none is known.
-    bound : proven bound on the optimum: the optimum itself where status is ``optimal``; None where nothing is known, or
-        nothing is optimised.
-    assignment : value index of each variable, in the problem's order; None where there is none.
-    variables : the problem's variables, to name what the assignment means.
+    status : ``optimal`` (proven), ``exact`` (proven value of a semiring without optimisation), ``infeasible`` (proven
+        that no assignment is feasible), ``nothing-better`` (proven that none is better than the option ``ub``),
+        ``limit`` (a limit was reached before the proof), ``interrupted`` (by a signal before the proof).
+    value : value of the best assignment, or of the whole problem if status is ``exact``; None if unknown.
+    bound : proven bound on the optimum; the optimum itself if status is ``optimal``; None if unknown, or if nothing is
+        optimised.
+    assignment : value index of each variable, in the problem's order; None without one.
+    variables : the problem's variables, with the names and labels of the assignment.
     problem : the problem's name.
     semiring : name of the semiring solved in.
     sense : ``min``, ``max`` or ``sum``.
-    width : induced width of the order used, or, where no elimination ended, of the one that was planned; 0 where not
-        even an order was found.
-    order : variable indices in the order in which they were eliminated.
+    width : induced width of the order used, or of the planned one if no elimination was completed; 0 if no order was
+        found.
+    order : variable indices in the order of elimination.
     largest_message_rows : rows of the largest message.
-    total_rows : rows of all messages together.
-    seconds : wall time by phase (``read``, ``order``, ``bounds``, ``forward``, ``backward``, ``mini-buckets``), and in
-        ``total``; absent where not run. ``compiling``: what of the total went into compiling loops, once for a machine.
+    total_rows : rows of all messages.
+    seconds : wall time by phase (``read``, ``order``, ``bounds``, ``forward``, ``backward``, ``mini-buckets``), and
+        ``total``; skipped phases are absent. ``compiling``: part of the total for compiling loops, once per machine.
     peak_memory_bytes : largest resident set of the process until the end of the solve.
     dominance : whether substitution dominance was applied.
     dtype : name of the dtype of message values, such as ``int32``.
-    backend : ``cpu``, or ``cuda`` where large buckets could be computed on a device.
-    linear_constraints : what became of the linear constraints; ``relaxed`` means that the value is a bound only.
-    notes : sentences for people about anything unusual.
-    bounds : which bound rows were held against, and what it said; empty where none was.
-    anytime : bound and value whenever one of them changed, with seconds since the problem was read.
-    buckets : variable, rows and bytes of each message of the last elimination, which a limit may have cut short.
-    orders_tried : eliminations that began, each with an order or a row cap of its own.
-    linear : what the assignment takes of each linear constraint. propagation : what went before orders were searched
-        for; None where the solve ended before.
-    read_by_workers : rows that workers have read of stored tables, and how many of these another one had written; None
-        where the process worked alone.
-    schedule : for SPOT5 files, profit and photographs of the assignment; else None.
+    backend : ``cpu``, or ``cuda`` if large buckets could run on a device.
+    linear_constraints : treatment of the linear constraints; ``relaxed`` means that the value is only a bound.
+    notes : sentences for display, about anything unusual.
+    bounds : kind and value of the bound used for dropping rows; empty without one.
+    anytime : bound and value at each change, with seconds since reading the problem.
+    buckets : variable, rows and bytes of each message of the last elimination, possibly incomplete after a limit.
+    orders_tried : number of eliminations begun, each with its own order or row cap.
+    linear : consumption of each linear constraint by the assignment. propagation : reduction before the search for
+        orders; None if the solve ended before.
+    read_by_workers : rows of stored tables read by workers, and how many of these another worker had written; None
+        without workers.
+    schedule : for SPOT5 files, profit and photographs of the assignment; otherwise None.
     """
 
     status: Status
@@ -106,12 +106,12 @@ class Result(Shown):
     schedule: Schedule | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.status == "optimal" and self.bound is None:  # a proof of the optimum is the best bound there is
+        if self.status == "optimal" and self.bound is None:  # a proven optimum is its own bound
             object.__setattr__(self, "bound", self.value)
 
     @property
     def gap(self) -> int | float | None:
-        """Difference between the best assignment's value and the bound; 0 where proven, None where one is missing."""
+        """Difference between value and bound; 0 if proven, None if either is missing."""
         if self.value is None:
             return None
         if self.status not in UNPROVEN:
@@ -120,12 +120,12 @@ class Result(Shown):
 
     @property
     def exit_code(self) -> int:
-        """What the command line returns for this result."""
+        """Exit code of the command line for this result."""
         return EXIT_CODES[self.status]
 
     @property
     def labels(self) -> dict[str, str] | None:
-        """The assignment as variable name to value label; None where there is no assignment."""
+        """The assignment: value label by variable name; None without an assignment."""
         if self.assignment is None:
             return None
         return {v.name: v.label(value) for v, value in zip(self.variables, self.assignment, strict=True)}
@@ -153,7 +153,7 @@ class Result(Shown):
         return f"{self.problem}, {self.semiring}", facts
 
     def plot(self) -> Picture:
-        """Bound and value over time, and rows of each bucket's message; UsageError without matplotlib."""
+        """Plot of bound and value over time, and rows of each bucket's message; UsageError without matplotlib."""
         from oocbe.runtime.pictures.plots import course
 
         return course(f"{self.problem}: {self.status}", self.anytime, self.buckets)
@@ -161,7 +161,7 @@ class Result(Shown):
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types, with ``schema_version``; assignment by labels, order by variable names.
 
-        What is infinite, or not a number, is null.
+        Infinities and NaN become null.
         """
         return {
             "schema_version": SCHEMA_VERSION,

@@ -1,19 +1,19 @@
-"""Rows that workers have read of stored tables, and how many of them had changed owner."""
+"""Number of rows of stored tables read by workers, and how many of them another worker had written."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 _UNITS = ((10**9, "billion "), (10**6, "million "), (10**3, "thousand "))
-"""Units in which rows are told, and their names."""
+"""Units for displaying row counts, and their names."""
 
 
 class RowsRead(NamedTuple):
-    """Rows that workers have read.
+    """Number of rows read by workers.
 
     Attributes
     ----------
-    rows : in all; one that is read twice counts twice.
+    rows : in total; repeated reads count repeatedly.
     changed_owner : of these, rows that another worker of the same cluster had written.
     """
 
@@ -21,16 +21,16 @@ class RowsRead(NamedTuple):
     changed_owner: int = 0
 
     def and_also(self, other: RowsRead) -> RowsRead:
-        """Those and others."""
+        """Sum of both."""
         return RowsRead(self.rows + other.rows, self.changed_owner + other.changed_owner)
 
     def without(self, other: RowsRead) -> RowsRead:
-        """Those but for others, which were read before."""
+        """Difference to an earlier count."""
         return RowsRead(self.rows - other.rows, self.changed_owner - other.changed_owner)
 
     @property
     def summary(self) -> str:
-        """Both numbers for people; empty where nothing was read."""
+        """Both numbers for display; empty if nothing was read."""
         if not self.rows:
             return ""
         size, unit = next(((size, unit) for size, unit in _UNITS if self.rows >= size), (1, ""))

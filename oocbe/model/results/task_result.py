@@ -1,4 +1,4 @@
-"""What a task returns; the same content as ``--json``."""
+"""Results of tasks; the same content as ``--json``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oocbe.runtime.pictures.plots import Picture
 
 SHOWN_LINES = 10
-"""Variables or assignments that a notebook shows; ``plot`` has more, and the attributes have all."""
+"""Variables or assignments shown in a notebook; ``plot`` shows more, and the attributes have all."""
 
 
 @whole_repr
@@ -31,23 +31,23 @@ class TaskResult(Shown):
     Attributes
     ----------
     task : ``mpe``, ``count``, ``count-optimal``, ``kbest``, ``logz``, ``marginals`` or ``min-marginals``.
-    status : ``exact``, ``infeasible`` where no assignment is feasible, ``interrupted`` where a signal ended the task
-        (only ``mpe`` has a value then), or, for ``mpe``, ``limit``: a limit was reached before the proof.
-    value : the count (an integer of any size), the natural logarithm of the partition function, or of the probability
+    status : ``exact``, ``infeasible`` if no assignment is feasible, ``interrupted`` after a signal (only ``mpe`` has a
+        value then), or, for ``mpe``, ``limit``: a limit was reached before the proof.
+    value : the count (an integer of any size), the natural logarithm of the partition function or of the probability
         of the most probable explanation, or the optimum.
-    bound : for ``mpe``, what no assignment's logarithm exceeds by more than ``tolerance``.
-    tolerance : for ``mpe``, how far below the optimum the value may be by rounding.
-    evidence : variables that were fixed, by name, and the labels of their values (:attr:`oocbe.Problem.evidence`).
-    optimum : of what count is the number, for ``count-optimal``; else None.
+    bound : for ``mpe``, no assignment's logarithm exceeds this by more than ``tolerance``.
+    tolerance : for ``mpe``, maximum distance of the value from the optimum due to rounding.
+    evidence : labels of the fixed values, by variable name (:attr:`oocbe.Problem.evidence`).
+    optimum : for ``count-optimal``, value of the counted assignments; otherwise None.
     assignments : for ``kbest`` and ``mpe``, value and value indices of each, best first.
-    marginals : an array (domain size,) a variable: float64, or, for ``min-marginals`` of integers, Python integers (and
-        NaN where nothing is feasible) in an array of dtype object.
-    temperature : where weights depend on one.
+    marginals : an array (domain size,) per variable: float64, or, for ``min-marginals`` of integers, Python integers
+        (NaN if nothing is feasible) in an array of dtype object.
+    temperature : of the weights, if they depend on one.
     variables, problem, semiring : of the problem.
     width, largest_message_rows, total_rows, order, dtype, backend : of the (last) forward pass.
     passes : forward passes over all tables. read_by_workers : as for :class:`oocbe.Result`.
     seconds : wall time by phase. peak_memory_bytes : largest resident set of the process until the end.
-    notes : sentences for people.
+    notes : sentences for display.
     """
 
     task: str
@@ -77,7 +77,7 @@ class TaskResult(Shown):
 
     @property
     def exit_code(self) -> int:
-        """What the command line returns for this result."""
+        """Exit code of the command line for this result."""
         codes = {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT, "interrupted": EXIT_INTERRUPTED}
         return codes.get(self.status, EXIT_OPTIMAL)
 
@@ -88,17 +88,17 @@ class TaskResult(Shown):
 
     @property
     def logarithm(self) -> float | None:
-        """Natural logarithm of a count, -inf of 0; None for other tasks."""
+        """Natural logarithm of a count, -inf for 0; None for other tasks."""
         if not self.counts or self.value is None:
             return None
         return math.log(self.value) if self.value else -math.inf
 
     @property
     def probability(self) -> float | None:
-        """What ``value`` is the logarithm of; None for other tasks, without one, or beyond the range of float64.
+        """Exponential of ``value``; None for other tasks, without a value, or beyond the range of float64.
 
-        For ``mpe`` that of the explanation and the evidence together; for ``logz`` and ``marginals`` the weight of all
-        assignments that agree with the evidence: its probability, where a network's probabilities are multiplied.
+        For ``mpe`` the probability of explanation and evidence together; for ``logz`` and ``marginals`` the weight of
+        all assignments consistent with the evidence: its probability, if the problem is a network of probabilities.
         """
         if self.task not in ("mpe", "logz", "marginals") or self.value is None:
             return None
@@ -109,22 +109,22 @@ class TaskResult(Shown):
 
     @property
     def assignment(self) -> tuple[int, ...] | None:
-        """The best assignment of ``mpe`` and ``kbest``, value indices; None where there is none."""
+        """The best assignment of ``mpe`` and ``kbest``, value indices; None without one."""
         return self.assignments[0][1] if self.assignments else None
 
     @property
     def labels(self) -> dict[str, str] | None:
-        """The best assignment as variable name to value label; None where there is none."""
+        """The best assignment: value label by variable name; None without one."""
         return None if self.assignment is None else self._labelled(self.assignment)
 
     @property
     def labelled(self) -> tuple[tuple[int | float, dict[str, str]], ...]:
-        """All assignments, best first: value, and variable name to value label."""
+        """All assignments, best first: value, and value label by variable name."""
         return tuple((value, self._labelled(assignment)) for value, assignment in self.assignments)
 
     @property
     def marginals_by_name(self) -> dict[str, dict[str, int | float]]:
-        """Variable name to value label to its probability, or its least value; empty for tasks that have no such."""
+        """Probability, or least value, by value label and variable name; empty for tasks without marginals."""
         if not self.marginals:
             return {}
         pairs = zip(self.variables, self.marginals, strict=True)
@@ -156,11 +156,11 @@ class TaskResult(Shown):
         return f"{self.problem}: {self.task}", [*facts, *(("note", note) for note in self.notes)]
 
     def plot(self) -> Picture:
-        """Marginals as bars by name, or the best assignments by rank and where they differ.
+        """Plot of marginals as bars by name, or of the best assignments by rank with their differences.
 
         Raises
         ------
-        UsageError : the task has one number or assignment only, or matplotlib is missing.
+        UsageError : the task has only one number or assignment, or matplotlib is missing.
         """
         from oocbe.errors import UsageError
         from oocbe.runtime.pictures.plots import ranking, shares
@@ -177,8 +177,8 @@ class TaskResult(Shown):
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types, with ``schema_version``.
 
-        Counts are decimal strings, since readers of JSON round large numbers, with their natural ``logarithm``;
-        infinities and what is not a number are null.
+        Counts are decimal strings, since JSON readers round large numbers, with their natural ``logarithm``; infinities
+        and NaN are null.
         """
         content: dict[str, object] = {
             "schema_version": SCHEMA_VERSION,

@@ -1,1 +1,1 @@
-"""What goes into a solve: options, how their values are read, and what the machine allows."""
+"""Input of a solve: options, parsing of their values, and limits of the machine."""

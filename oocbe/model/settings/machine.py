@@ -1,6 +1,6 @@
-"""What the machine allows and what this process has used of it: memory, in bytes.
+"""Memory and processors of the machine available to this process, and their use; memory in bytes.
 
-A batch job or container usually has less memory than the machine shows, so the control group's limit counts first.
+A batch job or container usually has less memory than the machine; therefore the control group's limit counts first.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from oocbe.model.settings.option_values import parse_bytes
 from oocbe.runtime.memory import own_memory
 
 DEVICE_MEMORY_VARIABLE = "OOCBE_DEVICE_MEMORY"
-"""Environment variable with a limit on device memory, for operators, which have no option for it."""
+"""Environment variable with a limit on device memory for operators, which have no such option."""
 
 CONTROL_GROUP_ROOT = Path("/sys/fs/cgroup")
-"""Where the system shows control groups."""
+"""Mount point of control groups."""
 
 DEFAULT_SHARE = 0.8
-"""Share of the available memory that is used when no limit is given: the rest is for the interpreter, compiled code
-and the operating system's file cache, without which writing tables to disk stalls."""
+"""Default share of the available memory to use: the rest is for the interpreter, compiled code and the operating
+system's file cache, without which writing tables to disk stalls."""
 
 
 def _control_group(controller: str = "") -> Path:
-    """Path of this process's group in the hierarchy of version 2, or of a controller of version 1; else the root."""
+    """Path of this process's group in the hierarchy of version 2, or of a controller of version 1; otherwise the
+    root."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -41,7 +42,7 @@ def _control_group(controller: str = "") -> Path:
 
 
 def _folders(root: Path, group: Path) -> list[Path]:
-    """The folders of a group and of those around it, the root's included."""
+    """The folders of a group and its ancestors, including the root's."""
     relative = Path(*[part for part in group.parts if part not in ("/", "..")])
     return [root / relative, *(root / parent for parent in relative.parents)]
 
@@ -55,9 +56,9 @@ def _read_limit(file: Path) -> int | None:
 
 
 def control_group_limit(root: Path = CONTROL_GROUP_ROOT, group: Path | None = None) -> int | None:
-    """The tightest memory limit in bytes of the control groups that this process is in; None where there is none.
+    """The tightest memory limit in bytes of this process's control groups; None without one.
 
-    Limits apply to everything below them, so all ancestors are looked at.
+    Limits apply to all descendants, so all ancestors are read.
     """
     first = _control_group("memory") if group is None else group
     group = _control_group() if group is None else group
@@ -68,7 +69,7 @@ def control_group_limit(root: Path = CONTROL_GROUP_ROOT, group: Path | None = No
 
 
 def control_group_processors(root: Path = CONTROL_GROUP_ROOT, group: Path | None = None) -> float | None:
-    """Processors' worth of time that the tightest control group allows, such as 2.5; None where nothing limits it."""
+    """The tightest processor quota of this process's control groups, such as 2.5 processors; None without one."""
     group = _control_group() if group is None else group
     quotas = [_read_quota(folder / "cpu.max") for folder in _folders(root, group)]
     first = [_read_limit(root / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period")]  # version 1
@@ -88,41 +89,41 @@ def _read_quota(file: Path) -> float | None:
 
 @cache
 def available_processors() -> int:
-    """Threads that can run at a time: cores this process may run on, or, where less, its control group's quota."""
+    """Maximum concurrent threads: cores available to this process, or its control group's quota, if less."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = control_group_processors()
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
 
 _SECONDS_KEPT = 1.0
-"""How long limits of control groups are taken for unchanged: to read them takes as long as to make a small table."""
+"""Seconds for which limits of control groups are cached: reading them takes as long as making a small table."""
 
 
 def available_memory() -> int:
-    """Bytes that this process may use at most: the machine's memory, or the control group's limit where it is less."""
+    """Maximum bytes for this process: the machine's memory, or the control group's limit, if less."""
     return _memory_at(time.monotonic() // _SECONDS_KEPT)
 
 
 @lru_cache(maxsize=1)
 def _memory_at(moment: float) -> int:
-    """What is available in a stretch of time."""
+    """Available memory, cached for one interval of time."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = control_group_limit()
     return machine if limit is None else min(machine, limit)
 
 
 def default_memory_limit() -> int:
-    """Bytes used as the limit when the user gives none."""
+    """Default memory limit in bytes."""
     return int(available_memory() * DEFAULT_SHARE)
 
 
 def check_room(nbytes: int, limit: int | None = None) -> None:
-    """Raise MemoryError where a block of so many bytes does not fit the limit beside what the process has.
+    """Raise MemoryError if a block of ``nbytes`` bytes does not fit the limit in addition to the process's memory.
 
     limit : bytes; None: the default one.
 
-    For results in memory, which have no limit of their own: the system would give the block, and kill the process when
-    it is written to.
+    For results in memory, which have no limit of their own: the system would grant the block, and kill the process on
+    writing to it.
     """
     limit = default_memory_limit() if limit is None else limit
     if nbytes > limit or (nbytes >= LARGE_BLOCK and own_memory() + nbytes > limit):
@@ -131,14 +132,14 @@ def check_room(nbytes: int, limit: int | None = None) -> None:
 
 def peak_memory() -> int:
     """Largest resident set of this process so far, in bytes."""
-    import resource  # absent on some systems; only needed when a result is made
+    import resource  # absent on some systems; needed for results only
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, the others kibibytes
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, other systems kibibytes
 
 
 def resident_memory() -> int:
-    """Resident set of this process now, in bytes; 0 where the system does not tell."""
+    """Resident set of this process now, in bytes; 0 if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):
@@ -147,24 +148,24 @@ def resident_memory() -> int:
 
 
 LARGE_BLOCK = 1 << 20
-"""Bytes from which a freed block goes back to the system at once, once a limit is to be kept."""
+"""Bytes from which a freed block is returned to the system at once, after :func:`give_back_large_blocks`."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Parameters of ``mallopt``, as ``malloc.h`` has them."""
+"""Parameters of ``mallopt``, as in ``malloc.h``."""
 
 
 def give_back_large_blocks() -> None:
-    """Have the C library give back large blocks when they are freed, for this whole process.
+    """Have the C library return large blocks to the system when they are freed, in this whole process.
 
-    It keeps blocks of up to 32 MiB for later by default, in a heap for each thread. Under a tight limit the resident
-    set was half as large again as what was in use. Other C libraries than glibc are left as they are.
+    By default it keeps blocks of up to 32 MiB for reuse, in a heap for each thread. Under a tight limit the resident
+    set was 1.5 times the memory in use. C libraries other than glibc are not changed.
     """
-    import ctypes  # absent on some systems; only needed where a limit is given
+    import ctypes  # absent on some systems; needed with a limit only
 
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         library.mallopt(_MMAP_THRESHOLD, LARGE_BLOCK)
-        library.mallopt(_TRIM_THRESHOLD, LARGE_BLOCK)  # it had grown with the blocks freed so far
+        library.mallopt(_TRIM_THRESHOLD, LARGE_BLOCK)  # resets the threshold, which grows with the blocks freed
 
 
 def device_memory_limit() -> int | None:
@@ -172,6 +173,6 @@ def device_memory_limit() -> int | None:
 
     Raises
     ------
-    UsageError : the variable is no number of bytes.
+    UsageError : the variable is not a number of bytes.
     """
     return parse_bytes(DEVICE_MEMORY_VARIABLE, os.environ.get(DEVICE_MEMORY_VARIABLE) or None)

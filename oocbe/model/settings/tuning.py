@@ -1,8 +1,8 @@
-"""The numbers that decisions turn on: shares of memory, factors and thresholds, each with the reason for its value.
+"""Constants of decisions: shares of memory, factors and thresholds, each with the reason for its value.
 
-What is decided with them is in :mod:`oocbe.elimination.engine.decision` (form, place, whole or in pieces) and in the
-modules that carry decisions out or cut tables into pieces, which ask :func:`tuning` for the numbers each time. None of
-them changes a result: tests vary them with :func:`tuned` to send small problems through every way that large ones take.
+Decisions are made in :mod:`oocbe.elimination.engine.decision` (form, place, whole or in pieces) and in the modules that
+implement them or cut tables into pieces; all read the constants by :func:`tuning` each time. None of them changes a
+result: tests vary them by :func:`tuned` so that small problems take every path of large ones.
 """
 
 from __future__ import annotations
@@ -14,106 +14,107 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers of all decisions about messages, and about operators out of core. Shares are of the memory that messages
-    may take where nothing else is said.
+    """Constants of all decisions about messages, and about operators out of core.
+
+    Unless stated otherwise, shares are of the memory for messages.
 
     Attributes
     ----------
-    favour : how many times the bytes of its rows a complete message may take: a joined cell of complete tables takes a
-        small part of the time that a joined row does.
-    favoured_share : complete messages whose bucket needs more than this share must be smaller than their rows: the
-        bucket's inputs, and the next message, lie beside it.
-    cells_a_row : joined cells of complete tables that take the time of one predicted row of incomplete ones, in small
-        problems, where a row costs half a microsecond to two.
-    complete_copies : of a complete message while it is made: in the order that suits the kernel, then in its own.
-    device_copies : a bucket's complete tables on the device, and what kernels take beside them.
-    row_copies : of a message of rows while it is made: its blocks grow by doubling, and are then laid end to end.
-    input_share : rows to be joined that take more are joined in pieces: the rest is for what comes of them.
-    steps_a_row : steps that a capped run may take for each row that its cap allows: bounds may drop nearly all that a
-        join tries.
-    cells_a_capped_row : cells of a complete message for each row that the cap of a race allows: they take less time.
+    favour : maximum size of a complete message relative to the bytes of its rows: joining a cell of complete tables
+        takes a small part of the time of joining a row.
+    favoured_share : complete messages whose bucket needs more than this share must be smaller than their rows, to
+        leave room for the bucket's inputs and the next message.
+    cells_a_row : joined cells of complete tables per predicted row of incomplete ones with equal time, in small
+        problems, where a row takes 0.5 to 2 microseconds.
+    complete_copies : of a complete message during its computation: in the kernel's order, then in its own.
+    device_copies : a bucket's complete tables on the device, including the working memory of kernels.
+    row_copies : of a message of rows during its computation: its blocks grow by doubling, and are then concatenated.
+    input_share : larger inputs of rows are joined in pieces: the rest is for the result.
+    steps_a_row : maximum steps of a capped run per row of its cap, since bounds may drop nearly all candidate rows of
+        a join.
+    cells_a_capped_row : cells of a complete message per row of a race's cap: cells take less time than rows.
 
-    wanted_share : freed before a bucket is joined in pieces: messages that wait are written to disk, the largest first.
-    held_share : of what is free then, for a message, or its first rows, that may turn out to be small enough to stay.
-    cache_share : of what is free then, for chunks of rows that pieces begin and end in.
-    chunks_share : of what is free then, for chunks that hold what may take the place of a dominated chunk's rows.
-    fill_share : of what is free then, for rows that are written out as a complete table, before any piece is at work.
-    forecast_pieces, forecast_times : a bucket is given up when after so many pieces all of it looks so many times as
-        large as the disk has room for: how many rows come of a piece varies.
+    wanted_share : freed before a bucket is joined in pieces: waiting messages are written to disk, the largest first.
+    held_share : of the memory then free, for a message, or its first rows, that may be small enough to stay in memory.
+    cache_share : of the memory then free, for chunks at the boundaries of pieces.
+    chunks_share : of the memory then free, for chunks with possible replacements of a dominated chunk's rows.
+    fill_share : of the memory then free, for rows expanded to a complete table before any piece is processed.
+    forecast_pieces, forecast_times : a bucket is abandoned when its forecast after ``forecast_pieces`` pieces exceeds
+        the disk space by the factor ``forecast_times``: the rows per piece vary.
 
-    pieces_share : of the room for a bucket in pieces, for pieces at work; the rest is for tables held whole, chunks
-        being read again, and one written.
-    piece_input_share : of a piece of a bucket, for its tables; the rest is for the rows that come of them.
-    piece_input_copies, piece_result_copies : a piece's tables are read, then laid end to end. Its result grows by
-        doubling (the old array beside the new one of twice the size), is then copied once, and waits for the caller.
-    hoped_share : pieces are made so large that their results are expected to take this share of the room for them: how
-        many rows come of a piece is not known before, and one that makes too many is joined again in halves.
-    cells_share : of the room for a bucket of complete tables in pieces, for pieces at work; the rest is for boxes kept,
-        chunks being written, and what is compiled or imported meanwhile.
-    most_cell_streams : pieces of complete tables in memory at a time: one may be read while another is computed, which
-        takes all threads.
+    pieces_share : of the memory for a bucket in pieces, for the pieces being processed; the rest is for tables in
+        memory, chunks being reread, and one being written.
+    piece_input_share : of a piece of a bucket, for its tables; the rest is for the resulting rows.
+    piece_input_copies, piece_result_copies : a piece's tables are read, then concatenated. Its result grows by
+        doubling (the old array in addition to the new one of twice the size), is then copied once, and waits for the
+        caller.
+    hoped_share : expected share of the result memory used by a piece's result, which determines the piece's size; the
+        number of resulting rows is unknown in advance, and a piece with too many is joined again in halves.
+    cells_share : of the memory for a bucket of complete tables in pieces, for the pieces being processed; the rest is
+        for cached boxes, chunks being written, and compilation or imports meanwhile.
+    most_cell_streams : pieces of complete tables in memory at a time: one may be read during the computation of
+        another, which takes all threads.
 
     operator_pieces_share, operator_partition_share, operator_nested_share : of the memory of an operator out of core,
-        for the pieces at work, for a partition before any piece is at work, and for one while some are. The rest is for
-        the chunks being written, and for indices.
-    operator_chunk_share : of the same, for the rows of a chunk that is being written; three are held at a time.
-    operator_input_share : of a piece of a join out of core, for its input rows, with all that is made of them; the rest
-        is for result rows.
-    most_run_rows : of a run of a partition: beyond some 100 MB, larger runs make neither writing nor reading faster.
-    least_piece_bytes : pieces of operators that take less are not halved: where memory for so little cannot be had,
-        none can.
+        for the pieces being processed, for a partition before any piece, and for one during the processing of pieces.
+        The rest is for the chunks being written, and for indices.
+    operator_chunk_share : of the same, for the rows of a chunk being written; there are three at a time.
+    operator_input_share : of a piece of a join out of core, for its input rows and their derived arrays; the rest is
+        for result rows.
+    most_run_rows : of a run of a partition: beyond about 100 MB, larger runs speed up neither writing nor reading.
+    least_piece_bytes : smaller pieces of operators are not halved: if even this allocation fails, memory is exhausted.
 
-    descent_free_share : freed before a pass back over all rows: messages are written to disk, the largest first.
-    descent_weights_share : for the weights of one message in it, beyond which they go to a file: those of several
-        messages are held at a time.
-    descent_cache_share : for chunks of rows that it reads: rows are looked up in an order of their own.
+    descent_free_share : freed before a backward pass over all rows: messages are written to disk, the largest first.
+    descent_weights_share : for the weights of one message in that pass; larger ones go to a file, since those of
+        several messages are kept at a time.
+    descent_cache_share : for chunks of rows in that pass, whose order of access differs from the stored order.
 
-    chunk_share, least_chunk_rows : a stored chunk's rows take this share at most, unless they are so few: one is being
-        filled, one encoded, and some are decoded at a time.
-    listing_share, least_listing_room : of what is free, or of this share of all where that is more, for cells of a
-        complete table whose rows are listed at a time.
-    smaller_share : a complete table that leaves the device goes as rows where they take less than this share of it.
-    part_bytes : of a table on its way from the device, where nothing is kept of it.
+    chunk_share, least_chunk_rows : maximum share for a stored chunk's rows, except that a chunk has at least
+        ``least_chunk_rows``: one is being filled, one encoded, and some are decoded at a time.
+    listing_share, least_listing_room : share of the free memory for the cells of a complete table whose rows are listed
+        at a time; the second share of all memory counts as free at least.
+    smaller_share : a complete table is transferred from the device as rows if they take less than this share of it.
+    part_bytes : of a table in transit from the device without buffering.
 
-    device_work : expected work of a join of rows from which the device is faster. Measured on an H200 beside 16 cores:
-        a device bucket costs about 1 ms whatever its size, and the CPU takes as long for some 2,000 rows
+    device_work : expected work of a join of rows from which the device is faster. Measured on an H200 with 16 cores:
+        a device bucket costs about 1 ms whatever its size, the CPU's time for about 2,000 rows
         (benchmarks/gpu_buckets.py).
-    device_cells : joined cells of complete tables from which ``auto`` takes the device: below, the CPU needs a few
+    device_cells : joined cells of complete tables from which ``auto`` selects the device: below, the CPU takes a few
         milliseconds.
-    device_row_work : cells that a pass over all functions looks at, of all rows of a walk that are to be bounded, for
-        each thread of the CPU, from which the device bounds them: below, the CPU needs a millisecond.
-    device_tree_work : rows of cliques and entries of maps, of all cases of a batch, for each thread of the CPU, from
-        which a device sweeps over a junction tree: the CPU needs a tenth of a second for them, the device as long until
-        the tree is there.
+    device_row_work : cells read by a pass over all functions, for all rows of a walk to be bounded, per thread of the
+        CPU, from which the device bounds them: below, the CPU takes a millisecond.
+    device_tree_work : rows of cliques and entries of maps, for all cases of a batch, per thread of the CPU, from which
+        a device sweeps over a junction tree: the CPU takes a tenth of a second for them, as long as the transfer of the
+        tree to the device.
     device_input_share : of the device's free memory, for the tables of a piece: its frontiers and rows are of unknown
-        size, and halved.
-    device_used_share : tables that have been joined stay on the device while no more of its memory is used: the rest is
-        for what is still to be joined.
+        size, and pieces are halved on failure.
+    device_used_share : maximum share of the device's memory in use for joined tables to stay there: the rest is for
+        pending joins.
 
-    most_streams : pieces at work at a time: more streams make pieces small.
-    most_lookups : in kept messages that one value of a forgotten message may take: small beside copying gigabytes, even
-        where each is a read of its own.
-    slow_lookups : what a lookup among rows or on disk counts for beside one of a complete table in memory, of which
-        many are gathered at once; a cautious choice, not a measurement.
+    most_streams : pieces processed at a time: more streams make pieces small.
+    most_lookups : maximum lookups in kept messages per value of a discarded message: little compared with copying
+        gigabytes, even if each lookup is a separate read.
+    slow_lookups : cost of a lookup among rows or on disk relative to one of a complete table in memory, of which many
+        are gathered at once; a cautious choice, not a measurement.
 
-    segment_rows : a bucket with an input of so many rows, or that does not fit in memory, is cut into segments where
-        there are workers: fewer take some 0.2 s, which giving work away and writing parts would cost.
-    first_segments : segments of a worker, before it is known how long any takes: nothing is lost by small ones.
-    segment_part : a segment is this part of what is left for each worker (:mod:`oocbe.execution.cluster.dispatch`).
-    least_segment_seconds, most_segment_seconds : within which segments stay all the same.
-    sent_bytes : tables that take no more are sent to workers themselves; others as the folders that they lie in.
+    segment_rows : input rows from which a bucket is cut into segments for workers; buckets that exceed the memory
+        always are. Fewer rows take about 0.2 s, the overhead of distributing work and writing parts.
+    first_segments : segments of a worker before the time of any is known; small ones are harmless.
+    segment_part : divisor of each worker's share of the remaining work (:mod:`oocbe.execution.cluster.dispatch`).
+    least_segment_seconds, most_segment_seconds : range of the expected time of a segment.
+    sent_bytes : smaller tables are sent to workers; others are passed as the paths of their folders.
 
-    propagates : whether propagation takes what it can from a problem before the search for an order.
-    narrows : whether values that a message has no row for go from the buckets to come. Not by itself: messages on a
-        device, in pieces or found by a run that is resumed do not tell theirs yet, so rows would depend on the way; and
-        it gained nothing where propagation goes first (benchmarks/results/propagation.json).
+    propagates : whether propagation reduces a problem before the search for an order.
+    narrows : whether values without a row in a message are removed from later buckets. Off by default: messages on a
+        device, in pieces or of a resumed run do not support it yet, so the rows would depend on the execution; and
+        there was no gain after propagation (benchmarks/results/propagation.json).
 
-    message_bytes : that messages may take, whatever the process itself does: so a run can be repeated on any machine;
-        None: what the memory limit leaves.
-    least_bytes, least_share : of the memory limit, that messages may take even where the process itself has used it up.
-    headroom, headroom_share : bytes of the memory limit, and largest share of it, that messages leave to the process:
-        compiled code that is loaded later, the stacks of threads, buffers of what is read and written, and what the
-        allocator can't give back.
+    message_bytes : memory for messages, regardless of the process's own use, so that a run can be repeated on any
+        machine; None: the remainder of the memory limit.
+    least_bytes, least_share : of the memory limit, for messages even if the process itself has used it up.
+    headroom, headroom_share : bytes of the memory limit, and maximum share of it, reserved for the process: compiled
+        code loaded later, the stacks of threads, buffers for reading and writing, and memory that the allocator cannot
+        return.
     """
 
     favour: float = 4.0
@@ -193,13 +194,13 @@ _now = Tuning()
 
 
 def tuning() -> Tuning:
-    """The numbers that decisions turn on now, in every thread."""
+    """The current constants of decisions, for all threads."""
     return _now
 
 
 @contextmanager
 def tuned(**changes: float | None) -> Iterator[Tuning]:
-    """Within the block, decisions of the whole process turn on other numbers.
+    """Within the block, decisions of the whole process use other constants.
 
     changes : fields of :class:`Tuning`; TypeError for others.
     """
