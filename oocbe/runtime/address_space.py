@@ -1,6 +1,6 @@
-"""The limit on a process's address space (``ulimit -v``), by which libraries fail to load, or end the process in C.
+"""The limit on a process's address space (``ulimit -v``), which makes libraries fail to load, or end the process in C.
 
-NumPy's BLAS and LLVM map more address space than memory, and end the process where mapping fails. So the limit is
+NumPy's BLAS and LLVM map more address space than memory, and end the process if mapping fails. Therefore the limit is
 checked before they are loaded.
 """
 
@@ -24,11 +24,11 @@ THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
 """Variable for the number of BLAS threads: NumPy allocates buffers for each core, which the engine does not need."""
 
 _ARENA_MAX = -8
-"""Parameter of ``mallopt``, as ``malloc.h`` has it."""
+"""Parameter of ``mallopt``, as in ``malloc.h``."""
 
 
 def limit() -> int | None:
-    """Bytes of address space that this process may have; None where there is no limit, or the system knows none."""
+    """Limit on this process's address space in bytes; None without one, or if the system does not support it."""
     try:
         import resource
 
@@ -39,7 +39,7 @@ def limit() -> int | None:
 
 
 def require(nbytes: int, what: str) -> None:
-    """Refuse (ResourceError) to load what needs more address space than is left of the limit."""
+    """Raise ResourceError if less than ``nbytes`` of address space remains for loading ``what``."""
     most = limit()
     if most is None:
         return
@@ -64,5 +64,5 @@ def _share_arenas() -> None:
 
 
 def remedy(most: int) -> str:
-    """What to do about a limit in bytes."""
+    """Advice about a limit in bytes."""
     return f"the limit on address space (ulimit -v) is {most >> 20} MiB: raise it"

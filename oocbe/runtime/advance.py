@@ -21,7 +21,7 @@ class Advance:
             self._text = ""
 
     def tell(self, what: str, share: float, rows: int) -> None:
-        """Report the finished share of some work, and its rows so far."""
+        """Set the finished share of some work, and its rows so far."""
         self._text = f"{what}: {share:.0%} joined, {rows:,} rows so far"
 
     def __str__(self) -> str:

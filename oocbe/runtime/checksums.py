@@ -1,4 +1,4 @@
-"""The checksum of everything on disk: CRC-32 as zlib, gzip and PNG have it.
+"""The checksum of all data on disk: CRC-32 as in zlib, gzip and PNG.
 
 ISA-L computes it at memory speed, several times as fast as zlib: measured 56 GB/s against 6.
 """

@@ -1,4 +1,4 @@
-"""Compile time of this process's loops; loops are compiled once for a machine, then cached."""
+"""Compile time of this process's loops; loops are compiled once per machine, then cached."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Compilation:
 
     @property
     def is_running(self) -> bool:
-        """Whether anything is compiled now."""
+        """Whether a compilation is running."""
         return self._depth > 0
 
     @property
@@ -76,7 +76,7 @@ class Stopwatch:
 def working_time() -> float:
     """Seconds of a clock that stops during compilation, for the time limits of attempts.
 
-    A loop is compiled once for a machine, which takes seconds, and attempts have tenths of a second. Counting
-    compilation would end a decisive bound before it began, and the first solve would differ from all later ones.
+    A loop is compiled once per machine, which takes seconds, and attempts have tenths of a second. If compilation
+    counted, it would end a decisive bound before its start, and the first solve would differ from all later ones.
     """
     return time.perf_counter() - compilation.seconds

@@ -1,4 +1,4 @@
-"""The system's limit on the memory of a process, for a program that has the process to itself.
+"""The system's limit on the memory of a process, for a program that owns its process.
 
 The system kills a process that exceeds a control group's limit. With a limit on the process's data (RLIMIT_DATA), an
 allocation fails instead: work in pieces handles the error with smaller pieces, a command with a message and an exit
@@ -6,10 +6,11 @@ code.
 
 The limit counts mapped memory, used or not, such as whole stacks of threads.
 
-After a failed allocation, LLVM and Arrow's threads end the process, HiGHS may hang while it is loaded, and Python waits
-for ever for a thread that could not start. So the limit is lifted while loops are compiled or loaded, while Arrow
-works, and while such libraries are loaded and threads started. Memory mapped by compilation is added to the limit; the
-rest is part of the program. Child processes would inherit a limit that nothing lifts: they get the previous limit.
+After a failed allocation, LLVM and Arrow's threads end the process, HiGHS may hang on loading, and Python waits for
+ever for a thread that could not start. Therefore the limit is lifted during the compilation and loading of loops, the
+work of Arrow, the loading of such libraries and the start of threads. Memory mapped by compilation is added to the
+limit; the rest is part of the program. Child processes would inherit the limit without lifting it: they get the
+previous limit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PROGRAM_DATA_BYTES = 176 << 20
-"""Bytes that libraries and compiled loops map beside tables: 130 MiB, and 160 MiB with Arrow's threads."""
+"""Bytes mapped by libraries and compiled loops, excluding tables: 130 MiB, or 160 MiB with Arrow's threads."""
 
 THREAD_DATA_BYTES = 8 << 20
 """Bytes of a thread's stack."""
@@ -44,14 +45,14 @@ class DataLimit:
 
     @property
     def is_set(self) -> bool:
-        """Whether this runs within such a block."""
+        """Whether the limit is in force."""
         return self._limit is not None
 
     @contextmanager
     def of(self, nbytes: int, threads: int) -> Iterator[None]:
-        """Within the block the process maps at most ``nbytes`` more, beside the program itself and its threads.
+        """Within the block the process maps at most ``nbytes`` more, in addition to the program itself and its threads.
 
-        Where the system has no such limit, or has a lower one, nothing changes.
+        No effect if the system has no such limit, or has a lower one.
         """
         if not sys.platform.startswith("linux"):
             yield
@@ -78,7 +79,7 @@ class DataLimit:
     def _lifted_for_threads(self) -> Iterator[None]:
         """Within the block the limit is lifted during the start of any thread.
 
-        Python waits for ever for a thread that had no memory to start.
+        Python waits for ever for a thread that lacked memory to start.
         """
         start = threading.Thread.start
 
@@ -119,7 +120,7 @@ class DataLimit:
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Within the block only the system's limit holds."""
+        """Within the block only the system's limit applies."""
         self.lift()
         try:
             yield

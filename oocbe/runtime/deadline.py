@@ -1,10 +1,10 @@
-"""A time limit that compiled loops can see: a flag that a timer sets, or a signal.
+"""A time limit for compiled loops: a flag set by a timer or a signal.
 
 Loops run without the interpreter lock and have no clock. They poll the flag and return early; the caller then calls
 :meth:`Deadline.check`.
 
-Deadlines nest: an inner one ends no later than the outer one, and :func:`check_deadline` checks the innermost. So long
-work far below a command (a reader, a relaxation, pieces of work that threads take in turn) needs no deadline argument.
+Deadlines nest: an inner one ends no later than the outer one, and :func:`check_deadline` checks the innermost.
+Therefore long work far below a command (a reader, a relaxation, pieces shared by threads) needs no deadline argument.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from oocbe.runtime.memory import look_at_memory
 Item = TypeVar("Item")
 
 MENTIONED_SHARE = 0.1
-"""Least share of the time spent compiling to be reported at a limit; less would not have changed the result."""
+"""Minimum share of the time spent compiling to be reported at a limit; less would not have changed the result."""
 
 _innermost: ContextVar[Deadline | None] = ContextVar("oocbe-deadline", default=None)
 
@@ -39,9 +39,9 @@ def current() -> Deadline | None:
 
 
 def check_deadline() -> None:
-    """Raise :class:`TimeLimitError` where the deadline of the innermost block has passed.
+    """Raise :class:`TimeLimitError` after the deadline of the innermost block.
 
-    Raise :class:`ResourceError` where the process has taken more memory than that block's limit.
+    Raise :class:`ResourceError` if the process exceeds the memory limit of the innermost block.
     """
     look_at_memory()
     deadline = _innermost.get()
@@ -59,7 +59,7 @@ def looked(items: Iterable[Item]) -> Iterator[Item]:
 def current_flag() -> NDArray[np.int64]:
     """The flag of the deadline of the innermost block, for compiled loops; outside of all, one that is never set.
 
-    A loop that saw it set leaves its result unfinished: its caller must :func:`check_deadline` before using that.
+    A loop that finds it set returns an unfinished result: its caller must :func:`check_deadline` before using it.
     """
     deadline = _innermost.get()
     return np.zeros(1, dtype=np.int64) if deadline is None else deadline.flag
@@ -76,9 +76,9 @@ def unlimited() -> Iterator[None]:
 
 
 class Deadline:
-    """A time limit; as a context manager it is the current one within the block, and its timer ends with the block.
+    """A time limit; as a context manager it is the current one within the block, which also ends its timer.
 
-    A signal to end on the thread that created it also triggers it (:mod:`oocbe.runtime.interruption`).
+    A signal to end on the thread of its creation also triggers it (:mod:`oocbe.runtime.interruption`).
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Deadline:
 
     Attributes
     ----------
-    flag : int64 (1,), 0 until the deadline passes or an interruption comes, then 1.
+    flag : int64 (1,), 0 until the deadline passes or an interruption arrives, then 1.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -101,7 +101,7 @@ class Deadline:
         if self._interruption is not None:
             self._interruption.watch(self)
         self._timer: threading.Timer | None = None
-        if seconds is not None and seconds <= threading.TIMEOUT_MAX:  # some 292 years, or longer than anyone waits
+        if seconds is not None and seconds <= threading.TIMEOUT_MAX:  # about 292 years; larger limits need no timer
             self._timer = threading.Timer(seconds, self.interrupt)
             self._timer.daemon = True
             self._timer.start()
@@ -123,7 +123,7 @@ class Deadline:
 
     @property
     def is_requested(self) -> bool:
-        """Whether a signal has asked to end."""
+        """Whether a signal to end has arrived."""
         return self._interruption is not None and self._interruption.is_requested
 
     @property
@@ -149,7 +149,7 @@ class Deadline:
 
     @property
     def reason(self) -> str:
-        """Message for a passed deadline; where compiling took much of the time, with the remedy."""
+        """Message for a passed deadline; with advice if compilation took much of the time."""
         compiled = self._compiling.compiled
         reached = "the time limit was reached"
         if compiled < MENTIONED_SHARE * self._compiling.elapsed:
@@ -160,7 +160,7 @@ class Deadline:
         )
 
     def check_requested(self) -> None:
-        """Raise :class:`RequestedEndError` where a signal has asked to end."""
+        """Raise :class:`RequestedEndError` after a signal to end."""
         if self._interruption is not None and self._interruption.is_requested:
             raise RequestedEndError(self._interruption.reason)
 

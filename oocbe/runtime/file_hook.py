@@ -15,7 +15,7 @@ _hook: Hook | None = None
 
 @contextmanager
 def hooked(hook: Hook) -> Iterator[None]:
-    """Within the block, ``hook`` sees every file operation of this process; for tests."""
+    """Within the block, ``hook`` is called for every file operation of this process; for tests."""
     global _hook
     outer, _hook = _hook, hook
     try:
@@ -25,5 +25,5 @@ def hooked(hook: Hook) -> Iterator[None]:
 
 
 def before(operation: str, path: Path) -> int | None:
-    """Call the hook, if there is one."""
+    """Call the hook, if any."""
     return None if _hook is None else _hook(operation, path)

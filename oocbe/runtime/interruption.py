@@ -1,12 +1,12 @@
-"""Ctrl-C, SIGTERM and SIGHUP as a request to wind down: what is known is returned, and requested files are written.
+"""Ctrl-C, SIGTERM and SIGHUP as a request to wind down: results so far are returned, and requested files are written.
 
 Within :func:`listening` the first signal raises nothing: it sets the flag of every
-:class:`oocbe.runtime.deadline.Deadline` of the thread, and work ends as at a time limit. Work that has not ended after
+:class:`oocbe.runtime.deadline.Deadline` of the thread, and work ends as at a time limit. Work still running after
 :data:`GRACE_SECONDS` does not check its deadline; it is then interrupted by an exception. A second signal raises at
 once.
 
-Python calls handlers of signals between two steps of the main thread, which may be in a compiled loop for long. So
-another thread listens, too: the system tells it when a signal arrives (``signal.set_wakeup_fd``).
+Python calls signal handlers between two steps of the main thread, which may stay in a compiled loop for long. Therefore
+another thread receives signals, too, as bytes on a socket (``signal.set_wakeup_fd``).
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     import socket
 
 GRACE_SECONDS = 0.4
-"""Seconds after a request within which work that looks at its deadline has ended; together with what is written then,
-less than the second that a person, or a batch system, waits patiently."""
+"""Seconds after a request within which work that checks its deadline has ended. Including the final writing, this stays
+below one second, the patience of users and batch systems."""
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals to end a process: from Ctrl-C, a batch system, and a closed terminal."""
 
 Raised = Mapping[int, Callable[[], BaseException]]
-"""By number of a signal, makes what is raised where the signal is no request."""
+"""Exception factories by signal number, for signals that are not treated as requests."""
 
 _of_thread = threading.local()
 
 
 class HasFlag(Protocol):
-    """The target of a request to end: a deadline."""
+    """Target of a request to end: a deadline."""
 
     def interrupt(self) -> None:
-        """Make the loops that look at the flag return now."""
+        """Make the loops that poll the flag return now."""
 
 
 class Interruption:
@@ -51,9 +51,9 @@ class Interruption:
 
     Attributes
     ----------
-    number : of the signal that asked to end; None: none has.
+    number : of the signal that requested the end; None: no signal.
     is_deferred : whether :meth:`defer` was called.
-    is_answered : whether what the command was asked for is being printed.
+    is_answered : whether the command is printing its answer.
     is_overdue : whether an exception was raised because work had not ended in time.
     """
 
@@ -68,11 +68,11 @@ class Interruption:
         self._deadlines: dict[int, weakref.ref[HasFlag]] = {}
         self._timer: threading.Timer | None = None
         self._is_hurrying = False
-        self._lock = threading.RLock()  # a handler may come while the main thread holds it
+        self._lock = threading.RLock()  # a handler may run while the main thread holds it
 
     @property
     def is_requested(self) -> bool:
-        """Whether a signal has asked to end."""
+        """Whether a signal to end has arrived."""
         return self.number is not None
 
     @property
@@ -82,18 +82,18 @@ class Interruption:
         return f"interrupted by {'Ctrl-C' if is_ctrl_c else signal.Signals(self.number or 0).name}"
 
     def caused(self, error: BaseException) -> bool:
-        """Whether an error ends work because a first signal asked it to: a second one ends more than that."""
+        """Whether an error ends the work at the request of a first signal; a second one ends more than the work."""
         is_torn_out = self.is_overdue and not isinstance(self.behind(error), Exception)
         if not is_torn_out and not isinstance(error, RequestedEndError):
             return False
-        self.heed()  # an exception that was swallowed on its way is not raised once more: the work has ended
+        self.heed()  # the work has ended: a suppressed exception is not raised again
         return True
 
     def behind(self, error: BaseException) -> BaseException:
-        """The interruption that became this error, or the error itself.
+        """The interruption behind an error, or the error itself.
 
-        Modules written in C, and compilers, may answer an exception that arrives while they work with one of their own.
-        So does anything that goes wrong before an interruption that was raised has arrived: it is on its way.
+        Modules written in C, and compilers, may replace an exception raised during their work by one of their own.
+        Errors that occur after an interruption was raised, and before it was handled, also count as the interruption.
         """
         found = interruption_in(error)
         if self._unheeded is not None and isinstance(found, Exception) and not isinstance(found, OocbeError):
@@ -101,27 +101,27 @@ class Interruption:
         return found
 
     def heed(self) -> None:
-        """What was raised has arrived where it was to go."""
+        """Record that the raised exception was handled."""
         with self._lock:
             self._unheeded = None
             if self._insisting is not None:
                 self._insisting.cancel()
 
     def watch(self, deadline: HasFlag) -> None:
-        """A request sets the flag of this deadline, too, from now on; at once where it has come already."""
+        """Register a deadline, whose flag a request sets; at once if a request has arrived already."""
         key = id(deadline)
         self._deadlines[key] = weakref.ref(deadline, lambda _: self._deadlines.pop(key, None))
         if self.is_requested:
             deadline.interrupt()
 
     def defer(self) -> None:
-        """From now on nothing is torn out of what it does, unless it is :meth:`at_work`: output is under way."""
+        """From now on signals interrupt only code within :meth:`at_work`: output is in progress."""
         self.is_deferred = True
         self._take_unheeded()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Within the block the first signal is a request, and is given :data:`GRACE_SECONDS`."""
+        """Within the block the first signal is a request, with a grace period of :data:`GRACE_SECONDS`."""
         self._works += 1
         try:
             self._take_unheeded()
@@ -136,7 +136,7 @@ class Interruption:
                     self._timer = None
 
     def arrived(self, number: int, frame: FrameType | None = None) -> None:
-        """Python's handler of a signal: takes it for a request, or raises."""
+        """Python's handler of a signal: records a request, or raises."""
         with self._lock:
             is_hurrying, self._is_hurrying = self._is_hurrying, False
             is_insisting, self._is_insisting = self._is_insisting, False
@@ -145,17 +145,17 @@ class Interruption:
         if is_insisting and not is_hurrying:
             return
         if is_hurrying and self._works == 0:
-            return  # the work has ended just now
+            return  # the work has just ended
         if not is_hurrying:
             self._arrivals += 1
         if self._arrivals > 1:
-            self.is_overdue = False  # what is known is not waited for any more
+            self.is_overdue = False  # do not wait for partial results any more
         if is_hurrying or self._arrivals > 1 or not self._can_wait:
             self._raise(number)
         self.request(number)
 
     def request(self, number: int) -> None:
-        """Ask all that is at work to end; on any thread. Only the first request counts."""
+        """Request the end of all work within :meth:`at_work`; on any thread. Only the first request counts."""
         if self.is_requested or not self._can_wait:
             return
         self.number = number
@@ -167,13 +167,13 @@ class Interruption:
             self._allow_grace()
 
     def arrive_again(self, number: int) -> None:
-        """Send a signal anew whose exception was lost on its way: to be told from a second one of the user's."""
+        """Resend a signal whose exception was lost, distinguished from a second signal of the user."""
         with self._lock:
             self._is_hurrying = self.is_overdue
         send(number)
 
     def _raise(self, number: int) -> NoReturn:
-        """Raise, and see to it that this is heeded: there are modules that swallow whatever is raised as they load."""
+        """Raise, and repeat until handled: some modules suppress all exceptions during their import."""
         with self._lock:
             self._unheeded = number
             if self._insisting is not None:
@@ -189,11 +189,11 @@ class Interruption:
                 return
             is_on_its_way = self._is_hurrying
             self._is_insisting = True
-        if not is_on_its_way:  # one signal stands for both: a second one would be taken for the user's
+        if not is_on_its_way:  # one signal serves both: a second one would count as the user's
             send(number)
 
     def _take_unheeded(self) -> None:
-        """Make a request of a signal whose exception was swallowed."""
+        """Convert a signal with a suppressed exception to a request."""
         if self._unheeded is not None:
             number = self._unheeded
             self.heed()
@@ -211,7 +211,7 @@ class Interruption:
                 self._timer.start()
 
     def _hurry(self) -> None:
-        """Raise in the middle of the work."""
+        """Raise within the running work."""
         with self._lock:
             if self._timer is None or self.number is None:
                 return
@@ -228,17 +228,17 @@ def current() -> Interruption | None:
 
 
 def is_requested() -> bool:
-    """Whether a signal has asked the work of this thread to end."""
+    """Whether a signal has requested the end of this thread's work."""
     found = current()
     return found is not None and found.is_requested
 
 
 @contextmanager
 def listening() -> Iterator[Interruption]:
-    """Within the block a first Ctrl-C is a request to end; other signals where an outer block of :func:`heard` says so.
+    """Within the block a first Ctrl-C is a request to end; other signals only within an outer block of :func:`heard`.
 
-    Nothing is heard on other threads than the main one, nor where the program has a handler of its own: what that one
-    raises ends the work wherever it is.
+    No effect on threads other than the main one, or if the program has a handler of its own, whose exceptions end the
+    work anywhere.
     """
     outer = current()
     if outer is not None:
@@ -252,7 +252,7 @@ def listening() -> Iterator[Interruption]:
 
 @contextmanager
 def heard(raised: Raised) -> Iterator[Interruption]:
-    """Within the block these signals are requests while something is :meth:`~Interruption.at_work`, else raise."""
+    """Within the block these signals are requests during :meth:`~Interruption.at_work`, and raise otherwise."""
     made = Interruption(raised)
     if threading.current_thread() is not threading.main_thread():
         raised = {}
@@ -273,13 +273,13 @@ def heard(raised: Raised) -> Iterator[Interruption]:
 
 
 def _is_unwinding() -> bool:
-    """Whether what runs now does so because an interruption is on its way."""
+    """Whether the current code runs during the propagation of an interruption."""
     error = sys.exc_info()[1]
     return error is not None and not isinstance(interruption_in(error), Exception)
 
 
 def send(number: int) -> None:
-    """A signal to the main thread, which wakes up for it where the system can do that."""
+    """Send a signal to the main thread, and wake it up where the system supports that."""
     main = threading.main_thread().ident
     if main is not None and hasattr(signal, "pthread_kill"):
         signal.pthread_kill(main, number)
@@ -289,8 +289,8 @@ def send(number: int) -> None:
 
 @contextmanager
 def _told_at_once(interruption: Interruption) -> Iterator[None]:
-    """Within the block a thread hears of signals when they arrive, wherever the main thread is."""
-    import socket  # not at every start
+    """Within the block a thread receives signals on arrival, wherever the main thread is."""
+    import socket  # deferred: not needed at every start
 
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
@@ -299,7 +299,7 @@ def _told_at_once(interruption: Interruption) -> Iterator[None]:
     try:
         if before == -1:
             listener.start()
-        else:  # an event loop's, which needs it to wake up
+        else:  # owned by an event loop, which needs it to wake up
             signal.set_wakeup_fd(before)
         yield
     finally:

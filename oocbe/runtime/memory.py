@@ -1,8 +1,8 @@
-"""A memory limit that is checked during work, as a time limit is (:mod:`oocbe.runtime.deadline`).
+"""A memory limit that is checked during work, like a time limit (:mod:`oocbe.runtime.deadline`).
 
 Tables, messages and buffers are counted before allocation (:mod:`oocbe.execution.budget`). Uncounted memory (the
 objects of a reader, the lists of a search for orders) appears in the process's total. Long work checks it with its
-deadline, and ends with an error before the system has to kill the process.
+deadline, and ends with an error before the system would kill the process.
 
 Only the process's private memory counts: not pages of files (libraries, mapped tables), which the system can reclaim.
 """
@@ -21,10 +21,10 @@ from oocbe.runtime import address_space
 
 PROGRAM_BYTES = 192 << 20
 """Bytes for program parts loaded within a block, excluded from the limit: libraries and compiled loops take
-some 40 MiB, and compiling loops for the first time some 120 MiB more."""
+about 40 MiB, and compiling loops for the first time about 120 MiB more."""
 
 INTERVAL_SECONDS = 0.005
-"""Interval between checks of the process's memory, in seconds; a check takes some 20 microseconds."""
+"""Interval between checks of the process's memory, in seconds; a check takes about 20 microseconds."""
 
 REMEDY = "raise the limit (--memory, OOCBE_MEMORY, or the argument memory)"
 """Advice in errors about a limit that is too small."""
@@ -46,13 +46,13 @@ SIGNS_UNDER_A_LIMIT: tuple[tuple[type[Exception], str], ...] = (
     (OSError, "could not find/load shared object file"),  # of llvmlite
     (SystemError, "initialization"),  # of modules in C
 )
-"""Errors that mean so where address space is limited, and something else otherwise (files that may not be executed)."""
+"""Errors with that meaning only under a limit on address space; otherwise of other causes (non-executable files)."""
 
 _innermost: ContextVar[MemoryLimit | None] = ContextVar("oocbe-memory", default=None)
 
 
 def own_memory() -> int:
-    """Private memory of this process, in bytes; 0 where the system does not report it."""
+    """Private memory of this process, in bytes; 0 if the system does not report it."""
     try:
         handle = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a file object would need a buffer
     except OSError:
@@ -70,7 +70,7 @@ def current() -> MemoryLimit | None:
 
 
 def look_at_memory() -> None:
-    """Raise :class:`ResourceError` where the process exceeds the limit of the innermost block."""
+    """Raise :class:`ResourceError` if the process exceeds the limit of the innermost block."""
     limit = _innermost.get()
     if limit is not None:
         limit.check()
@@ -89,17 +89,17 @@ def is_want_of_memory(error: BaseException) -> bool:
 
 
 class MemoryLimit:
-    """A limit on the process's memory within a block; blocks nest, and the tightest limit holds.
+    """A limit on the process's memory within a block; blocks nest, and the tightest limit applies.
 
     Errors of failed allocations leave the outermost block as :class:`ResourceError`.
 
     Parameters
     ----------
-    limit : bytes, beside the program itself and what the process has taken before.
+    limit : bytes, in addition to the program itself and the memory in use before.
 
     Attributes
     ----------
-    limit : bytes, those of the block around this one where they are fewer.
+    limit : bytes; those of the enclosing block if fewer.
     """
 
     def __init__(self, limit: int) -> None:
@@ -126,7 +126,7 @@ class MemoryLimit:
             ) from error
 
     def check(self) -> None:
-        """Raise :class:`ResourceError` where the process exceeds the limit; reads it every few milliseconds only."""
+        """Raise :class:`ResourceError` if the process exceeds the limit; measured every few milliseconds only."""
         now = time.monotonic()
         if now < self._next:
             return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
-"""Where the package lies."""
+"""Folder of the package."""
 
 ALONE_SECONDS = 0.2
 """Interval between checks of a child process for its parent, in seconds."""
@@ -35,7 +35,7 @@ def python_path() -> str:
 def child_command(module: str, *arguments: object) -> list[str]:
     """Command line of a process that runs a module of this package.
 
-    ``-P``: the current folder may hold files of somebody else, so no module is looked for there.
+    ``-P``: excludes the current folder, which may contain files of other users, from the search for modules.
     """
     return [sys.executable, "-P", "-m", module, *map(str, arguments)]
 
@@ -50,7 +50,7 @@ def connected_child(module: str, threads: int) -> tuple[subprocess.Popen[bytes],
 
     The connection is private to the two. The child has a session of its own, so Ctrl-C reaches the parent only.
     """
-    from multiprocessing import Pipe  # not at every start
+    from multiprocessing import Pipe  # deferred: not needed at every start
 
     ours, theirs = Pipe()
     with theirs:
@@ -67,10 +67,10 @@ def connected_child(module: str, threads: int) -> tuple[subprocess.Popen[bytes],
 
 
 def connection_to_parent() -> Connection:
-    """In a process that :func:`connected_child` has started: the other end; the process ends with its parent."""
+    """The other end of the connection of :func:`connected_child`, in the child; the process ends with its parent."""
     from multiprocessing.connection import Connection
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it may be in this process's group where a test starts it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # tests may start it in the parent's process group
     connection, parent = Connection(int(sys.argv[1])), int(sys.argv[2])
     end_with(parent)
     return connection

@@ -1,19 +1,19 @@
-"""Work in pieces: pieces that do not fit are cut beforehand, and halved when an allocation fails.
+"""Work in pieces: pieces that exceed the memory are cut in advance, and halved when an allocation fails.
 
-A *piece* is whatever its caller cuts: ranges of rows, the frontier of a join. The caller says in plain functions how a
-piece halves (a :class:`Cutter`), and which errors say that memory could not be had for it. A :class:`Worklist` says
-what is next, and the caller computes it:
+A *piece* is defined by its caller: ranges of rows, the frontier of a join. The caller provides plain functions that
+halve a piece (a :class:`Cutter`) and classify errors as failed allocations. A :class:`Worklist` yields the pieces, and
+the caller computes them:
 
-* Pieces are worked on one after the other, in the order of their results.
-* Where an attempt finds no memory, what it held is let go first, with the frames of its error. Then the halves are
-  computed in its place, each of them halved where it has to be.
-* Where a piece has no half, it is computed alone, if the caller knows how, or refused with its cutter's reason.
-* Every other error (a deadline, Ctrl-C, damaged data) passes through, and leaves no piece at work.
+* Pieces are processed sequentially, in the order of their results.
+* After a failed allocation, the memory of the attempt is released first, with the frames of its error. Then the halves
+  are computed in its place, and halved further if necessary.
+* An indivisible piece is computed alone, if the caller supports it, or refused with its cutter's reason.
+* Every other error (a deadline, Ctrl-C, damaged data) is propagated; no piece remains in progress.
 
-Where a piece gives several results, or memory is reserved while it is at work, :func:`run_piece` goes through such a
-list: results that a failed attempt has given are not given again, its halves skip as many rows.
+For pieces with several results, or with memory reserved during their processing, :func:`run_piece` iterates over such
+a list: results yielded by a failed attempt are not repeated; its halves skip as many rows.
 
-Several pieces at a time, each in a stream of its own: :mod:`oocbe.execution.pipeline`.
+Several pieces at a time, each in its own stream: :mod:`oocbe.execution.pipeline`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Indivisible(Generic[Piece]):
 
     Attributes
     ----------
-    piece : what is left of it to compute: itself, or less of it where some rows meet no others.
-    reason : of which table or bucket it is, how large it is and why it is not cut; an error begins with it.
+    piece : the remaining piece to compute: itself, or less of it if some rows have no partners.
+    reason : table or bucket, size, and reason why it cannot be cut; beginning of the error message.
     """
 
     piece: Piece
@@ -48,20 +48,20 @@ class Cutter(Protocol[Piece]):
     """Halves a piece."""
 
     def __call__(self, piece: Piece, /) -> Iterable[Piece] | Indivisible[Piece]:
-        """Smaller pieces whose results, laid end to end, are the piece's; none where no result comes of it.
+        """Smaller pieces whose concatenated results are the piece's; none if the piece has no result.
 
-        They may be generated lazily: the next one is requested when all before it are done.
+        They may be generated lazily: the next one is requested after the completion of the previous ones.
         """
 
 
 @dataclass(frozen=True)
 class Resumption(Generic[Result]):
-    """How a second attempt goes on where the first one ended, for pieces that give several results.
+    """Resumption of a failed attempt by the next one, for pieces with several results.
 
     Attributes
     ----------
-    rows : rows of a result; laid end to end they are the same in every attempt, wherever results begin and end.
-    after : the result without some of its first rows, perhaps all.
+    rows : rows of a result; concatenated, they are the same in every attempt, regardless of the results' boundaries.
+    after : a result without its first rows, perhaps all.
     """
 
     rows: Callable[[Result], int]
@@ -69,7 +69,7 @@ class Resumption(Generic[Result]):
 
 
 def cut_to_fit(piece: Piece, cutter: Cutter[Piece], fits: Callable[[Piece], bool]) -> Generator[Piece, None, None]:
-    """A piece cut in halves until all fit, in order; those that have no half as they are."""
+    """A piece cut in halves until all fit, in order; indivisible ones unchanged."""
     todo: list[Iterator[Piece]] = [iter((piece,))]
     while todo:
         here = next(todo[-1], None)
@@ -84,27 +84,27 @@ def cut_to_fit(piece: Piece, cutter: Cutter[Piece], fits: Callable[[Piece], bool
 
 
 class Worklist(Generic[Piece]):
-    """A piece, or where memory cannot be had for it its halves, to be computed one after the other::
+    """A piece, or its halves after a failed allocation, to be computed sequentially::
 
         worklist = Worklist(whole, cutter, is_too_large)
         for piece in worklist:
             with worklist:
                 results += compute(piece)
-            del piece  # what is done is let go before the next piece is made
+            del piece  # release the piece before the next one is made
 
     Parameters
     ----------
-    is_too_large : whether an error in the block says that memory could not be had, or that more comes of the piece than
-        there is room for: halves may do. Every other one passes.
-    has_alone : whether the caller can compute a piece that has no half once more, in another way.
+    is_too_large : whether an error in the block means a failed allocation, or a result larger than its room, so that
+        halves may succeed. All other errors are propagated.
+    has_alone : whether the caller can compute an indivisible piece once more, in another way.
 
     Attributes
     ----------
-    is_alone : whether the piece at hand is such a one, whose errors pass.
+    is_alone : whether the current piece is such a one; its errors are propagated.
 
     Raises
     ------
-    ResourceError : when the next piece is asked for; memory could not be had for one that has no half.
+    ResourceError : from the iteration; an allocation failed for an indivisible piece.
     """
 
     def __init__(
@@ -123,12 +123,12 @@ class Worklist(Generic[Piece]):
     ) -> bool:
         if not isinstance(error, Exception) or self.is_alone or not self._is_too_large(error):
             return False
-        self._error = without_frames(error)  # they hold the failed attempt's arrays
+        self._error = without_frames(error)  # the frames refer to the failed attempt's arrays
         return True
 
     def __iter__(self) -> Iterator[Piece]:
         while self._todo:
-            here = None  # what is done is let go before the next piece is made
+            here = None  # release the piece before the next one is made
             here = next(self._todo[-1], None)
             if here is None:
                 self._todo.pop()
@@ -137,7 +137,7 @@ class Worklist(Generic[Piece]):
             error, self._error = self._error, None
             if error is None:
                 continue
-            # Out of the block: what the failed attempt held is gone.
+            # Outside the block: the memory of the failed attempt is released.
             halves = self._cutter(here)
             if not isinstance(halves, Indivisible):
                 self._todo.append(iter(halves))
@@ -162,19 +162,19 @@ def run_piece(
     alone: Callable[[Piece], Iterable[Result]] | None = None,
     resumption: Resumption[Result] | None = None,
 ) -> Generator[Result, None, None]:
-    """Results of a piece, in order; where memory cannot be had for it, those of its halves.
+    """Results of a piece, in order; after a failed allocation, those of its halves.
 
     Parameters
     ----------
-    compute : the results of a piece. is_too_large : whether an error of it, or of ``reserve``, says that memory could
-        not be had, or that more comes of the piece than there is room for: halves may do.
-    reserve : makes what is held while a piece is at work.
-    alone : computes a piece that has no half, once more and in another way; its errors pass. None: there is none.
-    resumption : None: an attempt gives one result at most, or fails for want of memory before its first one.
+    compute : the results of a piece. is_too_large : whether an error of it, or of ``reserve``, means a failed
+        allocation, or a result larger than its room, so that halves may succeed.
+    reserve : makes a context that is open during the processing of a piece.
+    alone : computes an indivisible piece once more, in another way; its errors are propagated. None: unsupported.
+    resumption : None: an attempt gives at most one result, or its allocations fail only before the first.
 
     Raises
     ------
-    ResourceError : memory could not be had for a piece that has no half.
+    ResourceError : an allocation failed for an indivisible piece.
     """
     progress = _Progress(resumption)
     has_alone = alone is not None
@@ -190,11 +190,11 @@ def run_piece(
 
 
 class _Progress(Generic[Result]):
-    """Counts the rows that attempts have given, so that none is given twice."""
+    """Counts the rows yielded by attempts, so that none is repeated."""
 
     def __init__(self, resumption: Resumption[Result] | None) -> None:
         self._resumption = resumption
-        self._given = 0  # rows at the head of what is still to do that failed attempts have given
+        self._given = 0  # leading rows of the remaining work that failed attempts have yielded
         self._made = 0  # rows of the last attempt
 
     @property
@@ -203,7 +203,7 @@ class _Progress(Generic[Result]):
         return self._made == 0 or self._resumption is not None
 
     def beyond_given(self, results: Iterable[Result]) -> Iterator[Result]:
-        """An attempt's results but the rows that were given before."""
+        """An attempt's results, without the rows yielded before."""
         self._given, self._made = max(self._given, self._made), 0
         for result in results:
             skipped, rows = 0, 1
@@ -215,5 +215,5 @@ class _Progress(Generic[Result]):
             if skipped < rows or not rows:
                 yield result
             self._made += rows
-            del result  # it has been taken, and may be large
+            del result  # the caller has it, and it may be large
         self._given, self._made = max(0, self._given - self._made), 0

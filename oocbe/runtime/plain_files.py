@@ -1,6 +1,6 @@
-"""Opening a file to read without ever waiting for it: what is no file is refused, not opened.
+"""Opening a file for reading without blocking: only plain files are opened.
 
-A named pipe without a writer would be waited for, a device may give bytes without end or none at all.
+Opening a named pipe without a writer would block; a device may deliver endless bytes or none.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-"""Kinds of entries of a file system that are no plain files, and their names in messages."""
+"""Kinds of file system entries other than plain files, with their names in messages."""
 
 WAITING_MILLISECONDS = 50
 """Milliseconds of one wait for a pipe; the deadline is checked between two waits."""
 
 _UNNAMED = ("/proc/", "/dev/fd/")
-"""Where pipes of a shell are found, by way of the process that has them open: they have no name of their own."""
+"""Locations of a shell's nameless pipes, in the folders of the process that has them open."""
 
 
 def kind_of(mode: int) -> str | None:
-    """What has such a mode (``st_mode``), in words; None for a plain file."""
+    """Name of the kind of a file mode (``st_mode``); None for a plain file."""
     return next((kind for is_one, kind in KINDS if is_one(mode)), None)
 
 
 def no_file(path: str | Path, kind: str) -> OSError:
-    """The error about something that is no file."""
+    """The error for an entry that is not a file."""
     return OSError(errno.EINVAL, f"is no file but {kind}", str(path))
 
 
 def plain_status(path: Path) -> os.stat_result:
-    """What the system knows of a file or a link; OSError where there is none, or something that is no file."""
+    """Status of a file or link; OSError if it is missing, or not a file."""
     status = path.lstat()
     if (kind := kind_of(status.st_mode)) is not None:
         raise no_file(path, kind)
@@ -53,11 +53,11 @@ def plain_status(path: Path) -> os.stat_result:
 
 
 def open_plain(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Open a plain file, at once, and close it again in children; links are followed unless ``flags`` say otherwise.
+    """Open a plain file without blocking, closed in child processes; links are followed unless ``flags`` exclude it.
 
     Raises
     ------
-    OSError : it cannot be opened; with "is no file but …" where a folder, pipe, socket or device has the name.
+    OSError : it cannot be opened; with "is no file but …" for a folder, pipe, socket or device.
     """
     try:
         handle = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
@@ -74,14 +74,14 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600) ->
 
 @contextmanager
 def opened(path: str | Path, may_wait: bool = False) -> Iterator[io.BufferedReader[Any]]:
-    """A file to be read once, or a pipe of the shell (``<(…)``), of which reading ends when the deadline comes.
+    """A file to be read once, or a pipe of the shell (``<(…)``), whose reading ends at the deadline.
 
-    may_wait : whether a pipe with a name does as well, which has to be waited for until somebody writes into it.
+    may_wait : whether named pipes are allowed, which block until a writer opens them.
 
     Raises
     ------
-    OSError : it cannot be opened, or is neither. UsageError : a URL. TimeLimitError : while reading, where the deadline
-        of the block comes.
+    OSError : it cannot be opened, or is neither. UsageError : a URL. TimeLimitError : from reading, after the deadline
+        of the block.
     """
     refuse_url(path, "a file that is read")
     mode = Path(path).stat().st_mode
@@ -94,17 +94,17 @@ def opened(path: str | Path, may_wait: bool = False) -> Iterator[io.BufferedRead
 
 
 def read_text(path: str | Path) -> str:
-    """All of a file or pipe (:func:`opened`) that is UTF-8; OSError, or UnicodeDecodeError, where it is none."""
+    """All text of a file or pipe (:func:`opened`) in UTF-8; OSError or UnicodeDecodeError on failure."""
     with opened(path) as file:
         return file.read().decode("utf-8")
 
 
 class PipeReader(io.RawIOBase):
-    """What comes in by a pipe, whose reading ends when the innermost deadline comes, or a signal.
+    """Raw reader of a pipe; reading ends at the innermost deadline, or at a signal.
 
     Parameters
     ----------
-    handle : open for reading. is_owner : whether it is closed with this.
+    handle : open for reading. is_owner : whether :meth:`close` closes it.
     """
 
     def __init__(self, handle: int, is_owner: bool = True) -> None:
@@ -112,22 +112,22 @@ class PipeReader(io.RawIOBase):
         self._handle, self._is_owner = handle, is_owner
 
     def readable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Wait for bytes, and read those that are there, at least one; 0 at the end."""
+        """Wait for bytes, and read the available ones, at least one; 0 at the end."""
         ready = select.poll()
         ready.register(self._handle, select.POLLIN)
         while True:
             check_deadline()
-            # A pipe with a name says nothing before its first writer: poll alone tells that from the end.
+            # A read from a named pipe before its first writer looks like the end; only poll distinguishes them.
             if ready.poll(WAITING_MILLISECONDS):
                 with suppress(BlockingIOError):
                     return os.readv(self._handle, [buffer])
 
     def close(self) -> None:
-        """Close the handle where it is its own."""
+        """Close the handle if owned."""
         if not self.closed and self._is_owner:
             os.close(self._handle)
         super().close()

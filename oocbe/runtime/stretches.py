@@ -1,4 +1,4 @@
-"""Fresh memory, and stretches of it handed out as arrays; each is free again when the last array over it is gone."""
+"""Memory regions, and stretches of them as arrays; a stretch is free again after deletion of its last array."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Bytes = NDArray[np.uint8]
 
 
 def fresh_memory(nbytes: int, flags: int = 0) -> Bytes:
-    """Zeros (nbytes,) that the system hands out page by page as they are touched, in large pages where it has them.
+    """Zeros (nbytes,), allocated by the system page by page on first access, in large pages if available.
 
-    flags : of the mapping, besides those that make it this process' own.
+    flags : of the mapping, in addition to those for private memory.
 
     Raises
     ------
-    OSError : there is no such memory.
+    OSError : the allocation failed.
     """
     memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
     with suppress(AttributeError, OSError):  # not every system has large pages
@@ -34,11 +34,11 @@ def fresh_memory(nbytes: int, flags: int = 0) -> Bytes:
 
 
 class Region:
-    """Memory of one piece, of which stretches are taken; any thread may take, and arrays may die in any.
+    """One block of memory from which stretches are allocated; thread-safe, including the deletion of arrays.
 
     Parameters
     ----------
-    memory : (bytes,). give_up : called once :meth:`close` was called and no stretch is in use any more.
+    memory : (bytes,). give_up : called after :meth:`close`, as soon as no stretch is in use.
     """
 
     def __init__(self, memory: Bytes, give_up: Callable[[], None]) -> None:
@@ -46,15 +46,15 @@ class Region:
         self._give_up = give_up
         self._free = [(0, len(memory))]  # in order, never side by side
         self._lock = threading.RLock()
-        # Arrays die at any moment, also inside these methods: what they give back waits here.
+        # Arrays may be deleted at any moment, also within these methods: their stretches are queued here.
         self._returned: deque[tuple[int, int]] = deque()
         self._is_collecting = False
         self._is_closed = False
 
     def take(self, nbytes: int) -> Bytes | None:
-        """An array of so many bytes, not set to anything, from the smallest free stretch that has room.
+        """An uninitialised array of ``nbytes`` bytes from the smallest free stretch with enough room.
 
-        None where there is none, and where the region was closed.
+        None if there is none, or after :meth:`close`.
         """
         room = rounded(nbytes)
         with self._lock:
@@ -68,7 +68,7 @@ class Region:
         return np.asarray(_Lease(self, start, nbytes, room))
 
     def largest(self) -> int:
-        """Bytes of the largest free stretch; 0 where the region was closed."""
+        """Bytes of the largest free stretch; 0 after :meth:`close`."""
         with self._lock:
             self._collect()
             return 0 if self._is_closed else max((stop - start for start, stop in self._free), default=0)
@@ -92,8 +92,8 @@ class Region:
                 self._collect()
 
     def _collect(self) -> None:
-        """Take back what was given back; the lock is held."""
-        if self._is_collecting:  # an array died while this was at work, in this thread: the loop will find it
+        """Merge the returned stretches into the free list; the lock is held."""
+        if self._is_collecting:  # called by a deletion within the loop, which will handle it
             return
         self._is_collecting = True
         try:
@@ -120,7 +120,7 @@ def rounded(nbytes: int) -> int:
 
 
 def shorten(array: Bytes, nbytes: int) -> None:
-    """Give back all of a stretch but its first bytes; ``array`` is what :meth:`Region.take` gave."""
+    """Return all of a stretch except its first bytes; ``array`` is from :meth:`Region.take`."""
     lease: object = array.base
     assert isinstance(lease, _Lease)
     lease.shorten(nbytes)
@@ -134,7 +134,7 @@ class _Lease:
         self.__array_interface__: dict[str, Any] = region.memory[start : start + nbytes].__array_interface__
 
     def shorten(self, nbytes: int) -> None:
-        # In this order, an interrupt in between loses the rest, and never gives it back twice.
+        # In this order, an interrupt in between leaks the rest, but never returns it twice.
         stop, self._stop = self._stop, min(self._stop, self._start + rounded(nbytes))
         self._region._give_back(self._stop, stop)
 

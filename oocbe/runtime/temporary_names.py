@@ -1,8 +1,8 @@
-"""Files and folders that are written under a hidden name beside their target, and then get its name.
+"""Files and folders written under a hidden name beside their target, and then renamed.
 
-The writer holds a lock (``flock``) on the file itself, or on one in the folder; the system releases it when the process
-ends, however it ends. So the next writer of the same target distinguishes the remains of a killed process, which it
-removes, from files still being written. Where a file system has no locks, or has them for each host only, no file of a
+The writer has a lock (``flock``) on the file itself, or on one in the folder; the system releases it when the process
+ends in any way. The next writer of the same target thereby distinguishes the remains of a killed process, which it
+removes, from files still being written. On file systems without locks, or with locks per host only, no file of a
 possible other writer is removed: the host is part of the name.
 """
 
@@ -32,10 +32,10 @@ SUFFIX = ".partial"
 _NAME = re.compile(r"\..+\.[0-9a-f]{8}\.[0-9a-f]{16}" + re.escape(SUFFIX), re.DOTALL)
 
 LOCK_NAME = ".lock"
-"""File in a folder that is being written; readers of other programs pass over hidden ones."""
+"""Lock file in a folder that is being written; hidden, so that other programs ignore it."""
 
 ATTEMPTS = 100
-"""Attempts to create a temporary file that another process may mistake for a dead one and remove."""
+"""Attempts to create a temporary file, since another process may mistake it for a leftover and remove it."""
 
 
 def temporary_name(name: str) -> str:
@@ -44,7 +44,7 @@ def temporary_name(name: str) -> str:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name is one of :func:`temporary_name`."""
+    """Whether a name was made by :func:`temporary_name`."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -52,16 +52,17 @@ def is_temporary(name: str) -> bool:
 def temporary_beside(target: Path, is_folder: bool = False) -> Iterator[Path]:
     """A new file or folder under a hidden name beside a target, to be filled and renamed within the block.
 
-    It is empty but for the lock of a folder (:data:`LOCK_NAME`), which goes when the block ends. What still has the
-    hidden name then is removed; so is before what killed processes of this user and host have left of the same target.
+    It is empty except for a folder's lock (:data:`LOCK_NAME`), which is removed at the end of the block, as is anything
+    still under the hidden name. Leftovers of killed processes of this user and host for the same target are removed
+    first.
 
     Raises
     ------
-    OSError : it cannot be made.
+    OSError : it cannot be created.
     """
     _remove_dead(target)
     for _ in range(ATTEMPTS):
-        # Named before it is made: an interruption may come between any two steps.
+        # The name is chosen before the creation: an interruption may occur between any two steps.
         path = target.with_name(temporary_name(target.name))
         handle: int | None = None
         made: os.stat_result | None = None
@@ -89,13 +90,13 @@ def temporary_beside(target: Path, is_folder: bool = False) -> Iterator[Path]:
 
 
 def keep_mode(path: Path, target: Path) -> None:
-    """Give a file or folder the permissions of the one that it is about to replace, if there is one."""
+    """Set the permissions of a file or folder to those of the one that it is about to replace, if any."""
     with suppress(FileNotFoundError):
         path.chmod(stat.S_IMODE(target.stat().st_mode))
 
 
 def replace(path: Path, target: Path) -> None:
-    """Give a file the name of a target, and the permissions of the file that had it."""
+    """Rename a file to a target, and set the permissions to those of the replaced file."""
     keep_mode(path, target)
     before("rename", target)
     path.replace(target)
@@ -106,7 +107,7 @@ def _prefix(name: str) -> str:
 
 
 def _locked(path: Path) -> int | None:
-    """A handle by which a file or folder is locked, -1 where there are no locks; None where another process has it."""
+    """Handle of a lock on a file or folder; -1 where there are no locks; None if another process has it."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     if path.is_dir():
         path, flags = path / LOCK_NAME, flags | os.O_CREAT
@@ -115,7 +116,7 @@ def _locked(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):  # of a folder on a full disk, which the first file in it shows
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):  # a folder on a full disk: its first file will report it
             return -1
         raise
     try:
@@ -130,7 +131,7 @@ def _locked(path: Path) -> int | None:
 
 
 def _remove_dead(target: Path) -> None:
-    """Remove what killed processes of this user and host left of a target; what cannot be recognised stays."""
+    """Remove leftovers of killed processes of this user and host for a target; unrecognised files remain."""
     prefix = _prefix(target.name)
     with suppress(OSError):
         for path in list(target.parent.iterdir()):
@@ -147,7 +148,7 @@ def _remove_dead(target: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it, also while a thread is still putting a last file there."""
+    """Remove a file, or a folder with its contents, also while a thread is still creating its last file there."""
     before("remove", path)
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""URLs of object stores where paths are given: recognised, and refused where only files of this machine do."""
+"""Recognition of URLs of object stores among paths, and their refusal where only local files are supported."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from oocbe.errors import UsageError
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
 
 SCHEMES = frozenset(("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "file", "memory"))
-"""Schemes of URLs that obstore takes. Any other name with a colon and one slash is that of a folder."""
+"""Schemes of URLs supported by obstore. Any other name with a colon and one slash is a folder's."""
 
 
 def url_of(path: str | Path) -> str | None:
-    """The URL that a path is, or was: as a path, ``s3://bucket/key`` has lost a slash. None for any other path."""
+    """The URL of a text, or of a path made from it, in which ``s3://bucket/key`` lost a slash. None for any other
+    path."""
     found = _URL.fullmatch(os.fspath(path))
     if found is None or (not found[2] and (isinstance(path, str) or found[1] not in SCHEMES)):
         return None
@@ -23,9 +24,9 @@ def url_of(path: str | Path) -> str | None:
 
 
 def refuse_url(path: str | Path, what: str) -> None:
-    """Refuse (UsageError) the URL of an object store where only a file or folder of this machine does.
+    """Refuse (UsageError) the URL of an object store where only a local file or folder is supported.
 
-    what : was to be there, such as ``a problem`` or ``--solution``.
+    what : expected object, such as ``a problem`` or ``--solution``.
     """
     if (url := url_of(path)) is not None:
         raise UsageError(

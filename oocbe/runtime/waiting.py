@@ -47,7 +47,7 @@ def interruptibly(work: Callable[[], object]) -> None:
 
     Raises
     ------
-    TimeLimitError, RequestedEndError : the current deadline came.
+    TimeLimitError, RequestedEndError : the current deadline passed.
     """
     done: Future[object] = Future()
 
@@ -59,7 +59,7 @@ def interruptibly(work: Callable[[], object]) -> None:
 
     threading.Thread(target=run, name="oocbe-compiler", daemon=True).start()
     handlers = {}
-    if threading.current_thread() is threading.main_thread():  # elsewhere Python sets no handlers
+    if threading.current_thread() is threading.main_thread():  # Python sets handlers on the main thread only
         handlers = {number: signal.getsignal(number) for number in END_SIGNALS}
     while True:
         for number, handler in handlers.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def can_be_written(folder: str | Path) -> bool:
-    """Whether files can be made in a folder, which is made where it is missing."""
+    """Whether files can be created in a folder, which is created if missing."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -20,10 +20,10 @@ def can_be_written(folder: str | Path) -> bool:
 
 
 def private_scratch(name: str) -> str | None:
-    """A folder of this user alone where temporary files go: what lies there is run, so nobody else may write it.
+    """A folder for temporary files, private to this user, since its contents are executed.
 
-    One that somebody else has made under this name is left alone: a new one is used, and removed at the end. None where
-    no temporary files can be made.
+    An existing folder of that name that others could access is not used: a new one is created, and removed at the end.
+    None if no temporary files can be created.
     """
     try:
         folder = Path(tempfile.gettempdir(), f"{name}-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}")
@@ -39,7 +39,7 @@ def private_scratch(name: str) -> str | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether this is a folder, no link, that only this user may look into."""
+    """Whether this is a folder, not a link, accessible to this user only."""
     found = folder.lstat()
     is_mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
     return stat.S_ISDIR(found.st_mode) and is_mine and not stat.S_IMODE(found.st_mode) & 0o077

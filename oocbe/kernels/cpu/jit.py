@@ -197,7 +197,7 @@ def _compiled(function: Function, **settings: Any) -> Function:
     """Compile with Numba, which reads its cache folder from its configuration once, at decoration.
 
     No loop is called from C, so C wrappers are left out. Cached code is executed, so a settings file in the current
-    folder (``.numba_config.yaml``), possibly somebody else's, does not determine the cache folder.
+    folder (``.numba_config.yaml``), possibly another user's, does not determine the cache folder.
     """
     folders = _cache_folders(function.__code__.co_filename, os.environ.get(CACHE_VARIABLE, ""))
     compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **settings)(function)

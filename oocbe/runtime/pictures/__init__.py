@@ -1,4 +1,4 @@
-"""What problems, plans, results and tables look like in a notebook, a report, and a picture.
+"""Representation of problems, plans, results and tables in notebooks, reports and pictures.
 
-Nothing here knows a problem or a result: the classes that are shown hand over facts and arrays.
+Independent of the classes shown, which provide facts and arrays.
 """

@@ -1,4 +1,4 @@
-"""Facts as HTML: what a notebook shows of an object, and the parts that a report is made of."""
+"""Facts as HTML: for notebooks, and as parts of reports."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ STYLE = (
     "text-align:left;padding:1px 12px 1px 0;vertical-align:top;font-weight:normal;color:#666",
     "text-align:left;padding:1px 12px 1px 0;vertical-align:top",
 )
-"""Of a table, of the name of a fact, and of what it is: written out, as notebooks take style sheets away."""
+"""Styles of a table, of the name of a fact, and of its content; inline, as notebooks remove style sheets."""
 
 MOST_CHARACTERS = 300
-"""Longer texts are cut: what is shown is a summary."""
+"""Maximum characters of a text; longer ones are cut, since cards are summaries."""
 
 
 def card(title: str, facts: Iterable[tuple[str, object]]) -> str:
-    """A title and facts, one a line; those without a content are left out."""
+    """A title and facts, one per line; facts without content are omitted."""
     lines = "".join(
         f'<tr><th style="{STYLE[1]}">{escape(name)}</th><td style="{STYLE[2]}">{shown(content)}</td></tr>'
         for name, content in facts
@@ -28,7 +28,7 @@ def card(title: str, facts: Iterable[tuple[str, object]]) -> str:
 
 
 def grid(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table with a line of names above; columns of numbers end where their names end, empty ones are left out."""
+    """A table with a header; columns of numbers are right-aligned, empty ones are omitted."""
     listed = list(rows)
     columns = [place for place in range(len(names)) if any(row[place] not in (None, "") for row in listed)]
     numeric = {place for place in columns if all(isinstance(row[place], int | float) for row in listed)}
@@ -45,18 +45,18 @@ def grid(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def paragraph(text: str) -> str:
-    """A text of any length."""
+    """A paragraph of text."""
     return f"<p>{escape(text)}</p>"
 
 
 def shown(content: object) -> str:
-    """A number with its thousands apart, a list with commas, anything else as text; cut where it is long."""
+    """A number with thousands separators, or anything else as text; long texts are cut."""
     if isinstance(content, bool):
         text = "yes" if content else "no"
     elif isinstance(content, int) and abs(content) < 10**30:
         text = f"{content:,}"
     elif isinstance(content, int) and abs(content) >= 10**MOST_CHARACTERS:
-        text = f"{Decimal(content):.12g}"  # Python makes no text of integers of thousands of digits
+        text = f"{Decimal(content):.12g}"  # Python refuses to convert integers of thousands of digits
     elif isinstance(content, float):
         text = f"{content:.6g}"
     else:
@@ -65,11 +65,11 @@ def shown(content: object) -> str:
 
 
 def first_words(words: Sequence[str], most: int = 12) -> str:
-    """The first ones of some names, and how many more there are."""
+    """The first names, and the number of the others."""
     more = len(words) - most
     return ", ".join(words[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def first_pairs(labels: Mapping[str, str], most: int = 12) -> str:
-    """The first ones of an assignment as ``name=label``, and how many more there are."""
+    """The first pairs of an assignment as ``name=label``, and the number of the others."""
     return first_words([f"{name}={label}" for name, label in labels.items()], most)

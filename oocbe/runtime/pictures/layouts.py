@@ -1,4 +1,4 @@
-"""Where the nodes of graphs and trees are drawn."""
+"""Positions of the nodes of graphs and trees in pictures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ ROUNDS = 120
 
 
 def spring(count: int, edges: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Places (count, 2) of a graph's nodes: neighbours attract, all others repel (Fruchterman and Reingold 1991).
+    """Positions (count, 2) of a graph's nodes: neighbours attract, all others repel (Fruchterman and Reingold 1991).
 
-    The same graph has the same picture: it starts from eigenvectors of its Laplacian (Hall 1970), on a slight circle
-    that keeps apart what these do not.
+    Deterministic: starts from eigenvectors of the graph's Laplacian (Hall 1970), plus a small circle that separates
+    nodes with equal entries.
     """
     angle = 2 * np.pi * np.arange(count) / max(1, count)
     places: NDArray[np.float64] = np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -43,7 +43,7 @@ def spring(count: int, edges: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def tree_places(parents: Sequence[int | None]) -> NDArray[np.float64]:
-    """Places (nodes, 2) of a forest whose parents have higher numbers: roots at the top, leaves beside each other."""
+    """Positions (nodes, 2) of a forest whose parents have higher numbers: roots at the top, leaves side by side."""
     children: list[list[int]] = [[] for _ in parents]
     roots = []
     for node, parent in enumerate(parents):

@@ -1,6 +1,6 @@
-"""Pictures by matplotlib, from plain arrays; loaded when the first one is drawn.
+"""Pictures by matplotlib, from plain arrays; matplotlib is loaded with the first one.
 
-Every function returns a :class:`Picture`: a matplotlib figure that no window system knows, and which notebooks show.
+Every function returns a :class:`Picture`: a matplotlib figure independent of window systems, displayed by notebooks.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ except ImportError as missing:
     raise UsageError(f"matplotlib is needed to draw ({missing}); {install_hint('plot')}") from None
 
 BLUE, ORANGE, GREY, GREEN = "#2b6cb0", "#dd6b20", "#a0aec0", "#2f855a"
-"""Bounds and messages; assignments; what is left out; what is taken."""
+"""Colours of bounds and messages; of assignments; of omitted parts; of selected parts."""
 
 MOST_NODES = 250
-"""Variables of which a graph is drawn; of more, the matrix of neighbours."""
+"""Maximum variables for drawing a graph; more are drawn as the adjacency matrix."""
 
 MOST_NAMES = 60
-"""Nodes that are named, and variables of marginals that are drawn."""
+"""Maximum number of nodes with names, and of variables with marginals."""
 
 MARGIN = 0.02
-"""Part of the time that a course took by which its axis is longer at each end."""
+"""Margin of a time axis at each end, as a fraction of the total time."""
 
 NAMES_APART = 0.05
-"""Part of a picture's width or height by which named nodes are apart, where not all are named."""
+"""Minimum distance of named nodes, as a fraction of the picture's width or height, if not all are named."""
 
 LARGEST_NAMED = 6
-"""Buckets that are named, the largest ones, where there are more than :data:`MOST_NAMES`."""
+"""Number of buckets with names, the largest ones, if there are more than :data:`MOST_NAMES`."""
 
 
 class Picture(Figure):
-    """A figure that notebooks show by themselves; ``savefig`` writes it as PNG, SVG or PDF."""
+    """A figure displayed by notebooks; ``savefig`` writes it as PNG, SVG or PDF."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
@@ -50,7 +50,7 @@ class Picture(Figure):
         return buffer.getvalue()
 
     def svg(self) -> str:
-        """The picture as an ``svg`` element for a page."""
+        """The picture as an ``svg`` element."""
         buffer = io.StringIO()
         self.savefig(buffer, format="svg")
         return buffer.getvalue()[buffer.getvalue().index("<svg") :]
@@ -61,12 +61,12 @@ def _figure(width: float, height: float) -> Picture:
 
 
 def _plain(text: str) -> str:
-    """A name or title as it is: between two dollar signs matplotlib would take it for a formula."""
+    """A name or title without formulas: matplotlib interprets text between dollar signs as one."""
     return text.replace("$", r"\$")
 
 
 def network(title: str, names: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) -> Picture:
-    """The primal graph, and how large domains are; ``edges`` : int64 (pairs, 2) of variables that share a function."""
+    """The primal graph, and the domain sizes; ``edges`` : int64 (pairs, 2) of variables that share a function."""
     figure = _figure(9, 4.8)
     graph, domains = figure.subplots(1, 2, width_ratios=(3, 1))
     count = len(names)
@@ -101,7 +101,7 @@ def bucket_tree(
 
     Parameters
     ----------
-    parents : the bucket that each one's message goes to; None: to the result. sizes : bytes of messages.
+    parents : target bucket of each message; None: the result. sizes : bytes of messages.
     widths : variables of each separator.
     """
     figure = _figure(9, 5)
@@ -129,7 +129,7 @@ def bucket_tree(
 
 
 def _largest_apart(places: NDArray[np.float64], weights: NDArray[np.float64]) -> list[int]:
-    """The largest nodes whose names do not lie upon one another, :data:`LARGEST_NAMED` at most."""
+    """The largest nodes at sufficient distance for their names, at most :data:`LARGEST_NAMED`."""
     extent = np.maximum(np.ptp(places, axis=0), 1e-9)
     named: list[int] = []
     for node in np.argsort(-weights, kind="stable").tolist():
@@ -179,7 +179,7 @@ def course(
 
 
 def _bars(axes: Axes, places: Sequence[int] | Sequence[str], numbers: Sequence[int], width: float = 0.8) -> None:
-    """Numbers from 0 on as bars; in powers of ten where they are that far apart that these have names to show."""
+    """Non-negative numbers as bars; on a logarithmic axis if they span a factor of at least 100."""
     heights = [max(1, number) for number in numbers]
     axes.bar(places, heights, width=width, color=BLUE)
     if max(heights, default=1) >= 100 * min(heights, default=1):
@@ -189,7 +189,7 @@ def _bars(axes: Axes, places: Sequence[int] | Sequence[str], numbers: Sequence[i
 
 
 def _say_in(axes: Axes, text: str) -> None:
-    """A sentence in the place of a curve that there is not."""
+    """A sentence in place of a missing curve."""
     axes.clear()
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
     axes.set_axis_off()
@@ -214,7 +214,7 @@ def bounds(title: str, entries: Sequence[tuple[int, int | float | None, int | fl
 
 
 def shares(title: str, marginals: Mapping[str, Mapping[str, float]], what: str, stacked: bool) -> Picture:
-    """A bar a variable, by name: probabilities beside each other, or values as points where ``stacked`` is false."""
+    """One bar per variable: stacked probabilities, or values as points if ``stacked`` is false."""
     chosen = dict(list(marginals.items())[:MOST_NAMES])
     figure = _figure(8, 1.3 + 0.32 * max(1, len(chosen)))
     axes = figure.add_subplot()
@@ -240,7 +240,7 @@ def shares(title: str, marginals: Mapping[str, Mapping[str, float]], what: str, 
 
 
 def _write_in(axes: Axes, x: float, y: float, text: str, room: float) -> None:
-    """A text where there is room for it."""
+    """Write a text if it fits."""
     if room > 0.012 * len(text) + 0.01:
         axes.text(x, y, text, ha="center", va="center", fontsize=8, color="white")
 
@@ -250,7 +250,7 @@ def _colour(number: int) -> str:
 
 
 def ranking(title: str, values: Sequence[int | float], labels: Sequence[Mapping[str, str]]) -> Picture:
-    """Values of the best assignments by rank, and which variables differ from the best one."""
+    """Values of the best assignments by rank, and the variables that differ from the best one."""
     figure = _figure(9, 3.8)
     by_rank, differing = figure.subplots(1, 2, width_ratios=(1, 2))
     by_rank.plot(range(1, 1 + len(values)), list(values), "o-", color=ORANGE)
@@ -273,7 +273,7 @@ def ranking(title: str, values: Sequence[int | float], labels: Sequence[Mapping[
 
 
 def histogram(title: str, values: NDArray[np.generic]) -> Picture:
-    """How often values occur in a table."""
+    """Histogram of the values of a table."""
     figure = _figure(6, 3.2)
     axes = figure.add_subplot()
     finite = np.asarray(values, dtype=np.float64)
@@ -283,7 +283,7 @@ def histogram(title: str, values: NDArray[np.generic]) -> Picture:
 
 
 LANES: Mapping[str, tuple[int, ...]] = {"1": (0,), "2": (1,), "3": (2,), "13": (0, 2)}
-"""Cameras that a value uses: front, middle, rear."""
+"""Cameras of each value: front, middle, rear."""
 
 
 def schedule(
@@ -292,11 +292,11 @@ def schedule(
     taken: Mapping[str, tuple[str, int]],
     capacity: int | None,
 ) -> Picture:
-    """Photographs by camera, in the file's order or by group where it tells them, and the recorder as it fills.
+    """Photographs by camera, in the file's order or by group if it has groups, and the cumulative use of the recorder.
 
     Parameters
     ----------
-    photographs : name, weight and group of each. taken : name to camera and units of memory.
+    photographs : name, weight and group of each. taken : camera and units of memory by name.
     """
     figure = _figure(9, 4.8 if capacity is not None else 3.6)
     count = 1 if capacity is None else 2
@@ -336,7 +336,7 @@ def schedule(
 
 
 def _spans(ordered: Sequence[int], photographs: Sequence[tuple[str, int, str | None]]) -> list[tuple[int, int]]:
-    """Every second group as begin and end of its places; none where there is one group only."""
+    """Every second group as begin and end of its positions; none for a single group."""
     changes = [x for x in range(1, len(ordered)) if photographs[ordered[x]][2] != photographs[ordered[x - 1]][2]]
     edges = [0, *changes, len(ordered)]
     return [(edges[i], edges[i + 1]) for i in range(1, len(edges) - 1, 2)]

@@ -1,4 +1,4 @@
-"""Base of everything that has a summary for notebooks."""
+"""Base of classes with a summary for notebooks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 
 class Shown:
-    """What has a title, and facts with their names."""
+    """An object with a title and named facts."""
 
     def _summary(self) -> tuple[str, Sequence[tuple[str, object]]]:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """HTML for notebooks."""
         from oocbe.runtime.pictures.html import card
 
         title, facts = self._summary()

@@ -1,5 +1,5 @@
-"""Traces: what the reader, the kernels, the copies and the writer did when, written while a run goes on.
+"""Traces: the times of reading, kernels, copies and writing, written during a run.
 
-Any module may record spans here (:mod:`oocbe.runtime.tracing.recorder`): this package stands below all others and needs
-none of them but :mod:`oocbe.errors`.
+Any module may record spans here (:mod:`oocbe.runtime.tracing.recorder`): this package is below all others and depends
+only on :mod:`oocbe.errors`.
 """

@@ -1,4 +1,4 @@
-"""A trace as a picture: a row for each row of a lane, time from left to right, a colour for what was done."""
+"""A trace as a picture: one row for each row of a lane, time from left to right, one colour per kind of work."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from oocbe.runtime.tracing.summary import TraceSummary, kind_of, summarise
 from oocbe.runtime.tracing.trace_file import LANES, Trace
 
 WIDTH, ROW_HEIGHT, EDGES = 13.0, 0.24, 1.7
-"""Inches: of the picture, of a row, of title, axis and legend together."""
+"""Inches: width of the picture, height of a row, height of title, axis and legend together."""
 
 COLUMNS = 3000
-"""Spans of one kind that lie nearer together than the picture's width over this are drawn as one."""
+"""Resolution: spans of one kind closer than the picture's width divided by this are merged."""
 
 MOST_ROWS = 64
-"""Rows of a lane that are drawn; more would not be legible."""
+"""Maximum rows drawn per lane, for legibility."""
 
 WAIT_COLOUR = "#e4e4e4"
 """Colour of waiting."""
 
 GREYS = (14, 15)
-"""Places of tab20 that look like waiting."""
+"""Indices of tab20 colours similar to that of waiting."""
 OTHER_COLOUR = "#404040"
-"""Of the kinds of work that took least, where there are more kinds than colours."""
+"""Colour of the shortest kinds of work, if there are more kinds than colours."""
 SHORT_NAMES = {"host to device": "to device", "device to host": "to host"}
-"""What lanes are called where there is little room."""
+"""Short names of lanes, for labels."""
 
 
 def draw(trace: Trace, path: Path) -> None:
-    """Draw a trace as PNG (or what else matplotlib makes of the suffix).
+    """Draw a trace as PNG, or another format of matplotlib by the suffix.
 
     Parameters
     ----------
-    path : the file; written over if it exists.
+    path : the file; overwritten if it exists.
 
     Raises
     ------
-    UsageError : matplotlib is missing, the suffix is none that it knows, or the trace has no span.
+    UsageError : matplotlib is missing, it does not support the suffix, or the trace has no spans.
     """
     if not trace.spans:
         raise UsageError(f"{trace.path}: there is nothing to draw: the trace has no spans")
@@ -60,7 +60,7 @@ def draw(trace: Trace, path: Path) -> None:
     colours = _colours(trace.spans)
     scale, unit = _unit(summary.seconds)
     for place, spans in enumerate(rows.values()):
-        # Waiting first and nested work last: what is drawn later covers what is below.
+        # Waiting first and nested work last, as later bars cover earlier ones.
         for (name, is_wait), mine in _by_kind(spans):
             bars = _merged(mine, summary.seconds * 1e9 / COLUMNS)
             axes.broken_barh(
@@ -81,7 +81,7 @@ def draw(trace: Trace, path: Path) -> None:
 
 
 def _rows(spans: Iterable[Span]) -> dict[tuple[str, int], list[Span]]:
-    """Spans by lane and row, in the order in which they are drawn from the top."""
+    """Spans by lane and row, in drawing order from the top."""
     found: dict[tuple[str, int], list[Span]] = {}
     for span in spans:
         if span.row < MOST_ROWS:
@@ -93,7 +93,7 @@ def _by_kind(spans: Iterable[Span]) -> list[tuple[tuple[str, bool], list[Span]]]
     kinds: dict[tuple[str, bool], list[Span]] = {}
     for span in spans:
         kinds.setdefault((kind_of(span.name), span.is_wait), []).append(span)
-    # A span that contains others took longer than they did.
+    # A span takes longer than the spans within it.
     return sorted(kinds.items(), key=lambda item: (-max(s.end - s.begin for s in item[1]), item[0]))
 
 
@@ -108,7 +108,7 @@ def _merged(spans: Iterable[Span], gap: float) -> list[tuple[int, int]]:
 
 
 def _colours(spans: Iterable[Span]) -> dict[str, Any]:
-    """A colour for each kind of work, those that took longest first; :data:`OTHER_COLOUR` once all are taken."""
+    """Colours of the kinds of work, in descending order of time; :data:`OTHER_COLOUR` beyond the palette."""
     from matplotlib import colormaps
 
     seconds: dict[str, int] = {}
@@ -122,12 +122,12 @@ def _colours(spans: Iterable[Span]) -> dict[str, Any]:
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """What turns nanoseconds into a unit that suits a run, and the unit."""
+    """Factor from nanoseconds to a unit suitable for a run, and the unit."""
     return (1e-9, "seconds") if seconds >= 1 else (1e-6, "milliseconds")
 
 
 def _label(axes: Any, summary: TraceSummary, rows: dict[tuple[str, int], list[Span]], unit: str) -> None:
-    """Names at the left, a line between lanes, and each lane's busy share at the right."""
+    """Names on the left, a line between lanes, and each lane's busy share on the right."""
     keys = list(rows)
     shares = {lane.name: lane.share for lane in summary.lanes}
     axes.set_yticks(range(len(keys)), [f"{SHORT_NAMES.get(lane, lane)} {row}" for lane, row in keys], fontsize=8)

@@ -1,13 +1,12 @@
-"""Spans of work: who did what from when to when, recorded only where somebody asked for a trace.
+"""Spans of work: lane, name, begin and end; recorded only while a trace is active.
 
-A span lies in a *lane*: a stream of pieces, the reader, the kernels, a copy engine, the writer. Lanes have *rows*: a
-stream has its own, in the others a span gets the first row that is free, so that spans of several threads at once lie
-one below the other. :func:`span` records what its block takes on the clock of this process; :meth:`Recorder.add` takes
-times measured otherwise, such as a device's. *Waiting* is recorded as such and does not count as busy.
+A span belongs to a *lane*: a stream of pieces, the reader, the kernels, a copy engine, the writer. Lanes have *rows*: a
+stream has its own; in other lanes a span gets the first free row, so that concurrent spans of several threads are drawn
+below each other. :func:`span` measures its block by the clock of this process; :meth:`Recorder.add` accepts times from
+other clocks, such as a device's. *Waiting* is recorded separately and does not count as busy.
 
-Without a trace, recording a span is a look at a global variable and an empty ``with`` block. With one, finished spans
-are handed to a :class:`Sink` in blocks, which bounds the memory; recording never raises. All of it may be called from
-any thread.
+Without a trace, a span costs a check of a global variable and an empty ``with`` block. With one, finished spans are
+passed to a :class:`Sink` in blocks, which bounds the memory; recording never raises. All functions are thread-safe.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from types import TracebackType
 from typing import NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 ELIMINATION, CALLER, STREAM = "elimination", "caller", "stream"
-"""Lanes of threads: buckets and what is done before and after them, what takes the results of pieces, the pieces."""
+"""Lanes of threads: buckets with their preparation and completion, the consumer of pieces' results, the pieces."""
 
 WORKER = "worker"
-"""Lane of processes that work for this one, a row each."""
+"""Lane of worker processes, one row each."""
 
 READER, WRITER, KERNELS = "reader", "writer", "kernels"
 """Lanes of resources: disk to memory, memory to disk, computation."""
@@ -34,16 +33,16 @@ HOST_TO_DEVICE, DEVICE_TO_HOST = "host to device", "device to host"
 """Lanes of copies between main memory and the device."""
 
 RESOURCES = (READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
-"""Lanes of what a run may be bound by, in the order in which rows go through them."""
+"""Lanes of resources that may bound a run, in the order in which rows pass through them."""
 
 BLOCK_SPANS = 4096
-"""Spans that a thread hands over at a time."""
+"""Spans per block passed to the sink."""
 
 BLOCK_SECONDS = 1.0
-"""Spans are handed over when there are so many, or when so much time has passed: what a killed process loses."""
+"""Maximum seconds before an incomplete block is passed to the sink; a killed process loses at most these spans."""
 
 MOST_SPANS = 1_000_000
-"""Spans of a trace. Beyond, its file (some 100 MB) is more than any viewer shows; further ones are counted only."""
+"""Maximum spans of a trace: its file is then some 100 MB, beyond the capacity of viewers; further ones are counted."""
 
 Detail = int | float | str
 P = ParamSpec("P")
@@ -51,13 +50,13 @@ R = TypeVar("R")
 
 
 class Span(NamedTuple):
-    """Work of one lane.
+    """A span of work in one lane.
 
     Attributes
     ----------
-    lane, row : where it is drawn. name : what was done.
+    lane, row : position. name : kind of work.
     begin, end : nanoseconds of :func:`time.perf_counter_ns`.
-    is_wait : whether the lane did nothing but wait.
+    is_wait : whether the lane was only waiting.
     details : further figures; ``bytes`` counts towards a lane's rate.
     """
 
@@ -71,10 +70,10 @@ class Span(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where finished spans go."""
+    """Destination of finished spans."""
 
     def write(self, spans: list[Span]) -> None:
-        """Take some spans; may raise OSError, after which no more come."""
+        """Accept some spans; may raise OSError, after which it is not called again."""
 
 
 class Recorder:
@@ -82,12 +81,12 @@ class Recorder:
 
     Parameters
     ----------
-    sink : gets them in blocks, on the thread that fills one. most_spans : further ones are dropped.
+    sink : receives blocks, on the thread that completes one. most_spans : further spans are dropped.
 
     Attributes
     ----------
-    dropped : spans that were not recorded. dropped_from : time in ns of the first of them, or None.
-    failure : why the sink takes no more spans, or None.
+    dropped : number of spans that were not recorded. dropped_from : time in ns of the first of them, or None.
+    failure : error that ended the writing to the sink, or None.
     """
 
     def __init__(self, sink: Sink, most_spans: int = MOST_SPANS) -> None:
@@ -113,10 +112,10 @@ class Recorder:
         is_wait: bool = False,
         details: dict[str, Detail] | None = None,
     ) -> None:
-        """Record a span; ``row`` None: the first that is free. Attributes as for :class:`Span`."""
+        """Record a span; ``row`` None: the first free one. Attributes as for :class:`Span`."""
         with self._lock:
             if self._is_closed:
-                return  # of a thread that began its work within the trace
+                return  # from a thread that started within the trace
             if self._room <= 0 or self.failure is not None:
                 self.dropped += 1
                 self.dropped_from = begin if self.dropped_from is None else min(begin, self.dropped_from)
@@ -128,12 +127,12 @@ class Recorder:
                 self._hand_over()
 
     def before_close(self, call: Callable[[], None]) -> None:
-        """Have something called when the recorder is closed, such as to add spans that a device still holds."""
+        """Register a call for :meth:`close`, such as one that adds spans still stored on a device."""
         with self._lock:
             self._before_close.append(call)
 
     def close(self) -> None:
-        """Hand over what is left."""
+        """Pass the remaining spans to the sink."""
         for call in self._before_close:
             call()
         with self._lock:
@@ -142,7 +141,7 @@ class Recorder:
 
     @contextmanager
     def rows(self, lane: str, count: int) -> Iterator[list[int]]:
-        """Rows of a lane that nobody else is given within the block."""
+        """Rows of a lane, reserved within the block."""
         with self._lock:
             taken = self._taken_rows.setdefault(lane, set())
             free = [row for row in range(len(taken) + count) if row not in taken][:count]
@@ -170,7 +169,7 @@ class Recorder:
         try:
             self._sink.write(block)
         except OSError as error:
-            self.failure = error  # a trace that cannot be written must not end the run that it is about
+            self.failure = error  # a failure of the trace must not end the run
             self.dropped += len(block)
             self.dropped_from = min(span.begin for span in block)
 
@@ -180,21 +179,21 @@ _thread = local()
 
 
 def active() -> Recorder | None:
-    """The recorder of the trace that is being written, or None."""
+    """The recorder of the active trace, or None."""
     return _recorder
 
 
 def set_active(recorder: Recorder | None) -> None:
-    """Record spans there from now on; None: nowhere."""
+    """Set the recorder of spans; None: no recording."""
     global _recorder
     _recorder = recorder
 
 
 class Timed(Protocol):
-    """A block that may be recorded."""
+    """A block that is recorded if a trace is active."""
 
     def note(self, **details: Detail) -> None:
-        """Add details that are known in the block only."""
+        """Add details that become known within the block."""
 
 
 class _Nothing:
@@ -213,7 +212,7 @@ class _Nothing:
 
 
 class _Timed:
-    """Records what its block takes, also when the block ends with an exception."""
+    """Records the duration of its block, also if the block ends with an exception."""
 
     __slots__ = ("_begin", "_details", "_is_wait", "_lane", "_name", "_recorder", "_row")
 
@@ -228,7 +227,7 @@ class _Timed:
         return self
 
     def note(self, **details: Detail) -> None:
-        """Add details that are known in the block only."""
+        """Add details that become known within the block."""
         self._details.update(details)
 
     def __exit__(
@@ -239,23 +238,23 @@ class _Timed:
 
 
 _NOTHING = _Nothing()
-"""What is entered where nothing is recorded."""
+"""Context manager of :func:`span` without a trace."""
 
 
 def span(lane: str, name: str, row: int | None = None, **details: Detail) -> AbstractContextManager[Timed]:
-    """Record the block as a span of a lane, in a row of its own or the first that is free."""
+    """Record the block as a span of a lane, in the given row or the first free one."""
     recorder = _recorder
     return _NOTHING if recorder is None else _Timed(recorder, lane, name, row, False, details)
 
 
 def waiting(lane: str, name: str, row: int | None = None, **details: Detail) -> AbstractContextManager[Timed]:
-    """Record the block as time in which a lane waits."""
+    """Record the block as waiting time of a lane."""
     recorder = _recorder
     return _NOTHING if recorder is None else _Timed(recorder, lane, name, row, True, details)
 
 
 def phase(name: str, is_wait: bool = False, **details: Detail) -> AbstractContextManager[Timed]:
-    """Record the block in the lane that this thread works for (:func:`working_for`); nothing where it has none."""
+    """Record the block in the lane of this thread (:func:`working_for`), if it has one."""
     recorder, place = _recorder, getattr(_thread, "place", None)
     if recorder is None or place is None:
         return _NOTHING
@@ -278,7 +277,7 @@ def spanning(lane: str, name: str) -> Callable[[Callable[P, R]], Callable[P, R]]
 
 @contextmanager
 def working_for(lane: str, row: int) -> Iterator[None]:
-    """Within the block, this thread works for a row of a lane."""
+    """Within the block, spans of :func:`phase` on this thread belong to a row of a lane."""
     before = getattr(_thread, "place", None)
     _thread.place = lane, row
     try:
@@ -288,11 +287,11 @@ def working_for(lane: str, row: int) -> Iterator[None]:
 
 
 def rows_of(lane: str, count: int) -> AbstractContextManager[list[int]]:
-    """Rows of a lane that nobody else is given within the block: see :meth:`Recorder.rows`."""
+    """Rows of a lane, reserved within the block: see :meth:`Recorder.rows`."""
     recorder = _recorder
     return nullcontext(list(range(count))) if recorder is None else recorder.rows(lane, count)
 
 
 if hasattr(os, "register_at_fork"):
-    # The file belongs to the parent; a lock of it may be held by a thread that does not exist in the child.
+    # The file belongs to the parent; its lock may be held by a thread that does not exist in the child.
     os.register_at_fork(after_in_child=lambda: set_active(None))

@@ -1,4 +1,4 @@
-"""Writing a trace of what happens in a block."""
+"""Writing a trace of a block."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from oocbe.runtime.tracing.trace_file import TraceFile
 
 @contextmanager
 def trace(path: str | Path, about: str | None = None) -> Iterator[Recorder]:
-    """Write a trace of everything that this process does within the block.
+    """Write a trace of all work of this process within the block.
 
     Parameters
     ----------
     path : the file, in the trace event format of Chrome and Perfetto (see :mod:`oocbe.runtime.tracing.trace_file`),
-        gzipped where the name ends in ``.gz``; written over if it exists. ``oocbe trace FILE`` reads it.
-    about : what the trace says about the run.
+        gzipped if the name ends in ``.gz``; overwritten if it exists. ``oocbe trace FILE`` reads it.
+    about : description of the run, stored in the trace.
 
     Yields
     ------
-    Recorder : after the block, ``dropped`` is the number of spans that were not recorded because there were too many,
-        and ``failure`` the error that ended the writing early. Neither ends the block: an answer is worth more.
+    Recorder : after the block, ``dropped`` is the number of spans beyond the limit, and ``failure`` the error that
+        ended the writing early. Neither ends the block: the answer matters more.
 
     Raises
     ------
-    UsageError : a trace is being written already. OSError : the file cannot be made.
+    UsageError : a trace is active already. OSError : the file cannot be created.
     """
     if active() is not None:
         raise UsageError(f"{path}: a trace is being written already; only one at a time can be")

@@ -1,4 +1,4 @@
-"""What a trace says about a run: how busy each lane was, what it did, how much overlapped, and what bound the run."""
+"""Summary of a trace: busy time and work of each lane, overlap, and the resource that bound the run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from oocbe.runtime.tracing.recorder import RESOURCES, STREAM, WORKER, Span
 from oocbe.runtime.tracing.trace_file import LANES, Trace
 
 Intervals = NDArray[np.int64]
-"""(intervals, 2), begin and end in nanoseconds, ascending and apart."""
+"""(intervals, 2), begin and end in nanoseconds, ascending and disjoint."""
 
 BOUNDING_SHARE = 0.75
-"""A lane, or the processor's cores, that are busy for so large a share of a run or a larger one bound it."""
+"""Minimum busy share of a lane, or of the processor's cores, that bounds a run."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """All spans of one name in a lane: how many, their seconds added up, and the bytes that they moved."""
+    """All spans of one name in a lane: their number, total seconds, and bytes moved."""
 
     name: str
     is_wait: bool
@@ -35,10 +35,10 @@ class Lane:
 
     Attributes
     ----------
-    name : of the lane. rows : how many of its rows were used: as many things at a time, at most.
-    busy : seconds in which some row of it worked. share : of the run's seconds.
-    row_seconds : seconds worked in all rows together.
-    works : what it did, the longest first and waiting last.
+    name : of the lane. rows : number of rows used, that is, the maximum of concurrent spans.
+    busy : seconds in which at least one row worked. share : of the run's seconds.
+    row_seconds : seconds of work in all rows.
+    works : its kinds of work, the longest first and waiting last.
     """
 
     name: str
@@ -51,17 +51,17 @@ class Lane:
 
 @dataclass(frozen=True)
 class TraceSummary:
-    """What a trace says.
+    """Summary of a trace.
 
     Attributes
     ----------
     seconds : of the run.
-    lanes : those that the run used, in the order in which rows go through them.
+    lanes : the lanes used, in the order in which rows pass through them.
     at_once : seconds in which 0, 1, 2, … of the resources (:data:`oocbe.runtime.tracing.recorder.RESOURCES`) worked;
         the workers count as one more.
-    busiest : the resource that worked longest, the workers among them; None where none did.
-    rows_read, rows_changed_owner : rows that workers read of stored tables, and those that another one had written.
-    cores : that the process could use. cores_busy : that it used on average, or None where the trace does not tell.
+    busiest : the resource with the longest work, including the workers; None without any.
+    rows_read, rows_changed_owner : rows of stored tables read by workers, and those written by another worker.
+    cores : available to the process. cores_busy : average number of cores in use, or None if unknown.
     """
 
     seconds: float
@@ -75,13 +75,13 @@ class TraceSummary:
 
     @property
     def overlapped(self) -> float:
-        """Share of the time in which anything worked that two resources or more did."""
+        """Share of the working time in which at least two resources worked."""
         working = sum(self.at_once[1:])
         return sum(self.at_once[2:]) / working if working else 0.0
 
     @property
     def bound_by(self) -> str:
-        """What bound the run, in a sentence."""
+        """The resource that bound the run, as a sentence."""
         if self.busiest is None:
             return "nothing that moves rows is in this trace"
         lane = self.busiest
@@ -102,7 +102,7 @@ class TraceSummary:
 
 
 def summarise(trace: Trace) -> TraceSummary:
-    """Work out what a trace says; up to where spans were dropped, if any were."""
+    """Compute the summary of a trace, up to the first dropped span, if any."""
     end = trace.seconds if trace.dropped_from is None else min(trace.seconds, trace.dropped_from)
     limit = round(end * 1e9)
     spans = [span for span in trace.spans if span.begin < limit or limit == 0]
@@ -124,7 +124,7 @@ def summarise(trace: Trace) -> TraceSummary:
 
 
 def _busy(name: str, spans: Sequence[Span], limit: int) -> Intervals:
-    """When a lane worked: spans of work without the waiting inside them, which of streams is that of their own row."""
+    """Busy intervals of a lane: work without the waiting inside it; in streams, waiting counts for its own row only."""
     parts = []
     for row in sorted({span.row for span in spans}) if name in (STREAM, WORKER) else [None]:
         mine = [span for span in spans if row is None or span.row == row]
@@ -136,7 +136,7 @@ def _busy(name: str, spans: Sequence[Span], limit: int) -> Intervals:
 
 
 def difference(intervals: Intervals, others: Intervals) -> Intervals:
-    """What is in some intervals and not in others."""
+    """Set difference of two unions of intervals."""
     times = np.concatenate((intervals.ravel(), others.ravel()))
     steps = np.concatenate((np.tile([1, -1], len(intervals)), np.tile([-2, 2], len(others))))
     order = np.argsort(times, kind="stable")
@@ -146,16 +146,16 @@ def difference(intervals: Intervals, others: Intervals) -> Intervals:
 
 
 def kind_of(name: str) -> str:
-    """What kind of work a span's name tells of: numbered ones (bucket 7) are all of one kind (buckets).
+    """Kind of work of a span's name: numbered ones (bucket 7) share one kind (buckets).
 
-    A variable's name may be a number, too (bucket of 7): this is no kind, but one bucket of several.
+    A variable's name may be a number, too (bucket of 7): such names stay as they are.
     """
     head, _, number = name.rpartition(" ")
     return f"{head}s" if number.isdecimal() and head and not head.endswith(" of") else name
 
 
 def union_of(intervals: Iterable[tuple[int, int]]) -> Intervals:
-    """Intervals put together where they touch or overlap."""
+    """Union of intervals that touch or overlap."""
     found = np.array(sorted(intervals), dtype=np.int64).reshape(-1, 2)
     if not len(found):
         return found
@@ -186,7 +186,7 @@ def _lane(name: str, spans: Sequence[Span], busy: Intervals, seconds: float) -> 
 
 
 def _at_once(lanes: Sequence[Intervals], limit: int) -> tuple[float, ...]:
-    """Seconds in which so many of the lanes were busy, from none to all."""
+    """Seconds in which k of the lanes were busy, for k from none to all."""
     times = np.concatenate([[0, limit], *(lane.ravel() for lane in lanes)]).astype(np.int64)
     changes = np.concatenate([[0, 0], *(np.tile([1, -1], len(lane)) for lane in lanes)]).astype(np.int64)
     order = np.argsort(times, kind="stable")

@@ -1,14 +1,14 @@
-"""Trace files: Chrome's trace event format as an array of events, a line each, gzipped where the name ends in ``.gz``.
+"""Trace files: Chrome's trace event format as an array of events, one per line, gzipped if the name ends in ``.gz``.
 
-Chrome (``chrome://tracing``) and Perfetto (https://ui.perfetto.dev) show them as they are. A lane is a process there,
-and its rows are threads. The first line opens the array, each event begins with the separator that the one before it
-needs, and the last line closes the array, which the format does not insist on. Blocks of events are written and flushed
-as they come, so that a process that is killed at any moment (``kill -9`` included) leaves a prefix that viewers and
-:func:`read_trace` take: all but the last block, of a second or so. A gzipped prefix lacks its trailer, which some
-programs mind; ``zcat`` and :func:`read_trace` do not.
+Chrome (``chrome://tracing``) and Perfetto (https://ui.perfetto.dev) display them. Lanes are processes there, and their
+rows are threads. The first line opens the array, each event begins with the separator required by the previous one, and
+the last line closes the array, which the format does not require. Blocks of events are written and flushed immediately,
+so that a process killed at any moment (``kill -9`` included) leaves a prefix accepted by viewers and
+:func:`read_trace`: all but the last block, of about a second. A gzipped prefix lacks its trailer, an error for some
+programs, but not for ``zcat`` and :func:`read_trace`.
 
-The first event, ``oocbe``, tells the format's version; the last, ``oocbe end``, how the run ended, how long it took and
-how many spans were dropped.
+The first event, ``oocbe``, contains the format's version; the last, ``oocbe end``, how the run ended, its duration and
+the number of dropped spans.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ HEAD, END = "oocbe", "oocbe end"
 """Names of the first and the last record."""
 
 LANES = (ELIMINATION, CALLER, WORKER, STREAM, READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
-"""In the order in which they are shown."""
+"""All lanes, in display order."""
 
 LONGEST_LINE = 1 << 20
-"""Characters of a line beyond which a file is no trace."""
+"""Maximum characters of a line; a file with a longer one is not a trace."""
 
 WAIT = "wait"
-"""Category of spans in which something waits."""
+"""Category of spans of waiting."""
 
 
 class TraceFile:
@@ -63,8 +63,8 @@ class TraceFile:
 
     Parameters
     ----------
-    path : written over if it exists.
-    about : what is said about the run in the first event.
+    path : overwritten if it exists.
+    about : description of the run, stored in the first event.
 
     Raises
     ------
@@ -80,7 +80,7 @@ class TraceFile:
         try:
             self._append(f"[\n{json.dumps(head)}")
         except OSError:
-            with suppress(OSError):  # what it could not write
+            with suppress(OSError):  # the buffered data cannot be written
                 self._file.close()
             raise
 
@@ -107,7 +107,7 @@ class TraceFile:
         self._append("".join(f",\n{line}" for line in lines))
 
     def close(self, recorder: Recorder, error: BaseException | None) -> None:
-        """Say how the run ended, and close the file."""
+        """Write the end of the run, and close the file."""
         try:
             if recorder.failure is None:
                 dropped_from = recorder.dropped_from
@@ -125,7 +125,7 @@ class TraceFile:
             self._file.close()
 
     def _names(self, lane: str, process: int, row: int) -> Iterator[str]:
-        """Events that name a row, and its lane where it is the first one."""
+        """Events that name a row, and its lane with its first row."""
         if all(known != lane for known, _ in self._known):
             for name, content in (("process_name", {"name": lane}), ("process_sort_index", {"sort_index": process})):
                 yield json.dumps({"name": name, "ph": "M", "pid": process, "args": content})
@@ -140,16 +140,16 @@ class TraceFile:
 
 @dataclass
 class Trace:
-    """A trace that was read.
+    """The content of a trace file.
 
     Attributes
     ----------
-    path : its file. spans : in the order of the file; times in nanoseconds since the trace began.
-    seconds : from the trace's beginning to its end, or to the last span where the process was killed.
-    cpu_seconds : of all threads of the process, or None. cores : that it could use.
-    is_whole : whether the run came to write the end of its trace. error : name of the exception that ended it, or None.
-    dropped : spans that were not recorded. dropped_from : seconds from which on some are missing, or None.
-    about : what the run said about itself.
+    path : its file. spans : in the order of the file; times in nanoseconds since the beginning of the trace.
+    seconds : from the trace's beginning to its end, or to the last span if the process was killed.
+    cpu_seconds : of all threads of the process, or None. cores : available to the process.
+    is_whole : whether the trace has its end. error : name of the exception that ended the run, or None.
+    dropped : number of spans that were not recorded. dropped_from : seconds from which some are missing, or None.
+    about : description of the run.
     """
 
     path: Path
@@ -165,11 +165,11 @@ class Trace:
 
 
 def read_trace(path: str | Path) -> Trace:
-    """Read a trace; one that was cut short when its process was killed is read as far as it goes.
+    """Read a trace; one cut short by the kill of its process is read up to there.
 
     Raises
     ------
-    FormatError : not a trace of oocbe, or damaged; the message has the line. OSError : it cannot be read.
+    FormatError : not a trace of oocbe, or damaged; the message has the line. OSError : it is unreadable.
     """
     trace = Trace(Path(path))
     for number, line in _lines(trace.path):
@@ -208,7 +208,7 @@ def _take(trace: Trace, event: dict[str, Any]) -> None:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Lines with an event, and their numbers; as many as there are where a gzipped file was cut short."""
+    """Lines with an event, and their numbers, up to the end of a truncated gzipped file."""
     with opened(path) as raw, gzip.open(raw) if path.suffix == ".gz" else raw as file:
         number = 0
         while True:
@@ -228,7 +228,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _plain(number: Any) -> object:
-    """A NumPy number as Python's."""
+    """A NumPy number as a Python number."""
     return number.item()
 
 

@@ -15,7 +15,7 @@ from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
 
 LISTED_CELLS = 1 << 20
-"""Cells whose rows one call lists; counts are computed first, so that every call knows its output position."""
+"""Cells whose rows one call lists; counts are computed first and determine the output position of every call."""
 
 
 def cells_of_rows(
