@@ -87,7 +87,7 @@ class _Named:
 
 
 @dataclass
-class _Reader:
+class _CfnReader:
     """A cursor and what has been read so far."""
 
     lexer: Lexer
@@ -104,7 +104,7 @@ class _Reader:
 def parse(text: Text) -> Problem:
     """Read a problem; FormatError with the line where it is malformed, UnsupportedError for what is left out."""
     lexer = Lexer(text, TOKENS)
-    reader = _Reader(lexer, path=text.path)
+    reader = _CfnReader(lexer, path=text.path)
     lexer.take(OPEN, "'{' and the problem")
     _tag(lexer, "problem")
     lexer.take(OPEN, "'{' and the problem's name")
@@ -135,7 +135,7 @@ def _tag(lexer: Lexer, name: str) -> bool:
     return is_there
 
 
-def _read_variables(reader: _Reader) -> None:
+def _read_variables(reader: _CfnReader) -> None:
     lexer = reader.lexer
     lexer.take(OPEN, "'{' and the variables")
     while not lexer.accept(CLOSE):
@@ -174,7 +174,7 @@ def _is_number(lexer: Lexer) -> bool:
     return parse_number(lexer.next_word) is not None
 
 
-def _read_functions(reader: _Reader) -> None:
+def _read_functions(reader: _CfnReader) -> None:
     lexer = reader.lexer
     lexer.take(OPEN, "'{' and the functions")
     while not lexer.accept(CLOSE):
@@ -222,7 +222,7 @@ def _sees_type(lexer: Lexer) -> bool:
     return is_type
 
 
-def _read_costs(reader: _Reader, title: str, scope: list[int], default: Cost | None) -> _Listed:
+def _read_costs(reader: _CfnReader, title: str, scope: list[int], default: Cost | None) -> _Listed:
     """The costs up to their closing bracket."""
     lexer = reader.lexer
     sizes = [reader.variables[v].size for v in scope]
@@ -249,7 +249,7 @@ def _read_costs(reader: _Reader, title: str, scope: list[int], default: Cost | N
     return _Listed(None, costs, None)
 
 
-def _cost(reader: _Reader, what: str) -> Cost:
+def _cost(reader: _CfnReader, what: str) -> Cost:
     lexer = reader.lexer
     place = lexer.place
     if lexer.next_word != FORBIDDEN:
@@ -258,7 +258,7 @@ def _cost(reader: _Reader, what: str) -> Cost:
     return reader.precision.cost(lexer.word(what))
 
 
-def _variable(reader: _Reader) -> int:
+def _variable(reader: _CfnReader) -> int:
     """A variable by name, or by its number, which toulbar2 gives a name such as x3 where the file gives none."""
     lexer = reader.lexer
     name = lexer.word("a variable, or ']'")
@@ -272,7 +272,7 @@ def _variable(reader: _Reader) -> int:
     return lexer.integer("the number of a variable", 0, len(reader.variables) - 1)
 
 
-def _value(reader: _Reader, v: int) -> int:
+def _value(reader: _CfnReader, v: int) -> int:
     """A value of a variable by name, or by its number, or as v3 where the file gives no names."""
     lexer, variable = reader.lexer, reader.variables[v]
     label = lexer.word(f"a value of variable {variable.name!r}, or ']'")
@@ -293,7 +293,7 @@ def _where(lexer: Lexer) -> str:
 class _Builder:
     """Makes the problem of what was read."""
 
-    def __init__(self, reader: _Reader, minimises: bool, limit: str) -> None:
+    def __init__(self, reader: _CfnReader, minimises: bool, limit: str) -> None:
         self._reader = reader
         self._sign = 1 if minimises else -1
         self._listed = [f.listed or self._shared(f) for f in reader.functions]

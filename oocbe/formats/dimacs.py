@@ -47,18 +47,18 @@ Dense = TypeVar("Dense")
 
 def parse_cnf(text: Text) -> Problem:
     """Read a satisfiability problem: clauses are constraints, and any assignment that meets them costs nothing."""
-    return _Reader(text, False).problem()
+    return _DimacsReader(text, False).problem()
 
 
 def parse_wcnf(text: Text) -> Problem:
     """Read a weighted one: hard clauses are constraints, others cost their weight where they do not hold."""
-    reader = _Reader(text, True)
+    reader = _DimacsReader(text, True)
     problem = reader.problem()
     most = problem.constant + sum(f.values.sum().item() for f in problem.functions)
     return problem if reader.top is None or most < reader.top else problem.below(reader.top)
 
 
-class _Reader:
+class _DimacsReader:
     """The tokens that are no comments, and what they say."""
 
     def __init__(self, text: Text, weighted: bool) -> None:

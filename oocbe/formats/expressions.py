@@ -70,7 +70,7 @@ def parse_expression(text: str) -> Expression:
     """Read an expression, or a body of ``if`` and ``return``; ExpressionError where it has anything else."""
     if len(text) > LONGEST:
         raise ExpressionError(f"an expression of {len(text):,} characters, expected at most {LONGEST:,}")
-    reader = _Reader()
+    reader = _ExpressionReader()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # advice for who writes Python, such as of "1if x else 2"
@@ -205,7 +205,7 @@ def _returns(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Return)
 
 
-class _Reader:
+class _ExpressionReader:
     """Makes functions of the parts of an expression; ``names`` are the variables met on the way."""
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ def parse(text: Text, root: Element) -> Dcop | Problem:
 
     FormatError with the line where it is malformed, UnsupportedError for what is not read.
     """
-    return _Reader(text, root).read()
+    return _FrodoReader(text, root).read()
 
 
 @dataclass(eq=False)
@@ -69,7 +69,7 @@ class _Relation:
     costs: list[int | float] = field(default_factory=list)
 
 
-class _Reader:
+class _FrodoReader:
     """What has been read so far."""
 
     def __init__(self, text: Text, root: Element) -> None:

@@ -54,10 +54,10 @@ _NUMBERED = re.compile(r"x([1-9][0-9]*)")
 
 def parse(text: Text) -> LinearSystem:
     """Read a problem; FormatError with the line where it is malformed."""
-    return _Reader(text).read()
+    return _OpbReader(text).read()
 
 
-class _Reader:
+class _OpbReader:
     """What has been read so far."""
 
     def __init__(self, text: Text) -> None:

@@ -61,7 +61,7 @@ _RANGE = re.compile(r"\s*(-?[0-9]{1,9})\s*\.\.\s*(-?[0-9]{1,9})\s*")
 
 def parse(text: Text) -> Dcop:
     """Read a distributed problem; FormatError with the line where it is malformed."""
-    return _Reader(text).read()
+    return _PydcopReader(text).read()
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class _Domain:
     index: Mapping[str, int] = field(default_factory=dict)
 
 
-class _Reader:
+class _PydcopReader:
     """What has been read so far."""
 
     def __init__(self, text: Text) -> None:

@@ -41,7 +41,7 @@ def parse(text: Text, root: Element) -> CompactProblem:
     """Read a problem; FormatError with the line where it is malformed. ``root`` is that of the file ``text``."""
     if root.tag != "instance" or root.attributes.get("format") != "XCSP3":
         raise root.error(f'found <{root.tag}>, expected <instance format="XCSP3">')
-    return _Reader(text, root).read()
+    return _XcspReader(text, root).read()
 
 
 @dataclass(eq=False)
@@ -52,7 +52,7 @@ class _Table:
     indices: dict[tuple[int, ...], NDArray[np.int64]]
 
 
-class _Reader:
+class _XcspReader:
     """What has been read so far."""
 
     def __init__(self, text: Text, root: Element) -> None:
