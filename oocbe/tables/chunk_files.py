@@ -6,6 +6,8 @@ to claim no more than a chunk may have, and decoded into the caller's array. Thr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,61 +33,42 @@ def value_names(limbs: int) -> list[str]:
     return [VALUES_NAME, *(LIMB_NAMES.format(limb) for limb in range(1, limbs))]
 
 
-PACKED, BLOSC, ZSTD = "packed", "blosc", "zstd"
-"""Forms of a chunk on disk: since version 2 of the format, before that, and of version 4, one array a variable."""
+PACKED, ZSTD = "packed", "zstd"
+"""Codecs of chunks on disk: of keys and values, and of one array a variable, for other programs."""
 
-CODEC_NAMES = {PACKED: ["oocbe.packed"], BLOSC: ["bytes", "blosc", "crc32c"], ZSTD: ["bytes", "zstd"]}
-"""Codecs of the arrays' metadata, by the form of their chunks."""
-
-BLOSC_HEADER, CRC_BYTES = 16, 4
-"""Bytes of a Blosc frame's header, of which 4 to 8 are the size after decompression, and of the checksum behind it."""
+CODEC_NAMES = {PACKED: ["oocbe.packed"], ZSTD: ["bytes", "zstd"]}
+"""Codecs of the arrays' metadata."""
 
 
-def read_rows(
-    folder: Place, manifest: Manifest, name: str, codec: str, rows: int, chunk_rows: int, out: NDArray[Any], start: int
-) -> None:
-    """Decode rows of a chunk.
+def read_rows(folder: Place, manifest: Manifest, name: str, rows: int, out: NDArray[Any], start: int) -> None:
+    """Decode rows of a packed chunk.
 
     Parameters
     ----------
-    name : the chunk's file, such as ``key_0/c/3``. codec : :data:`PACKED` or :data:`BLOSC`.
-    rows : rows in the chunk. chunk_rows : rows of a full one.
+    name : the chunk's file, such as ``key_0/c/3``. rows : rows in the chunk.
     out : (wanted rows,) of the array's dtype, contiguous; receives rows ``start`` and following.
 
     Raises
     ------
     CorruptDataError : missing, or not what the manifest says, or not a chunk of that many rows.
     """
+    from oocbe.tables.codec import decode
+
     data = manifest.read_file(folder, name)
-    try:
-        if codec == PACKED:
-            from oocbe.tables.codec import decode
-
-            with span(READER, "decode", bytes=out.nbytes):
-                decode(data, rows, out, start)
-        else:
-            out[:] = _blosc_decoded(data, out.dtype, chunk_rows)[start : start + len(out)]
-    except CorruptDataError as error:
-        raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
+    with _undecodable(folder, name), span(READER, "decode", bytes=out.nbytes):
+        decode(data, rows, out, start)
 
 
-def read_packed(
-    folder: Place, manifest: Manifest, name: str, codec: str, rows: int, chunk_rows: int, dtype: np.dtype[Any]
-) -> NDArray[np.uint64]:
+def read_packed(folder: Place, manifest: Manifest, name: str, rows: int, itemsize: int) -> NDArray[np.uint64]:
     """A chunk as it is packed, uint64 (words,), with everything checked that unpacking relies on.
 
-    dtype : of the array. The rest is as for :func:`read_rows`, errors too.
+    itemsize : bytes of the array's items. The rest is as for :func:`read_rows`, errors too.
     """
-    from oocbe.tables.codec import checked, encode
+    from oocbe.tables.codec import checked
 
-    if codec != PACKED:
-        column = np.empty(rows, dtype=dtype)
-        read_rows(folder, manifest, name, codec, rows, chunk_rows, column, 0)
-        return encode(column)
-    try:
-        return checked(manifest.read_file(folder, name), rows, dtype.itemsize)[0]
-    except CorruptDataError as error:
-        raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
+    data = manifest.read_file(folder, name)
+    with _undecodable(folder, name):
+        return checked(data, rows, itemsize)[0]
 
 
 def read_packed_into(
@@ -95,21 +78,14 @@ def read_packed_into(
     from oocbe.tables.codec import checked
 
     manifest.read_file_into(folder, name, target.data.cast("B"))
-    try:
+    with _undecodable(folder, name):
         checked(target, rows, itemsize)
+
+
+@contextmanager
+def _undecodable(folder: Place, name: str) -> Iterator[None]:
+    """Name the chunk that cannot be decoded."""
+    try:
+        yield
     except CorruptDataError as error:
         raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
-
-
-def _blosc_decoded(data: bytes, dtype: np.dtype[Any], chunk_rows: int) -> NDArray[Any]:
-    expected = chunk_rows * dtype.itemsize
-    claimed = int.from_bytes(data[4:8], "little") if len(data) >= BLOSC_HEADER + CRC_BYTES else -1
-    if claimed != expected:
-        raise CorruptDataError(f"it claims {claimed:,} bytes, not {expected:,}")
-    from numcodecs import blosc
-
-    try:
-        decoded = blosc.decompress(data[:-CRC_BYTES])
-    except (RuntimeError, ValueError) as error:
-        raise CorruptDataError(str(error)) from None
-    return np.frombuffer(decoded, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Version 4 of the stored format: one array per variable, compressed with zstd, readable by any Zarr library.
+"""A stored table as columns: one array per variable, compressed with zstd, readable by any Zarr library.
 
 Keys are unpacked on writing and packed on reading, which takes longer than the packed form: this form is for exchange.
 An array has the name of its variable if that is a valid file name, otherwise ``column_N``; the attribute ``columns``

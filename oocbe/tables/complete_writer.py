@@ -16,7 +16,7 @@ from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group import layout_attributes
 from oocbe.tables.group_writer import GroupWriter
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COMPLETE_VERSION
+from oocbe.tables.manifest import COMPLETE, FORMAT_VERSION
 from oocbe.tables.table import format_bytes
 
 LEAST_CHUNK_BYTES = 64
@@ -44,8 +44,7 @@ class CompleteTableWriter(GroupWriter):
         overwrite: bool = False,
     ) -> None:
         chunk_cells = min(chunk_cells, layout.complete_rows)
-        version = COMPLETE_VERSION
-        super().__init__(path, layout, dtype, semiring, chunk_cells, 0, version, budget=budget, overwrite=overwrite)
+        super().__init__(path, layout, dtype, semiring, chunk_cells, 0, COMPLETE, budget=budget, overwrite=overwrite)
         self._refuse_too_many_chunks()
         self.cells = 0
         self._chunk = np.empty(0, dtype=self.dtype)
@@ -120,7 +119,7 @@ class CompleteTableWriter(GroupWriter):
             raise ModelError(f"{self.path}: {self.cells:,} of {self.layout.complete_rows:,} cells were written")
         self._flush()
         attributes = {
-            "version": self._manifest.version,
+            "version": FORMAT_VERSION,
             **layout_attributes(self.layout),
             "semiring": self.semiring.name,
             "dtype": self.dtype.name,

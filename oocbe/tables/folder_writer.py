@@ -32,7 +32,7 @@ class FolderWriter:
 
     Parameters
     ----------
-    version : of the format, stored in the manifest.
+    form : of the table, stored in the manifest.
     budget : counts the bytes written and may refuse them; an unfinished table is returned to it. Tables of a scratch
         budget are not synchronised.
     overwrite : whether the complete table replaces an existing one of its name.
@@ -41,14 +41,12 @@ class FolderWriter:
     _makes_parents = True
     _folder: Path
 
-    def __init__(
-        self, path: str | Path, version: int, budget: DiskBudget | None = None, overwrite: bool = False
-    ) -> None:
+    def __init__(self, path: str | Path, form: str, budget: DiskBudget | None = None, overwrite: bool = False) -> None:
         if (url := url_of(path)) is not None:
             raise UsageError(f"{url}: tables are made on disk; write it there, and upload it: table.upload({url!r})")
         self.path = Path(path)
         self.rows = 0
-        self._manifest = Manifest(version=version)
+        self._manifest = Manifest(form=form)
         self._written = 0
         self._budget = DiskBudget(self.path.parent) if budget is None else budget
         self._is_durable = not self._budget.is_scratch  # forced to disk before publication

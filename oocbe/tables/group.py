@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from oocbe.errors import CorruptDataError, ModelError, UnsupportedError
+from oocbe.errors import CorruptDataError, ModelError
 from oocbe.tables.chunk_files import CODEC_NAMES
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
 from oocbe.tables.layout import Layout, check_integers
@@ -37,14 +37,12 @@ def attributes_of(folder: Place, manifest: Manifest) -> dict[str, Any]:
 
     Raises
     ------
-    CorruptDataError : missing or damaged. UnsupportedError : another version than the manifest's.
+    CorruptDataError : missing or damaged.
     """
     found = read_json(folder, manifest, "zarr.json").get("attributes")
     attributes = found.get("oocbe") if isinstance(found, dict) else None
     if not isinstance(attributes, dict):
         raise CorruptDataError(f"{folder / 'zarr.json'}: no attributes of a table")
-    if attributes.get("version") != manifest.version:
-        raise UnsupportedError(f"{folder}: format version {attributes.get('version')}, not {manifest.version}")
     return attributes
 
 
@@ -160,4 +158,6 @@ def check_table_attributes(attributes: Mapping[str, Any]) -> None:
     limbs = attributes.get("limbs", 0)
     if type(limbs) is not int or not 0 <= limbs <= MOST_LIMBS or (limbs and attributes["dtype"] != "int64"):
         raise ValueError("limbs out of range")
+    if attributes["rows"] and attributes["dtype"].startswith("int") and "extent" not in attributes:
+        raise ValueError("integers without an extent")
     check_extent(attributes)

@@ -35,7 +35,7 @@ class GroupWriter(FolderWriter):
 
     Parameters
     ----------
-    words : arrays of keys, in addition to that of values. version, budget, overwrite : as for :class:`FolderWriter`.
+    words : arrays of keys beside that of values. form, budget, overwrite : as for :class:`FolderWriter`.
     limbs : of each value (:mod:`oocbe.tables.limbs`); 0 for plain numbers.
     """
 
@@ -47,13 +47,13 @@ class GroupWriter(FolderWriter):
         semiring: Semiring,
         chunk_rows: int,
         words: int,
-        version: int,
+        form: str,
         codec: str = PACKED,
         budget: DiskBudget | None = None,
         limbs: int = 0,
         overwrite: bool = False,
     ) -> None:
-        super().__init__(path, version, budget, overwrite)
+        super().__init__(path, form, budget, overwrite)
         self.layout = layout
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.semiring = semiring
@@ -108,7 +108,7 @@ class GroupWriter(FolderWriter):
             return PackedArrays(files, names, dtypes, self._chunk_rows)
         from oocbe.tables.zarr_arrays import ZarrArrays
 
-        return ZarrArrays(self._folder, files, self.layout, names, dtypes, self._chunk_rows, self._codec)
+        return ZarrArrays(self._folder, files, self.layout, names, dtypes, self._chunk_rows)
 
     def _publish(self, attributes: dict[str, Any]) -> None:
         """Force all to disk, the manifest last, and rename the folder."""

@@ -36,16 +36,13 @@ OF_PARQUET = "of Parquet, StoredTable.from_parquet or `oocbe convert` makes one"
 FORMAT_NAME = "oocbe-table"
 """Format name in a manifest."""
 
-FORMAT_VERSION = 2
-"""Version 2: packed chunks and the least and greatest value; version 1, with Blosc chunks, is read as well."""
-COMPLETE_VERSION = 3
-"""Version 3: complete tables, which have values and no keys."""
-COLUMNS_VERSION = 4
-"""Version 4: one array a variable, for others to read (:mod:`oocbe.tables.column_form`)."""
-PARTS_VERSION = 5
-"""Version 5: tables of version 2 as parts, laid end to end (:mod:`oocbe.tables.parts`)."""
-READABLE_VERSIONS = (1, 2, COMPLETE_VERSION, COLUMNS_VERSION, PARTS_VERSION)
-"""Versions of the format that are read."""
+FORMAT_VERSION = 6
+"""Version of the format, the only one that is read; versions 1 to 5 were one number a form."""
+
+ROWS, COMPLETE, COLUMNS, PARTS = "rows", "complete", "columns", "parts"
+"""Forms of a table: packed keys and values; values of all cells (:mod:`oocbe.tables.stored_complete`); one array a
+variable, for other programs (:mod:`oocbe.tables.column_form`); tables of rows, end to end (:mod:`oocbe.tables.parts`).
+"""
 
 LARGEST_MANIFEST = 1 << 28
 """Bytes above which a manifest is not even read: a million chunks take a tenth of this."""
@@ -84,14 +81,14 @@ class Manifest:
     ----------
     files : name relative to the table's folder (with ``/``) to record.
     first_keys, last_keys : the key of each chunk's first and last row, as one number (word 0 least significant).
-    version : of the format.
+    form : :data:`ROWS`, :data:`COMPLETE`, :data:`COLUMNS` or :data:`PARTS`.
     parts : of a table of parts, in the order of their rows, whose chunks are listed in manifests of their own.
     """
 
     files: dict[str, FileRecord] = field(default_factory=dict)
     first_keys: list[int] = field(default_factory=list)
     last_keys: list[int] = field(default_factory=list)
-    version: int = FORMAT_VERSION
+    form: str = ROWS
     parts: list[PartRecord] = field(default_factory=list)
     _inside: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)  # folders looked at
 
@@ -104,12 +101,13 @@ class Manifest:
         """The one spelling of this manifest."""
         content: dict[str, object] = {
             "format": FORMAT_NAME,
-            "version": self.version,
+            "version": FORMAT_VERSION,
+            "form": self.form,
             "files": {name: list(record) for name, record in self.files.items()},
             "first_keys": [f"{key:x}" for key in self.first_keys],
             "last_keys": [f"{key:x}" for key in self.last_keys],
         }
-        if self.version == PARTS_VERSION:
+        if self.form == PARTS:
             content["parts"] = [[p.name, p.rows, f"{p.first_key:x}", f"{p.last_key:x}", p.checksum] for p in self.parts]
         return render_record(content)
 
@@ -120,7 +118,7 @@ class Manifest:
         Raises
         ------
         CorruptDataError : there is none, or it is damaged.
-        UnsupportedError : written by a later version of the format.
+        UnsupportedError : of another version of the format.
         """
         path = folder / MANIFEST_NAME
         try:
@@ -137,19 +135,21 @@ class Manifest:
             ) from None
         except CorruptDataError as error:
             raise CorruptDataError(f"{error}; restore or rewrite the table") from None
-        if content.get("version") not in READABLE_VERSIONS:
+        if content.get("version") != FORMAT_VERSION:
             if type(content.get("version")) is not int:
                 raise CorruptDataError(f"{path}: not a manifest of a table (no version); restore or rewrite the table")
             raise UnsupportedError(
-                f"{path}: format version {content['version']}; this program reads versions up to "
-                f"{max(READABLE_VERSIONS)}"
+                f"{path}: format version {content['version']}; this program reads version {FORMAT_VERSION} only. Write "
+                "the table again, or convert it to Parquet with the program that wrote it (oocbe convert)"
             )
         try:
+            if content["form"] not in (ROWS, COMPLETE, COLUMNS, PARTS):
+                raise ValueError(f"the form {content['form']!r}")
             return cls(
                 {str(name): FileRecord(int(size), int(crc)) for name, (size, crc) in content["files"].items()},
                 [int(key, 16) for key in content["first_keys"]],
                 [int(key, 16) for key in content["last_keys"]],
-                int(content["version"]),
+                content["form"],
                 [
                     PartRecord(str(name), int(rows), int(first, 16), int(last, 16), int(checksum))
                     for name, rows, first, last, checksum in content.get("parts", [])

@@ -119,7 +119,7 @@ class PackedTable:
 
     @classmethod
     def read(cls, table: StoredTable) -> PackedTable:
-        """Read a stored table in packed form, with all chunks checked; only unknown value extents require unpacking.
+        """Read a stored table in packed form, with all chunks checked; nothing is unpacked.
 
         Raises
         ------
@@ -139,19 +139,12 @@ class PackedTable:
                 "left; name an output table on disk instead"
             ) from None
         edges = [table.chunk_keys(chunk) for chunk in range(chunks)]
-        found = cls(table.layout, table.semiring, table.dtype, table.is_sorted, rows, columns, edges, table.extent)
-        if table.extent is None and table.rows and table.dtype.kind != "f":
-            found.extent = found._extent()
-        return found
+        return cls(table.layout, table.semiring, table.dtype, table.is_sorted, rows, columns, edges, table.extent)
 
     @classmethod
     def on_disk(cls, table: StoredTable) -> PackedTable | None:
-        """A stored table whose chunks are read on use; None if they are not packed.
-
-        Also None if the least and greatest value are unknown without reading all values (integers, before version 2 of
-        the format).
-        """
-        if not table.is_packed or (table.extent is None and table.rows and table.dtype.kind != "f"):
+        """A stored table whose chunks are read when they are used; None where they are not packed."""
+        if not table.is_packed:
             return None
         chunks = table.chunk_count
         rows = np.array([table.chunk_start(chunk) for chunk in range(chunks + 1)], dtype=np.int64)
@@ -222,11 +215,6 @@ class PackedTable:
 
     def __repr__(self) -> str:
         return describe_table("PackedTable", self.layout, self.rows, self.nbytes, self.dtype, self.semiring)
-
-    def _extent(self) -> tuple[int, int]:
-        values = np.empty(self.rows, dtype=self.dtype)
-        self._read(0, [(self.columns[-1], values)])
-        return int(values.min()), int(values.max())
 
 
 class _Looked(local):

@@ -1,4 +1,4 @@
-"""A table in parts: tables of version 2, and a manifest that lists them in row order (version 5).
+"""A table in parts: tables of rows, and a manifest that lists them in the order of their rows.
 
 Several processes each write some of the rows, as an ordinary table in a folder of the future table (named by
 :class:`PartsWriter`); in a sorted table, each part has one range of keys. The coordinating process then lists the parts
@@ -33,7 +33,8 @@ from oocbe.tables.manifest import (
     FORMAT_VERSION,
     MANIFEST_NAME,
     PART_NAME,
-    PARTS_VERSION,
+    PARTS,
+    ROWS,
     FileRecord,
     Manifest,
     PartRecord,
@@ -85,7 +86,7 @@ class PartsWriter(FolderWriter):
         limbs: int = 0,
         overwrite: bool = False,
     ) -> None:
-        super().__init__(path, PARTS_VERSION, budget, overwrite)
+        super().__init__(path, PARTS, budget, overwrite)
         self.layout, self.semiring = layout, semiring
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._limbs = limbs
@@ -143,9 +144,7 @@ class PartsWriter(FolderWriter):
             if entry.is_dir() and entry.name not in listed:
                 disk.remove(entry)
         extents = [extent for extent in self._extents if extent is not None]
-        extent = None
-        if extents and len(extents) == len(parts):
-            extent = [min(low for low, _ in extents), max(high for _, high in extents)]
+        extent = [min(low for low, _ in extents), max(high for _, high in extents)] if extents else None
         attributes = self._attributes(self.rows, self._longest, extent, is_sorted)
         group = {"zarr_format": 3, "node_type": "group", "attributes": {"oocbe": attributes}}
         content = json.dumps(group, indent=2).encode()
@@ -160,7 +159,7 @@ class PartsWriter(FolderWriter):
 
     def _attributes(self, rows: int, chunk_rows: int, extent: list[int] | None, is_sorted: bool) -> dict[str, Any]:
         attributes = {
-            "version": PARTS_VERSION,
+            "version": FORMAT_VERSION,
             **layout_attributes(self.layout),
             "words": self.layout.words,
             "semiring": self.semiring.name,
@@ -188,7 +187,7 @@ def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -
     CorruptDataError : a part is missing or damaged, or does not belong to this table.
     """
     made_of(folder, lambda: check_table_attributes(attributes))
-    whole = Manifest(dict(manifest.files), version=PARTS_VERSION, parts=manifest.parts)
+    whole = Manifest(dict(manifest.files), form=PARTS, parts=manifest.parts)
     if set(manifest.files) != {"zarr.json"} or manifest.first_keys or manifest.last_keys:
         raise CorruptDataError(f"{folder}: the manifest lists other files than a table of parts has")
     chunks: list[tuple[str, int, int, str | None]] = []
@@ -227,7 +226,7 @@ def _attributes_of_part(path: Place, manifest: Manifest, whole: Mapping[str, Any
     made_of(path, lambda: check_table_attributes(attributes))
     own, shared = ([found.get(name) for name in _SHARED] for found in (attributes, whole))
     is_out_of_order = whole["sorted"] and not attributes["sorted"]
-    if manifest.version != FORMAT_VERSION or own != shared or is_out_of_order or not attributes["rows"]:
+    if manifest.form != ROWS or own != shared or is_out_of_order or not attributes["rows"]:
         raise CorruptDataError(f"{path}: not a part of {path.parent}")
     return attributes
 

@@ -23,7 +23,6 @@ from oocbe.model.settings.machine import check_room
 from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import (
-    BLOSC,
     KEY_NAMES,
     PACKED,
     VALUES_NAME,
@@ -38,7 +37,7 @@ from oocbe.tables.column_form import column_dtype, column_names, read_columns
 from oocbe.tables.exchange import OnDisk
 from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COLUMNS_VERSION, COMPLETE_VERSION, PARTS_VERSION, Manifest
+from oocbe.tables.manifest import COLUMNS, COMPLETE, PARTS, Manifest
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.objects import InStores, place_of
 from oocbe.tables.parts import composed
@@ -60,7 +59,7 @@ class StoredTable(InStores, OnDisk):
     dtype : dtype of the values.
     rows : number of rows. limbs : of each value, as for a table in memory.
     chunk_rows : rows of each chunk but the last; in a table of parts (:mod:`oocbe.tables.parts`) of the longest.
-    extent : least and greatest value where the table tells (integers, format version 2), else None.
+    extent : least and greatest value where they are integers and there are rows, else None.
     duplicates : whether a key may occur more than once.
     """
 
@@ -82,7 +81,7 @@ class StoredTable(InStores, OnDisk):
         self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
         self._manifest, self._checksum = manifest, checksum
         self._index: ChunkIndex = index or EvenChunks(self.rows, self.chunk_rows, attributes.get("writer"))
-        self._codec = {1: BLOSC, COLUMNS_VERSION: ZSTD}.get(manifest.version, PACKED)
+        self._codec = ZSTD if manifest.form == COLUMNS else PACKED
         self._read_ahead = ReadAhead(self.chunk_count, self.stored_bytes // max(1, self.chunk_count))
 
     @classmethod
@@ -102,8 +101,8 @@ class StoredTable(InStores, OnDisk):
     ) -> StoredTableWriter:
         """A writer for a new table, to be used in a ``with`` statement; see :class:`StoredTableWriter`.
 
-        codec : ``packed`` (:mod:`oocbe.tables.codec`); ``zstd``, which any Zarr library reads, one array a variable
-            (:mod:`oocbe.tables.column_form`); or ``blosc`` for version 1 of the format.
+        codec : ``packed`` (:mod:`oocbe.tables.codec`), or ``zstd``, which any Zarr library reads, one array a variable
+            (:mod:`oocbe.tables.column_form`).
         budget : counts what is written, and may refuse it. limbs : of each value (:mod:`oocbe.tables.limbs`).
         overwrite : whether the table takes the place of a stored table at the path, in the moment that it is complete.
         duplicates : whether a key may occur more than once; see :meth:`from_parquet`.
@@ -164,14 +163,14 @@ class StoredTable(InStores, OnDisk):
         Raises
         ------
         CorruptDataError : not a complete table, or damaged; the message names the chunk and the file.
-        UnsupportedError : written by a later version of the format. UsageError : a complete table.
+        UnsupportedError : of another version of the format. UsageError : a complete table.
         """
         folder = place_of(path)
         manifest = Manifest.read(folder)
-        if manifest.version == COMPLETE_VERSION:
+        if manifest.form == COMPLETE:
             raise UsageError(f"{folder} is a complete table: open it with StoredCompleteTable.open")
         attributes = attributes_of(folder, manifest)
-        if manifest.version == PARTS_VERSION:
+        if manifest.form == PARTS:
             whole, index = composed(folder, manifest, attributes)
             checksum = crc32(manifest.render())
             return made_of(folder, lambda: cls(folder, whole, attributes, index, checksum))
@@ -280,14 +279,14 @@ class StoredTable(InStores, OnDisk):
             low, high = max(start, first), min(stop, first + rows)
             for name, column in columns.items():
                 target = column[low - start : high - start]
-                calls.append((index.file(name, chunk), self._codec, rows, self.chunk_rows, target, low - first))
+                calls.append((index.file(name, chunk), rows, target, low - first))
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
         if values is not None and limbs:
             np.stack(limbs, axis=1, out=values)
 
     @property
     def is_packed(self) -> bool:
-        """Whether chunks are packed (:mod:`oocbe.tables.codec`), as they are since version 2 of the format."""
+        """Whether chunks are packed (:mod:`oocbe.tables.codec`)."""
         return self._codec == PACKED
 
     def chunk_starts(self, column: int) -> NDArray[np.int64]:
@@ -311,7 +310,7 @@ class StoredTable(InStores, OnDisk):
             from oocbe.tables.codec import encode
 
             return encode([*part.keys, part.values][column])
-        return read_packed(self.path, self._manifest, name, self._codec, rows, self.chunk_rows, dtype)
+        return read_packed(self.path, self._manifest, name, rows, dtype.itemsize)
 
     def packed_chunk_into(self, column: int, chunk: int, target: NDArray[np.uint64]) -> None:
         """Read :meth:`packed_chunk` of a table whose chunks are packed on disk into memory of the chunk's size."""

@@ -27,7 +27,7 @@ from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.group import attributes_of, check_extent, check_files, layout_of, made_of
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COMPLETE_VERSION, Manifest
+from oocbe.tables.manifest import COMPLETE, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
 from oocbe.tables.object_path import Place
 from oocbe.tables.objects import InStores, place_of
@@ -139,12 +139,12 @@ class StoredCompleteTable(InStores):
 
         Raises
         ------
-        CorruptDataError : not a table, or damaged; the message names the chunk and the file.
-        UnsupportedError : written by a later version of the format. UsageError : an incomplete table.
+        CorruptDataError : not a complete table, or damaged; the message names the chunk and the file.
+        UnsupportedError : of another version of the format. UsageError : a table of rows.
         """
         folder = place_of(path)
         manifest = Manifest.read(folder)
-        if manifest.version != COMPLETE_VERSION:
+        if manifest.form != COMPLETE:
             raise UsageError(f"{folder} is a table of rows: open it with StoredTable.open")
         attributes = attributes_of(folder, manifest)
 
@@ -211,9 +211,7 @@ class StoredCompleteTable(InStores):
             first = chunk * size
             cells = min(size, self.cells - first)
             low, high = max(start, first), min(stop, first + cells)
-            calls.append(
-                (f"{VALUES_NAME}/c/{chunk}", PACKED, cells, size, out[low - start : high - start], low - first)
-            )
+            calls.append((f"{VALUES_NAME}/c/{chunk}", cells, out[low - start : high - start], low - first))
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
 
     def window(self, start: int, stop: int) -> NDArray[Any]:
@@ -284,8 +282,8 @@ AnyComplete = CompleteTable | StoredCompleteTable
 
 
 def open_table(path: str | Path) -> StoredTable | StoredCompleteTable:
-    """Open an incomplete or complete table on disk; errors as for their ``open``."""
-    if Manifest.read(place_of(path)).version == COMPLETE_VERSION:
+    """Open a table on disk of either form; errors as for their ``open``."""
+    if Manifest.read(place_of(path)).form == COMPLETE:
         return StoredCompleteTable.open(path)
     return StoredTable.open(path)
 

@@ -11,14 +11,14 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import Semiring
-from oocbe.tables.chunk_files import BLOSC, PACKED, ZSTD
+from oocbe.tables.chunk_files import PACKED, ZSTD
 from oocbe.tables.column_form import column_names
 from oocbe.tables.columns import row_of
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group import layout_attributes
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS, GroupWriter
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COLUMNS_VERSION
+from oocbe.tables.manifest import COLUMNS, FORMAT_VERSION, ROWS
 
 if TYPE_CHECKING:
     from oocbe.tables.new_arrays import PackedArrays
@@ -28,9 +28,8 @@ __all__ = ["CHUNK_ROWS", "LARGEST_CHUNK_ROWS", "StoredTableWriter"]
 CHUNK_ROWS = 1 << 20
 """Default rows per chunk: 8 MiB of keys, enough for the full speed of disk and codec, and small relative to memory."""
 
-
-VERSIONS = {PACKED: 2, ZSTD: COLUMNS_VERSION, BLOSC: 1}
-"""Format version of each form of chunks."""
+FORMS = {PACKED: ROWS, ZSTD: COLUMNS}
+"""Form of the table that each codec of chunks has."""
 
 
 class StoredTableWriter(GroupWriter):
@@ -52,12 +51,12 @@ class StoredTableWriter(GroupWriter):
         overwrite: bool = False,
         duplicates: bool = False,
     ) -> None:
-        if codec not in VERSIONS:
-            raise UsageError(f"chunks can be {', '.join(VERSIONS)}, not {codec!r}")
+        if codec not in FORMS:
+            raise UsageError(f"chunks can be {', '.join(FORMS)}, not {codec!r}")
         if limbs and codec != PACKED:
             raise UsageError(f"counts of several limbs are written packed, not {codec!r}")
-        version, words = VERSIONS[codec], layout.words
-        super().__init__(path, layout, dtype, semiring, chunk_rows, words, version, codec, budget, limbs, overwrite)
+        form, words = FORMS[codec], layout.words
+        super().__init__(path, layout, dtype, semiring, chunk_rows, words, form, codec, budget, limbs, overwrite)
         self.is_sorted = True
         self._duplicates = duplicates
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
@@ -194,7 +193,7 @@ class StoredTableWriter(GroupWriter):
 
     def _attributes(self) -> dict[str, Any]:
         attributes = {
-            "version": self._manifest.version,
+            "version": FORMAT_VERSION,
             **layout_attributes(self.layout),
             "words": self.layout.words,
             "semiring": self.semiring.name,
@@ -209,6 +208,6 @@ class StoredTableWriter(GroupWriter):
             attributes["limbs"] = self._limbs
         if self._codec == ZSTD:
             attributes["columns"] = column_names(self.layout)
-        if self._extent is not None and self._codec != BLOSC:
+        if self._extent is not None:
             attributes["extent"] = list(self._extent)
         return attributes

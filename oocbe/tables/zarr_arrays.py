@@ -1,4 +1,4 @@
-"""The arrays of a stored table with chunks encoded by Zarr: one per variable, or those of version 1.
+"""The arrays of a stored table in the form of columns, one a variable, whose chunks Zarr encodes.
 
 Imported only for writing such a table: importing zarr takes half a second.
 """
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from zarr import open_group
-from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+from zarr.codecs import ZstdCodec
 from zarr.storage import LocalStore
 
-from oocbe.tables.chunk_files import ZSTD
 from oocbe.tables.column_form import columns_of
 from oocbe.tables.layout import Layout
 from oocbe.tables.new_arrays import FileRecorder
@@ -56,8 +55,7 @@ class ZarrArrays:
 
     Parameters
     ----------
-    codec : :data:`ZSTD`, one array per variable; otherwise Blosc, one per key word. Others as for
-        :class:`oocbe.tables.new_arrays.PackedArrays`.
+    layout : of the keys. Others as for :class:`oocbe.tables.new_arrays.PackedArrays`.
     """
 
     def __init__(
@@ -68,9 +66,8 @@ class ZarrArrays:
         names: Sequence[str],
         dtypes: Sequence[np.dtype[Any]],
         chunk_rows: int,
-        codec: str,
     ) -> None:
-        self._layout, self._codec = layout, codec
+        self._layout = layout
         self._group = open_group(RecordingStore(root, files), mode="a", zarr_format=3)
         self._arrays = [
             self._group.create_array(
@@ -79,14 +76,14 @@ class ZarrArrays:
                 chunks=(chunk_rows,),
                 dtype=dtype,
                 config={"write_empty_chunks": True},
-                compressors=_compressors(codec, dtype),
+                compressors=ZstdCodec(level=3),
             )
             for name, dtype in zip(names, dtypes, strict=True)
         ]
 
     def append(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Write rows; see :class:`oocbe.tables.new_arrays.NewArrays`."""
-        columns = [*(columns_of(self._layout, keys) if self._codec == ZSTD else keys), values]
+        columns = [*columns_of(self._layout, keys), values]
         for array, column in zip(self._arrays, columns, strict=True):
             array.resize((start + len(values),))
             array[start:] = column
@@ -94,10 +91,3 @@ class ZarrArrays:
     def describe(self, attributes: dict[str, Any]) -> None:
         """Set the attributes of the group."""
         self._group.attrs.put(attributes)
-
-
-def _compressors(codec: str, dtype: np.dtype[Any]) -> Any:
-    if codec == ZSTD:
-        return ZstdCodec(level=3)
-    # Sorted keys share their high bytes; grouped by the shuffle, these compress to almost nothing.
-    return [BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=dtype.itemsize), Crc32cCodec()]

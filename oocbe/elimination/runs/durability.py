@@ -363,7 +363,7 @@ def read_choices(entries: list[dict[str, Any]], variables: int) -> list[OrderCho
     for entry in entries:
         separators = tuple(tuple(s) for s in entry["separators"])
         rows = tuple(entry["predicted_rows"])
-        costs = tuple(entry.get("cell_costs", ()))  # runs of older versions know none
+        costs = tuple(entry["cell_costs"])
         fits = len(separators) == len(rows) == variables and len(costs) in (0, variables)
         if sorted(entry["order"]) != list(range(variables)) or not fits:
             raise CorruptDataError("run.json: an order that is none of this problem; remove the folder to start anew")
