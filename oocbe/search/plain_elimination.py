@@ -19,7 +19,7 @@ from typing import Any
 from oocbe.elimination.buckets.forms import expected_work, supported_representations
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.elimination_speed import CPU_SPEED, EliminationSpeed, order_cell_work
-from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, is_order_file, longest_search, search_orders
+from oocbe.elimination.orders.order import CRITERIA, heuristic, is_order_file, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.linear import carried_in_rows
@@ -176,7 +176,7 @@ class PlainElimination:
             return math.inf
         graph = self._graph
         names = CRITERIA if self._options.order == "auto" else [self._options.order]
-        orders = [HEURISTICS[name](graph, self._options.seed) for name in names]
+        orders = [heuristic(name, self._options.order_seconds)(graph, self._options.seed) for name in names]
         return min(float(graph.cells_along(o).sum()) for o in orders) / self._speed.cells
 
     @cached_property

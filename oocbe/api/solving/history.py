@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oocbe.elimination.observer import ForwardingObserver, Observer
-from oocbe.elimination.orders.order import HEURISTICS, is_order_file
+from oocbe.elimination.orders.order import heuristic, is_order_file
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.errors import OocbeError
@@ -161,9 +161,8 @@ def _planned_width(left: Problem, options: SolveOptions) -> int:
             if is_order_file(options.order):
                 order = np.array(read_order(left, options.order), dtype=np.int64)
             else:
-                order = HEURISTICS["min-fill" if options.order == "auto" else options.order](
-                    graph, options.seed & 0x7FFFFFFF
-                )
+                name = "min-fill" if options.order == "auto" else options.order
+                order = heuristic(name, options.order_seconds)(graph, options.seed & 0x7FFFFFFF)
             return graph.separators(order).width
     except OocbeError:  # such as too many variables for an order; the answer remains valid
         return 0

@@ -22,7 +22,7 @@ from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.flat_tables import FlatTables, constants_of, flat_tables, scopes_together, table_cells
-from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, OrderFlags, is_order_file
+from oocbe.elimination.orders.order import CRITERIA, OrderFlags, heuristic, is_order_file
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
@@ -311,7 +311,7 @@ def _orders(
     with OrderFlags(graph, 0.0, 0.0) as flags:
         hurry = Hurry() if counts else Hurry(flags.first.hurry)  # min-degree does not support floors
         if options.order != "auto":
-            yield options.order, HEURISTICS[options.order](graph, seed, most, hurry)
+            yield options.order, heuristic(options.order, options.order_seconds)(graph, seed, most, hurry)
             return
         for floor in COUNT_FLOORS if counts else (0.0,):
             yield name, graph.greedy_order(CRITERIA[name], seed, most, flags=hurry, floor=floor)[0]

@@ -30,11 +30,13 @@ from numpy.typing import NDArray
 from oocbe.elimination.orders.elimination_speed import MANY_ROWS_A_SECOND, ROWS_A_SECOND
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_file import read_order
+from oocbe.elimination.orders.order_finders import found_order
 from oocbe.elimination.orders.order_improvement import Chain
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import UNHURRIED, Hurry, ScopeGraph
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.problem import Problem
+from oocbe.model.settings.option_values import order_finders
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
 
@@ -112,9 +114,14 @@ HEURISTICS: dict[str, Heuristic] = {
 """Heuristics by name."""
 
 
+def heuristic(name: str, seconds: float) -> Heuristic:
+    """One of :data:`HEURISTICS`, or a finder of another package that takes so many seconds an order."""
+    return HEURISTICS.get(name) or (lambda graph, seed, *_: found_order(name, graph, max(seconds, FIRST_SECONDS), seed))
+
+
 def is_order_file(wanted: str) -> bool:
-    """Whether an order option is the path of a file: neither ``auto`` nor one of :data:`HEURISTICS`."""
-    return wanted not in ("auto", *HEURISTICS)
+    """Whether an order option is the path of a file: no name of a heuristic or finder."""
+    return wanted not in ("auto", *HEURISTICS) and wanted not in order_finders().names
 
 
 @spanning(ELIMINATION, "search for orders")
@@ -133,7 +140,7 @@ def search_orders(
 
     Parameters
     ----------
-    wanted : ``auto``, one of :data:`HEURISTICS`, or the path of a file of variable names.
+    wanted : ``auto``, the name of a heuristic or finder, or the path of a file of variable names.
     seconds : time limit of the search, except for the first order of each permitted heuristic (see the module). The
         search ends earlier once it has taken longer than the predicted elimination.
     seed : of ties, noise and probes.
@@ -162,7 +169,7 @@ def search_orders(
     # Without constraints that make rows fewer than assignments, an order with too many assignments is not completed.
     most_cells = CERTAINLY * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
     with OrderFlags(graph, seconds, longest) as flags:
-        for name, order in _candidates(graph, names, seed, finalists, cell_work, most_cells, flags):
+        for name, order in _candidates(graph, names, seconds, seed, finalists, cell_work, most_cells, flags):
             deadline.check()
             candidates += 1
             if order is not None and (name, order.tobytes()) not in tried:
@@ -239,6 +246,7 @@ def judge_order(
 def _candidates(
     graph: PrimalGraph,
     names: Sequence[str],
+    seconds: float,
     seed: int,
     finalists: Mapping[str, Sequence[tuple[float, int, NDArray[np.int64]]]],
     cell_work: float,
@@ -266,7 +274,7 @@ def _candidates(
             yield name, None
         else:
             own = flags.later if turn else flags.first
-            yield name, HEURISTICS[name](graph, (seed + restart) & 0x7FFFFFFF, most_cells, own)
+            yield name, heuristic(name, seconds)(graph, (seed + restart) & 0x7FFFFFFF, most_cells, own)
 
 
 def _judged(

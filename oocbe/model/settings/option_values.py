@@ -12,14 +12,19 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oocbe.errors import UsageError
 from oocbe.model.semiring import Semiring, semiring_by_name
 from oocbe.runtime.urls import refuse_url
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
 ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill", "linear")
-"""Values of ``order`` that are no file."""
+"""Values of ``order`` that are neither a file nor a finder of another package."""
 
 BACKENDS = ("auto", "cpu", "cuda")
 """Values of ``backend``."""
@@ -47,14 +52,23 @@ def _shown(value: object) -> str:
         return "an integer of thousands of digits"
 
 
+@cache
+def order_finders() -> EntryPoints:
+    """Finders of orders that other packages add (:mod:`oocbe.elimination.orders.order_finders`), not yet loaded."""
+    from importlib.metadata import entry_points  # only where another name than those of the heuristics is given
+
+    return entry_points(group="oocbe.order_finders")
+
+
 def parse_order(name: str, value: object) -> str:
-    """A heuristic's name, or the path of a file that exists; a path object is turned into text."""
+    """Name of a heuristic or finder, or the path of a file that exists; a path object is turned into text."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if isinstance(text, str):
         refuse_url(text, name)
-    if isinstance(text, str) and (text in ORDER_NAMES or Path(text).is_file()):
+    if isinstance(text, str) and (text in ORDER_NAMES or Path(text).is_file() or text in order_finders().names):
         return text
-    raise UsageError(f"{name}: {_shown(value)} is neither one of {', '.join(ORDER_NAMES)} nor a file that exists")
+    known = ", ".join([*ORDER_NAMES, *sorted(order_finders().names)])
+    raise UsageError(f"{name}: {_shown(value)} is neither one of {known} nor a file that exists")
 
 
 def parse_seconds(name: str, value: object) -> float:
