@@ -105,10 +105,13 @@ _FORMATS = (
         "lp",
         "linear and mixed-integer programs in CPLEX's LP form",
         _late("lp", "parse"),
-        render_system=_late("lp_writer", "render"),
+        render_system=_late("linear_program_writer", "render_lp"),
     ),
     Format(
-        "mps", "linear and mixed-integer programs", _late("mps", "parse"), render_system=_late("mps_writer", "render")
+        "mps",
+        "linear and mixed-integer programs",
+        _late("mps", "parse"),
+        render_system=_late("linear_program_writer", "render_mps"),
     ),
     Format("net", "belief networks as Hugin, GeNIe and SamIam write them", _late("net", "parse")),
     Format("opb", "pseudo-Boolean problems, soft constraints among them", _late("opb", "parse")),
