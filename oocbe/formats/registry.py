@@ -47,11 +47,12 @@ class Format:
     Attributes
     ----------
     name : what a person gives as ``format``; also the file name's suffix, after a dot.
-    description : one line for help texts.
-    parse : tokens to what the file holds; raises FormatError or UnsupportedError only.
-    render : problem to the file's text, or None where no problem is written in the format.
-    render_system : linear system to the file's text, or None where none is written in the format.
-    render_dcop : problem with agents to the file's text, or None where the format knows none.
+    description : one line about it.
+    parse : the model of a file's tokens; it must raise FormatError for malformed files (see :meth:`Text.error`) and
+        UnsupportedError for parts that oocbe cannot express.
+    render : the text of a problem; None if the format is only read.
+    render_system : the text of a linear system; None if the format holds none.
+    render_dcop : the text of a problem with agents; None if the format holds none.
     """
 
     name: str
@@ -265,6 +266,13 @@ def _parse(chosen: Format, text: Text) -> Model:
     except OocbeError as error:
         # The parsers check everything the model checks, with a line. Should one be missed, name the file at least.
         raise FormatError(text.path, None, str(error)) from error
+    except MemoryError:
+        raise
+    except Exception as error:
+        if chosen in _FORMATS:
+            raise
+        fault = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{text.path}: the format {chosen.name} of another package failed: {fault}") from error
 
 
 def write(model: Model, path: str | Path, format: str | None = None) -> None:

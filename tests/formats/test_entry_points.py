@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-MODULE = """
-from oocbe.formats.registry import Format
-from oocbe.model.parts import Function, Variable
-from oocbe.model.problem import Problem
+PAGE = Path(__file__).parents[2] / "docs" / "adding-a-format.md"
 
-
-def parse(text):
-    numbers = [int(word) for word in text.data.split()]
-    return Problem((Variable("x", len(numbers)),), (Function.from_array((0,), numbers),))
-
-
-def render(problem):
-    return " ".join(str(problem.evaluate((value,))) for value in range(problem.sizes[0]))
-
-
-LIST = Format("list", "costs of one variable", parse, render)
-NUMBER = 3
-"""
+MODULE = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)[0] + "\nNUMBER = 3\n"
+"""The module that the page shows, and an object that is no format."""
 
 
 @pytest.fixture
@@ -37,8 +25,8 @@ def package(tmp_path):
         info = tmp_path / "their_formats-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-formats\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[oocbe.formats]\nlist = their_formats:{point}\n")
-        (tmp_path / "costs.list").write_text("7 3 5")
+        (info / "entry_points.txt").write_text(f"[oocbe.formats]\npairs = their_formats:{point}\n")
+        (tmp_path / "costs.pairs").write_text("2 3  # sizes\n0 1 0 2 7\n0 1 1 0 -3\n")
         return tmp_path
 
     return made
@@ -51,15 +39,32 @@ def run(folder, *arguments):
 
 
 def test_a_format_of_another_package_is_read_and_written(package):
-    folder = package("LIST")
-    done = run(folder, "convert", "costs.list", "costs.cfn")
+    folder = package("PAIRS")
+    done = run(folder, "convert", "costs.pairs", "costs.cfn")
     assert done.returncode == 0, done.stderr
-    done = run(folder, "convert", "costs.cfn", "again.list")
+    done = run(folder, "convert", "costs.cfn", "again.pairs")
     assert done.returncode == 0, done.stderr
-    assert (folder / "again.list").read_text().split() == ["7", "3", "5"]
+    assert (folder / "again.pairs").read_text().split("\n")[0] == "2 3"
 
 
 def test_an_entry_point_that_is_no_format_is_named(package):
-    done = run(package("NUMBER"), "convert", "costs.list", "costs.cfn")
+    done = run(package("NUMBER"), "convert", "costs.pairs", "costs.cfn")
     assert done.returncode == 2
-    assert "the format list of their_formats:NUMBER is no Format" in done.stderr
+    assert "the format pairs of their_formats:NUMBER is no Format" in done.stderr
+
+
+def test_a_malformed_file_is_named_with_its_line(package):
+    folder = package("PAIRS")
+    (folder / "costs.pairs").write_text("2 3\n0 1 0 2 7\n\n0 1 0 3 7\n")
+    done = run(folder, "solve", "costs.pairs")
+    assert done.returncode == 2
+    assert "costs.pairs, line 4: found 3, expected a value" in done.stderr
+
+
+def test_an_error_of_another_packages_parser_is_not_oocbes(package):
+    folder = package("PAIRS")
+    module = folder / "their_formats.py"
+    module.write_text(module.read_text().replace("variables: list[Variable] = []", "variables = [1 // 0]"))
+    done = run(folder, "solve", "costs.pairs")
+    assert done.returncode == 2
+    assert "costs.pairs: the format pairs of another package failed: ZeroDivisionError" in done.stderr
