@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING
 from oocbe.bounds.incumbent import find_incumbent
 from oocbe.bounds.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets
 from oocbe.bounds.mini_buckets.mini_buckets_assignment import Rate, greedy_assignment
-from oocbe.bounds.mini_buckets.mini_buckets_at_once import bounded_at_once
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
-from oocbe.bounds.mini_buckets.mini_buckets_partition import Shape, largest_fitting
+from oocbe.bounds.mini_buckets.mini_buckets_partition import PARTITIONS, Shape, largest_fitting
 from oocbe.bounds.mini_buckets.mini_buckets_shift import with_copies
-from oocbe.bounds.mini_buckets.mini_buckets_wishes import AUTO, check_wishes
 from oocbe.bounds.row_tables import Tables
 from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
-from oocbe.elimination.narrow.narrow_problem import narrow_problem
+from oocbe.elimination.narrow.narrow_problem import NarrowProblem, narrow_problem
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import Separators
@@ -38,7 +36,7 @@ from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.preparation.prepare import prepare, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.solution_check import check_solution
-from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError
+from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.results.bound_result import BoundOfZ, BoundResult
 from oocbe.model.semiring import MIN_SUM, Combination, Marginalisation
@@ -51,6 +49,9 @@ from oocbe.tables.layout import bits_for
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
+
+AUTO = "auto"
+"""In place of a z, or of a method of division: chosen automatically."""
 
 PROBES = 16
 """Number of random probes per separator for the prediction of message rows."""
@@ -93,7 +94,7 @@ def bound(
     ValueRangeError : sums may overflow 64-bit integers.
     """
     begin = time.perf_counter()
-    check_wishes(options, z, partition)
+    _check_options(options, z, partition)
     semiring = options.semiring or problem.semiring
     problem = reduce_arity(problem.in_semiring(semiring))
     entries: list[BoundOfZ] = []
@@ -271,7 +272,7 @@ class Bounding:
         """Elimination in one loop; None if the problem is not narrow, or if buckets are to be divided."""
         if self.narrow is None or z <= self.width:
             return None
-        return *bounded_at_once(self.narrow), "greedy", time.perf_counter()
+        return *_bounded_at_once(self.narrow), "greedy", time.perf_counter()
 
     def _by_rows(self, z: int, deadline: Deadline) -> _Passes:
         options, target = self.options, self.target
@@ -395,3 +396,34 @@ class Bounding:
             listener.bucket_done(number, len(names), names[number - 1], rows, size)
 
         return bucket_done
+
+
+def _check_options(options: SolveOptions, z: Sequence[int | str], partition: str) -> None:
+    """Raise :class:`UsageError` for options that :func:`bound` rejects."""
+    if partition not in (AUTO, *PARTITIONS):
+        raise UsageError(f"partition: {partition!r} is none of {AUTO}, {', '.join(PARTITIONS)}")
+    if not z:
+        raise UsageError("z: give at least one number, or auto")
+    for wanted in z:
+        if wanted != AUTO and (isinstance(wanted, str) or wanted < 1):
+            raise UsageError(f"z: {wanted!r} is neither {AUTO} nor a number of variables, at least 1")
+    idle = "mini-buckets have no use for it; leave it out"
+    whole = "mini-buckets are not joined in pieces; leave it out (a lower z takes less memory)"
+    for name, why in (("ub", idle), ("workdir", idle), ("piece_rows", whole), ("streams", whole)):
+        if getattr(options, name) is not None:
+            raise UsageError(f"{name}: {why}")
+    if options.resume:
+        raise UsageError("resume: a run of mini-buckets is not kept, so there is nothing to resume")
+
+
+def _bounded_at_once(narrow: NarrowProblem) -> tuple[MiniBucketPass, tuple[int, ...] | None]:
+    """Result of one loop without division of buckets, thus the optimum, and its assignment (None: infeasible).
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the enclosing block came.
+    """
+    found, assignment = narrow.solve()
+    bound = None if found.value is None else found.value - narrow.rounding
+    numbers = (0, len(narrow.order), found.width, found.largest_rows, found.total_rows)
+    return MiniBucketPass([], bound, found.value, *numbers), assignment
