@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.cliques import bit_matrix, covering_cliques
 from oocbe.bounds.row_reduction import Reduction
-from oocbe.bounds.row_tables import MOST_CELLS, Table, Tables
+from oocbe.bounds.row_tables import MOST_CELLS, ScopeTable, ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
@@ -116,7 +116,7 @@ def _names(problem: Problem, count: int) -> list[str]:
     return list(itertools.islice((name for name in candidates if name not in problem.number_by_name), count))
 
 
-def _excluded(parts: Sequence[Table], start: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _excluded(parts: Sequence[ScopeTable], start: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Pairs of values that functions over two variables forbid."""
     excluded = np.zeros((start[-1], start[-1]), dtype=bool)
     for part in parts:
@@ -126,7 +126,9 @@ def _excluded(parts: Sequence[Table], start: NDArray[np.int64]) -> NDArray[np.bo
     return excluded
 
 
-def _kept(tables: Tables, covered: NDArray[np.bool_], start: NDArray[np.int64]) -> tuple[list[Table], int | float]:
+def _kept(
+    tables: ScopeTables, covered: NDArray[np.bool_], start: NDArray[np.int64]
+) -> tuple[list[ScopeTable], int | float]:
     """Functions that cliques do not cover, and the constant plus the minimum cost of the covered ones."""
     kept, constant = [], tables.constant
     for part in tables.parts:
@@ -142,7 +144,7 @@ def _kept(tables: Tables, covered: NDArray[np.bool_], start: NDArray[np.int64]) 
 
 def _ties(
     cliques: Sequence[NDArray[np.int64]], start: NDArray[np.int64], owner: NDArray[np.int64]
-) -> tuple[list[Table], list[int]]:
+) -> tuple[list[ScopeTable], list[int]]:
     """Functions between clique variables and the variables of their members, and the domain sizes of the former."""
     count, sizes, ties = len(start) - 1, [], []
     for number, members in enumerate(cliques):
@@ -152,7 +154,7 @@ def _ties(
             is_member = np.zeros(int(start[v + 1] - start[v]), dtype=bool)
             is_member[members[owner[members] == v] - start[v]] = True
             permitted = is_member[:, None] == (np.arange(len(scope)) == place)
-            ties.append(Table((v, count + number), np.zeros(permitted.shape, dtype=np.int64), permitted, 0))
+            ties.append(ScopeTable((v, count + number), np.zeros(permitted.shape, dtype=np.int64), permitted, 0))
     return ties, sizes
 
 

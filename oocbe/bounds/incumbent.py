@@ -18,7 +18,7 @@ import numpy as np
 
 from oocbe.bounds.incumbent_model import SearchModel, search_model
 from oocbe.bounds.kernels.cpu.local_search import Settings, search
-from oocbe.bounds.kernels.cpu.search_state import State
+from oocbe.bounds.kernels.cpu.search_state import SearchState
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -161,7 +161,7 @@ def _evaluated(
     return Incumbent(value, assignment, seconds, iterations, "tabu search with ejection")
 
 
-def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[State, Settings]:
+def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[SearchState, Settings]:
     """The initial state and the settings of the search."""
     model = found.model
     variables = len(model.start) - 1
@@ -178,7 +178,7 @@ def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[Sta
     spread = sum(float(np.ptp(e)) for e in entries if len(e))
     scale = spread if spread > 0 else 1.0
     hard, soft = len(found.hard.offset), len(found.soft.offset)
-    state = State(
+    state = SearchState(
         values=values,
         soft_index=np.zeros(soft, dtype=np.int64),
         hard_index=np.zeros(hard, dtype=np.int64),

@@ -22,7 +22,7 @@ from oocbe.bounds.forbidden import Forbidden, propagated
 from oocbe.bounds.kernels.cpu.estimators import CONSUMED, HARD, LITERAL
 from oocbe.bounds.linear_program import LinearProgram
 from oocbe.bounds.local_cuts import LocalCuts, sets_as_rows
-from oocbe.bounds.rounding import Rounding
+from oocbe.bounds.rounding import PointRounding
 from oocbe.elimination.row_pruning.row_bounds import ValueGrid
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.model.parts import LinearConstraint
@@ -142,7 +142,7 @@ class Relaxation:
             [begin + np.argmin(degree[begin:end]) for begin, end in itertools.pairwise(forbidden.first.tolist())],
             dtype=np.int64,
         )
-        self.rounding = Rounding(problem, forbidden, costs)
+        self.rounding = PointRounding(problem, forbidden, costs)
         self._program = LinearProgram(costs, forbidden.owner, default, self.removed)
         self._closed = CLOSED if self._grid.step else CLOSED * self._program.unit
         # Values of a variable exclude one another even without any other conflict. A default without conflicts is left

@@ -12,7 +12,7 @@ from oocbe.bounds.forbidden import Forbidden
 from oocbe.model.problem import Problem
 
 
-class Rounding:
+class PointRounding:
     """Rounding of points of one problem's relaxation.
 
     Parameters

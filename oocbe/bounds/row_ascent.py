@@ -49,10 +49,10 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.kernels.cpu.row_ascent import Level, ascend_all, bound_rows
 from oocbe.bounds.kernels.cpu.row_values import count_left, first_left
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import backend_named, cuda_works
-from oocbe.kernels.cpu.projection import REMOVED, Network
+from oocbe.kernels.cpu.projection import REMOVED, AscentNetwork
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -101,7 +101,7 @@ class RowAscent:
     need : cutoff; a row whose bound reaches it is ruled out. state, bound : of the empty assignment.
     """
 
-    def __init__(self, tables: Tables, threshold: int | float, backend: str = "cpu") -> None:
+    def __init__(self, tables: ScopeTables, threshold: int | float, backend: str = "cpu") -> None:
         self.tables, self.threshold, self._backend = tables, threshold, backend
         self._sizes = np.array(tables.problem.sizes, dtype=np.int64)
         self._least = tables.least
@@ -152,7 +152,7 @@ class RowAscent:
         result: NDArray[np.int32] = scaled.astype(np.int32)
         return result
 
-    def _laid_out(self) -> tuple[Network, NDArray[np.int32]]:
+    def _laid_out(self) -> tuple[AscentNetwork, NDArray[np.int32]]:
         """The functions over two or more variables, and the initial state, before any reparametrisation."""
         layout = self.tables.layout
         check_deadline()
@@ -357,7 +357,7 @@ def _gone(states: NDArray[Any]) -> np.int32:
 def load_loops() -> None:
     """Load or compile the loops, with a problem of two variables."""
     variables = (Variable("a", 2), Variable("b", 2))
-    tables = Tables.of(Problem(variables, (Function.from_array((0, 1), [[0, 1], [1, 0]]),)))
+    tables = ScopeTables.of(Problem(variables, (Function.from_array((0, 1), [[0, 1], [1, 0]]),)))
     assert tables is not None
     ascent = RowAscent(tables, 2)
     level = ascent.level((0, 1))

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from oocbe.bounds.decomposition import Costs, pieces_of
 from oocbe.bounds.kernels.cpu.table_elimination import eliminate_variable
 from oocbe.bounds.linear_parts import LinearParts
-from oocbe.bounds.row_tables import Table, Tables
+from oocbe.bounds.row_tables import ScopeTable, ScopeTables
 from oocbe.bounds.value_elimination import values_needed
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import Variable
@@ -103,7 +103,7 @@ class Reduction:
     steps : eliminations and removals, in order. sizes : of the original variables.
     """
 
-    tables: Tables
+    tables: ScopeTables
     variables: tuple[int, ...]
     steps: tuple[Step, ...]
     sizes: tuple[int, ...]
@@ -131,7 +131,7 @@ class Reduction:
         return tuple(values[v] for v in self.variables)
 
 
-def reduced(tables: Tables) -> Reduction:
+def reduced(tables: ScopeTables) -> Reduction:
     """Eliminate variables while tables do not grow (smallest result first), and remove values. At least one variable
     remains.
 
@@ -164,7 +164,7 @@ def eliminated(reduction: Reduction, order: Sequence[int]) -> Reduction:
 
 
 class _Reducing:
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: ScopeTables) -> None:
         self._tables = tables
         self._sizes = list(tables.problem.sizes)
         self._parts: dict[tuple[int, ...], Costs] = {part.scope: (part.values, part.permitted) for part in tables.parts}
@@ -382,7 +382,7 @@ class _Reducing:
                 least = known[scope].least
             else:
                 least = values[permitted].min().item() if permitted.any() else 0
-            parts.append(Table(tuple(number[v] for v in scope), values, permitted, least))
+            parts.append(ScopeTable(tuple(number[v] for v in scope), values, permitted, least))
         small = replace(
             tables,
             problem=Problem(tuple(self._variable(v) for v in left), (), name=tables.problem.name),

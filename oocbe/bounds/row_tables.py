@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from oocbe.bounds.fixed_point import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.row_bounds import ValueGrid
-from oocbe.kernels.cpu.projection import Network
+from oocbe.kernels.cpu.projection import AscentNetwork
 from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
@@ -44,7 +44,7 @@ LARGEST_COEFFICIENTS = 1 << 32
 
 
 @dataclass(frozen=True)
-class Table:
+class ScopeTable:
     """The sum of the functions over one scope, dense.
 
     Attributes
@@ -60,7 +60,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Tables:
+class ScopeTables:
     """All parts of a problem, merged by scope.
 
     Attributes
@@ -72,7 +72,7 @@ class Tables:
     """
 
     problem: Problem
-    parts: tuple[Table, ...]
+    parts: tuple[ScopeTable, ...]
     constant: int | float
     grid: ValueGrid
     rounding: float
@@ -142,7 +142,7 @@ class Tables:
                 costs[~allowed] = 0
                 is_impossible |= not allowed.any()
             if scope:
-                parts.append(Table(scope, costs, allowed, least))
+                parts.append(ScopeTable(scope, costs, allowed, least))
             else:
                 constant += costs.item()
         grid = ValueGrid.of(problem)
@@ -195,13 +195,13 @@ class Tables:
         return Problem(self.problem.variables, functions, constant=self.constant, name=self.problem.name)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> AscentLayout:
         """Layout shared by ascents below all thresholds."""
-        return Layout.of(self)
+        return AscentLayout.of(self)
 
 
 @dataclass(frozen=True)
-class Layout:
+class AscentLayout:
     """The tables laid out for the ascent, before conversion to fixed point: shared by all thresholds.
 
     Attributes
@@ -213,7 +213,7 @@ class Layout:
     piece_start : int64, starts of pieces in them, one for each stored table. piece : int64 (tables,), a piece of each.
     """
 
-    network: Network
+    network: AscentNetwork
     length: int
     value: NDArray[np.int64]
     above: NDArray[Any]
@@ -222,7 +222,7 @@ class Layout:
     piece: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tables: Tables) -> Self:
+    def of(cls, tables: ScopeTables) -> Self:
         """Lay out the functions over two and more variables; states begin with the values of single ones."""
         sizes = np.array(tables.problem.sizes, dtype=np.int64)
         value_start = starts_of(sizes)
@@ -248,7 +248,7 @@ class Layout:
         variable = np.array([v for part in parts for v in part.scope], dtype=np.int64)
         function_start = starts_of([len(part.scope) for part in parts])
         messages = starts_of(sizes[variable]) + value_start[-1]
-        network = Network(
+        network = AscentNetwork(
             value_start=value_start,
             use_start=starts_of(np.bincount(variable, minlength=len(sizes))),
             uses=np.argsort(variable, kind="stable"),

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from oocbe.algebra.complete_tables.cost_tables import CostTable
-from oocbe.bounds.row_tables import Table, Tables
+from oocbe.bounds.row_tables import ScopeTable, ScopeTables
 
 ROOM = {np.dtype(np.int32): 29, np.dtype(np.int64): 50}
 """Limit of the cap, in bits: twice the cap fits the dtype, and the cap fits the mantissa of a float."""
@@ -34,13 +34,13 @@ class ScaledCosts:
     cap : cost of forbidden tuples; 0 if no assignment is below the threshold.
     """
 
-    tables: Tables
+    tables: ScopeTables
     dtype: np.dtype[Any]
     bits: int
     cap: int
 
     @classmethod
-    def of(cls, tables: Tables, threshold: int | float | None, dtype: np.dtype[Any]) -> Self:
+    def of(cls, tables: ScopeTables, threshold: int | float | None, dtype: np.dtype[Any]) -> Self:
         """The finest fixed point within the dtype's range; threshold : only values below it count; None: all count."""
         dtype, least = np.dtype(dtype), tables.least
         room = ROOM[dtype]
@@ -63,7 +63,7 @@ class ScaledCosts:
         bits = min(1000, room - 1 - math.frexp(gap)[1])
         return cls(tables, dtype, bits, math.ceil(math.ldexp(gap, bits)) + 1)
 
-    def table(self, part: Table, order: Sequence[int]) -> CostTable:
+    def table(self, part: ScopeTable, order: Sequence[int]) -> CostTable:
         """A function in fixed point; order : of its scope, the slowest first."""
         above: Any = part.values - part.least
         if self.tables.is_integral:

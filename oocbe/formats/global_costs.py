@@ -46,7 +46,7 @@ Step = Callable[[int, State, int], tuple[State, Cost]]
 
 
 @dataclass(frozen=True)
-class Table:
+class GlobalCostTable:
     """Costs over some variables: ``default`` where a tuple is not listed.
 
     Attributes
@@ -76,7 +76,7 @@ class Decomposed:
     sizes: list[int]
     top: int | float | Fraction = math.inf
     names: list[str] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[GlobalCostTable] = field(default_factory=list)
     linear: list[LinearConstraint] = field(default_factory=list)
     chains: int = 0
     coefficients: int = 0
@@ -89,7 +89,7 @@ class Decomposed:
     def costs(self, scope: Sequence[int], rows: Sequence[Sequence[int]], costs: list[Cost], default: Cost) -> None:
         """A table of listed rows."""
         listed = np.array(rows, dtype=np.int64).reshape(len(rows), len(scope))
-        self.tables.append(Table(tuple(scope), listed, costs, default))
+        self.tables.append(GlobalCostTable(tuple(scope), listed, costs, default))
 
     def tuples(self, scope: Sequence[int], rows: Sequence[Sequence[int]], cost: Cost) -> None:
         """Listed rows cost something."""
@@ -202,4 +202,4 @@ class Decomposed:
             around = [first + place - 1, v, first + place]
             kept = [k for k in range(3) if not (k == 0 and place == 0) and not (k == 2 and place == len(scope) - 1)]
             costs = [row[3] for row in layer]
-            self.tables.append(Table(tuple(around[k] for k in kept), rows[:, kept], costs, math.inf))
+            self.tables.append(GlobalCostTable(tuple(around[k] for k in kept), rows[:, kept], costs, math.inf))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.conditioning import Input
+from oocbe.junction_trees.conditioning import ConditionedInput
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.kernels.cpu.blocks import enter_evidence
 from oocbe.junction_trees.shares import shares_of
@@ -66,7 +66,7 @@ class CaseSweep:
         targets: Sequence[int],
         expected: NDArray[np.float64] | None = None,
         rows_of: Collection[int] = (),
-        inputs: Sequence[tuple[Input, NDArray[np.int64]]] = (),
+        inputs: Sequence[tuple[ConditionedInput, NDArray[np.int64]]] = (),
     ) -> None:
         self._tree, self._cases, self._expected, self._inputs = tree, cases, expected, inputs
         self._spare: list[tuple[Messages, NDArray[np.float64]]] = []

@@ -33,7 +33,7 @@ from oocbe.model.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
-class Input:
+class ConditionedInput:
     """A factor with observed and hidden variables.
 
     Attributes
@@ -66,8 +66,8 @@ class Conditioned:
 
     tree: CompiledTree
     hidden: tuple[int, ...]
-    inputs: tuple[Input, ...]
-    scalars: tuple[Input, ...]
+    inputs: tuple[ConditionedInput, ...]
+    scalars: tuple[ConditionedInput, ...]
 
 
 def condition(
@@ -111,8 +111,8 @@ def condition(
     )
     order, separators = _order(left, [number[v] for v in tree.order if v in number])
     tables: list[WeightTable] = []
-    inputs: list[Input] = []
-    scalars: list[Input] = []
+    inputs: list[ConditionedInput] = []
+    scalars: list[ConditionedInput] = []
     logarithm = 0.0
     place = {hidden[v]: i for i, v in enumerate(order)}
     for factor in mixed:
@@ -187,7 +187,7 @@ def _input(
     seen: Collection[int],
     number: dict[int, int],
     own: int,
-) -> tuple[WeightTable | None, Input]:
+) -> tuple[WeightTable | None, ConditionedInput]:
     """A factor as an input, and the table of its rows; None if all its variables are observed."""
     hidden = sorted((v for v in factor.scope if v not in seen), key=place.__getitem__, reverse=True)
     observed = tuple(v for v in factor.scope if v in seen)
@@ -196,10 +196,10 @@ def _input(
     cells = factor.weights.transpose(axes).reshape(math.prod(shape), -1)
     sizes = tuple(problem.sizes[v] for v in observed)
     if not hidden:
-        return None, Input(observed, sizes, cells)
+        return None, ConditionedInput(observed, sizes, cells)
     rows = np.flatnonzero((cells > 0).any(axis=1))
     values: NDArray[Any] | None = None
     if len(rows) < len(cells):
         values = np.array(np.unravel_index(rows, shape), dtype=value_kind(problem.sizes))
     table = WeightTable(tuple(number[v] for v in hidden), values, None, own)
-    return table, Input(observed, sizes, np.ascontiguousarray(cells[rows]))
+    return table, ConditionedInput(observed, sizes, np.ascontiguousarray(cells[rows]))

@@ -17,7 +17,7 @@ from oocbe.junction_trees.case_sweeps import CaseSweep
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import Cases
 from oocbe.junction_trees.stored.answers import count_rows, sweep_stored
-from oocbe.junction_trees.stored.pieces import Rows
+from oocbe.junction_trees.stored.pieces import PieceRows
 from oocbe.junction_trees.stored.tree import StoredTree
 
 MOST_CELLS = 1 << 27
@@ -83,7 +83,7 @@ def _stored_counts(
         if clique >= 0:
             adding[clique].append(count_rows(tree, f.scope, own))
 
-    def add_all(clique: int, rows: Rows, expected: NDArray[np.float64]) -> None:
+    def add_all(clique: int, rows: PieceRows, expected: NDArray[np.float64]) -> None:
         for add in adding[clique]:
             add(rows, expected)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.junction_trees.case_sweeps import CaseSweep, evidence_columns, scaled_likelihood
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.conditioning import Input
+from oocbe.junction_trees.conditioning import ConditionedInput
 from oocbe.junction_trees.evidence import Cases
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.kernels.choice import backend_named, cuda_works
@@ -22,7 +22,7 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 
 if TYPE_CHECKING:
-    from oocbe.junction_trees.kernels.cuda.sweeps import Block, DeviceTree, Plan
+    from oocbe.junction_trees.kernels.cuda.sweeps import Block, DeviceTree, SweepPlan
 
 MOST_CASES = 1 << 14
 """Maximum number of cases in a block; with so many, every launch fills the device."""
@@ -81,7 +81,7 @@ def sweep_of(
     cases: Cases,
     targets: Sequence[int],
     backend: str,
-    inputs: Sequence[tuple[Input, NDArray[np.int64]]] = (),
+    inputs: Sequence[tuple[ConditionedInput, NDArray[np.int64]]] = (),
 ) -> CaseSweep | DeviceSweep:
     """A finished sweep over cases, run on the CPU or the device; parameters as of :class:`CaseSweep`."""
     if takes_device(tree, len(cases), backend):
@@ -117,7 +117,7 @@ class DeviceSweep:
         tree: CompiledTree,
         cases: Cases,
         targets: Sequence[int],
-        inputs: Sequence[tuple[Input, NDArray[np.int64]]] = (),
+        inputs: Sequence[tuple[ConditionedInput, NDArray[np.int64]]] = (),
     ) -> None:
         self._tree, self._cases, self._targets, self._inputs = tree, cases, targets, inputs
         self._columns, self._starts = evidence_columns(tree, cases)
@@ -151,7 +151,7 @@ class DeviceSweep:
             sweep.run(is_log=True)
             self.posteriors[left], self.logarithms[left] = sweep.posteriors, sweep.logarithms
 
-    def _most_cases(self, device: DeviceTree, plan: Plan) -> int:
+    def _most_cases(self, device: DeviceTree, plan: SweepPlan) -> int:
         """Maximum number of cases in a block."""
         from oocbe.junction_trees.kernels.cuda.sweeps import Block
         from oocbe.kernels.cuda.transfer.memory import device_room
@@ -160,7 +160,7 @@ class DeviceSweep:
         most = min(BLOCK_BYTES, int(ROOM_SHARE * device_room())) // case_bytes
         return max(LEAST_CASES, min(MOST_CASES, len(self._cases), most, int(BLOCK_WORK / self._tree.work)))
 
-    def _run(self, device: DeviceTree, plan: Plan, most: int) -> NDArray[np.int64]:
+    def _run(self, device: DeviceTree, plan: SweepPlan, most: int) -> NDArray[np.int64]:
         """Sweep over all cases in similar blocks of at most ``most``; returns those with unreliable results."""
         from oocbe.junction_trees.kernels.cuda.sweeps import Block
 
@@ -174,7 +174,7 @@ class DeviceSweep:
             doubtful.append(own[~self._sweep(device, plan, block, own)])
         return np.concatenate(doubtful)
 
-    def _sweep(self, device: DeviceTree, plan: Plan, block: Block, own: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _sweep(self, device: DeviceTree, plan: SweepPlan, block: Block, own: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Sweep over the cases of a block; returns a mask of the reliable results."""
         tree, factors = self._tree, np.zeros(len(own))
         block.enter(self._cases.observed[own[0] : own[-1] + 1], self._columns, self._starts)

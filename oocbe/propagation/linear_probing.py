@@ -29,7 +29,7 @@ from oocbe.propagation.bounds import (
 from oocbe.propagation.kernels.cpu.linear_probes import (
     Activities,
     Probes,
-    State,
+    ProbeState,
     activities_of,
     coefficients_of_uses,
     propagate_probes,
@@ -218,7 +218,7 @@ class HostProbes:
         self._rows = rows
         self._coefficients = coefficients_of_uses(rows)
         self._root: tuple[NDArray[np.float64], NDArray[np.float64], Activities] | None = None
-        self._states: list[State] = []
+        self._states: list[ProbeState] = []
 
     def propagate(
         self,

@@ -25,7 +25,7 @@ def reduced(model: CompactProblem, domains: Domains) -> CompactProblem:
     problem = model.problem
     if (domains.counts == np.diff(domains.offsets)).all():
         return model
-    places = Places(domains)
+    places = ValuePlaces(domains)
     variables = tuple(_shrunk(variable, domains.values(v)) for v, variable in enumerate(problem.variables))
     tables = (places.table(c) for c in problem.constraints)
     linear = []
@@ -48,7 +48,7 @@ def reduced(model: CompactProblem, domains: Domains) -> CompactProblem:
     return CompactProblem(left, short, model.left_out)
 
 
-class Places:
+class ValuePlaces:
     """Index of each value in the smaller domain of its variable, or -1."""
 
     def __init__(self, domains: Domains) -> None:

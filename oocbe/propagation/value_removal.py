@@ -122,10 +122,10 @@ def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], 
 
     In products it stays a function without variables: a constant has no room for the range of many factors.
     """
-    from oocbe.propagation.reduction import Places
+    from oocbe.propagation.reduction import ValuePlaces
 
     number = {v: i for i, v in enumerate(left)}
-    places = Places(domains)
+    places = ValuePlaces(domains)
     adds = problem.semiring.combination is Combination.ADD
 
     def shrunk(part: Function | Constraint) -> tuple[tuple[int, ...], NDArray[Any], NDArray[np.bool_] | None]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.row_ascent import RowAscent
-from oocbe.bounds.row_tables import Table, Tables
+from oocbe.bounds.row_tables import ScopeTable, ScopeTables
 
 RADIUS = 3
 """Distance in functions up to which a loss of values causes variables to be visited. On mastermind_03_08_03 1, 2 and 3
@@ -72,7 +72,7 @@ class WeightedPrimalGraph:
     rank : int64 (variables,), position of each in the order.
     """
 
-    def __init__(self, tables: Tables, dear: float) -> None:
+    def __init__(self, tables: ScopeTables, dear: float) -> None:
         count = len(tables.problem.sizes)
         self.parts: list[list[int]] = [[] for _ in range(count)]
         around: list[set[int]] = [set() for _ in range(count)]
@@ -217,7 +217,7 @@ class BeamPass:
                         self._tied[u] -= ties.weight[number]
         counts = np.ones(len(self._costs), dtype=bool)
         for number in closed:
-            part: Table = self._tables.parts[number]
+            part: ScopeTable = self._tables.parts[number]
             where = tuple(self._assignments[:, u] for u in part.scope)
             self._costs = self._costs + part.values[where]
             counts &= part.permitted[where]

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.incumbent import find_incumbent
 from oocbe.bounds.row_reduction import Reduction
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import OocbeError, TimeLimitError
 from oocbe.kernels.cpu.threads import run_all, threads_at_hand
 from oocbe.model.parts import Function, Variable
@@ -45,7 +45,7 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search.depth_tree import ascended, blank_node, first_bytes, laid_out, root_of
 from oocbe.search.depth_worker import BESIDE_SECONDS, CALL_SECONDS, FIRST_NODES, Shared, Worker
 from oocbe.search.kernels.cpu.depth_first import WEIGHT_BITS
-from oocbe.search.kernels.cpu.node_state import Node
+from oocbe.search.kernels.cpu.node_state import SearchNode
 from oocbe.search.neighbourhoods import Neighbourhood, Neighbourhoods
 from oocbe.search.shared_bounds import SharedBounds
 
@@ -91,7 +91,7 @@ class DepthSearch:
         self.lower: int | float | None = None
         self._work_begin, self._begin_seconds = 0.0, 0.0
         self._linear = laid_out(self._tables)
-        self._blank: Node | None = None
+        self._blank: SearchNode | None = None
         self._shared: Shared | None = None
         self._workers: list[Worker] = []
         self._neighbourhoods: Neighbourhoods | None = None
@@ -320,7 +320,7 @@ def load_loops() -> None:
     variables = tuple(Variable(name, 2) for name in "abc")
     differ = [Function.from_array(pair, [[1, 0], [0, 1]]) for pair in combinations(range(3), 2)]
     problem = Problem(variables, tuple(differ))
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     known = SharedBounds(problem, Gap(), lambda *_: None)
     known.offer(3, (0, 0, 0), "any assignment")

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.row_ascent import RowAscent
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.runtime.compilation import working_time
 from oocbe.search.kernels.cpu.depth_first import AFTER, DEPTH, LAST, NODES, Search, restore, search_depth_first
 from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS, Linear
-from oocbe.search.kernels.cpu.node_state import Node, near_uses
+from oocbe.search.kernels.cpu.node_state import SearchNode, near_uses
 from oocbe.search.open_nodes import ROOT
 from oocbe.search.row_search import ascend_root
 
@@ -73,10 +73,10 @@ class Tree:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: ScopeTables,
         linear: Linear,
         root: Root,
-        blank: Node,
+        blank: SearchNode,
         pace: float,
         failures: NDArray[np.float64] | None = None,
     ) -> None:
@@ -144,7 +144,7 @@ class Tree:
         self.node = self.node._replace(**{name: _twice(getattr(self.node, name)) for name in KEPT_ARRAYS})
 
 
-def ascended(tables: Tables, threshold: int | float) -> RowAscent:
+def ascended(tables: ScopeTables, threshold: int | float) -> RowAscent:
     """An ascent at the root below a threshold, to convergence of passes over all variables.
 
     Raises
@@ -157,7 +157,7 @@ def ascended(tables: Tables, threshold: int | float) -> RowAscent:
     return ascent
 
 
-def root_of(ascent: RowAscent, linear: Linear, node: Node) -> Root:
+def root_of(ascent: RowAscent, linear: Linear, node: SearchNode) -> Root:
     """A root from an ascent, continued with linear constraints. node : any node of its network, overwritten."""
     node.state[:], node.stale[:] = ascent.state, 1
     work = MULTIPLIER_WORK * len(linear.coefficient) + int(ascent.tables.pass_work)
@@ -168,12 +168,12 @@ def root_of(ascent: RowAscent, linear: Linear, node: Node) -> Root:
     return Root(ascent, node.stale.copy())
 
 
-def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
+def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> SearchNode:
     """A node with empty undo arrays. weight : int64 (functions,)."""
     network = ascent.network
     variables, functions, uses = len(network.value_start) - 1, len(network.function_start) - 1, len(network.function)
     sizes = np.diff(network.value_start)
-    return Node(
+    return SearchNode(
         near=near_uses(network, np.int32(ascent.need)),
         state=ascent.state.copy(),
         stale=np.ones(uses, dtype=np.uint8),
@@ -198,9 +198,9 @@ def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
     )
 
 
-def with_room(blank: Node) -> Node:
+def with_room(blank: SearchNode) -> SearchNode:
     """A node with its own arrays, with the initial capacity of the undo arrays."""
-    copies = {name: getattr(blank, name).copy() for name in Node._fields if name not in READ_ONLY}
+    copies = {name: getattr(blank, name).copy() for name in SearchNode._fields if name not in READ_ONLY}
     parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
     rooms = {"kept": (len(blank.state),), "parts": (parts, 3), "flips": (len(blank.stale),)}
     for name, (length, *others) in rooms.items():
@@ -208,13 +208,13 @@ def with_room(blank: Node) -> Node:
     return blank._replace(**copies)
 
 
-def first_bytes(blank: Node) -> int:
+def first_bytes(blank: SearchNode) -> int:
     """Initial size of a node's undo arrays, in bytes."""
     parts = len(blank.left) + len(blank.stale) + len(blank.saved_number)
     return FIRST_ROOM * (4 * len(blank.state) + 24 * parts + 8 * len(blank.stale))
 
 
-def kept_bytes(node: Node) -> int:
+def kept_bytes(node: SearchNode) -> int:
     """Size of a node's undo arrays, in bytes."""
     return sum(int(getattr(node, name).nbytes) for name in KEPT_ARRAYS)
 
@@ -224,7 +224,7 @@ def _twice(array: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([array, np.empty_like(array)])
 
 
-def laid_out(tables: Tables) -> Linear:
+def laid_out(tables: ScopeTables) -> Linear:
     """The linear constraints of a problem for its search."""
     constraints = tables.linear
     entries = [(v, own) for c in constraints for v, own in zip(c.scope, c.coefficients, strict=True)]

@@ -12,7 +12,7 @@ from threading import Condition
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.depth_tree import Root, Tree, kept_bytes
@@ -29,7 +29,7 @@ from oocbe.search.kernels.cpu.depth_first import (
     opposite,
 )
 from oocbe.search.kernels.cpu.linear_bounds import Linear
-from oocbe.search.kernels.cpu.node_state import Node
+from oocbe.search.kernels.cpu.node_state import SearchNode
 from oocbe.search.open_nodes import OpenNodes, Path
 
 FIRST_NODES = 64
@@ -70,7 +70,7 @@ class Shared:
         return.
     """
 
-    def __init__(self, tables: Tables, linear: Linear, memory: int, upper: int | float, root: Root) -> None:
+    def __init__(self, tables: ScopeTables, linear: Linear, memory: int, upper: int | float, root: Root) -> None:
         self.tables, self.linear, self.memory = tables, linear, memory
         self.changed = Condition()
         self.open = OpenNodes()
@@ -115,7 +115,7 @@ class Worker(Tree):
     """
 
     def __init__(
-        self, shared: Shared, number: int, blank: Node, pace: float, failures: NDArray[np.float64] | None = None
+        self, shared: Shared, number: int, blank: SearchNode, pace: float, failures: NDArray[np.float64] | None = None
     ) -> None:
         super().__init__(shared.tables, shared.linear, shared.root, blank, pace, failures)
         self.shared, self._number = shared, number

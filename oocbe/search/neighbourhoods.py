@@ -26,7 +26,7 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search.depth_tree import Root, Tree, ascended, blank_node, first_bytes, kept_bytes, root_of
 from oocbe.search.depth_worker import BESIDE_SECONDS, Shared
 from oocbe.search.kernels.cpu.depth_first import AFTER, BEFORE, DECISION, FULL, IS, LEAF, PAUSED, VALUE, VARIABLE
-from oocbe.search.kernels.cpu.node_state import Node
+from oocbe.search.kernels.cpu.node_state import SearchNode
 
 LEAST_BITS, MOST_BITS, MORE_BITS = 22.0, 66.0, 5.5
 """Initial and maximum size of a neighbourhood, and growth per step, in bits (log2 of the number of assignments of its
@@ -65,7 +65,7 @@ class Neighbourhoods:
     def __init__(self, shared: Shared, weight: NDArray[np.int64]) -> None:
         self._shared, self._weight = shared, weight
         self._root: Root | None = None
-        self._blank: Node | None = None
+        self._blank: SearchNode | None = None
         self._searches: list[Neighbourhood] = []
         self._found = 0
         self.seconds = self.improved_at = 0.0
@@ -124,7 +124,7 @@ class Neighbourhood(Tree):
     next_root : of later neighbourhoods. tried, found : number of neighbourhoods searched, and of improvements.
     """
 
-    def __init__(self, shared: Shared, number: int, root: Root, blank: Node, pace: float) -> None:
+    def __init__(self, shared: Shared, number: int, root: Root, blank: SearchNode, pace: float) -> None:
         super().__init__(shared.tables, shared.linear, root, blank, pace)
         self._shared, self.next_root = shared, root
         self._random = np.random.default_rng(number)

@@ -29,7 +29,7 @@ from oocbe.search.row_results import FEW_ROWS, is_wide
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
-    from oocbe.bounds.row_tables import Tables
+    from oocbe.bounds.row_tables import ScopeTables
 
 MANY_VARIABLES = 256
 """Number of variables from which no problem counts as easy. A bucket takes at least some milliseconds with overhead;
@@ -159,7 +159,7 @@ def presolve(
     return PresolvedProblem(problem, left, reduction)
 
 
-def _listed(tables: Tables, upper_bound: int | float | None) -> Problem:
+def _listed(tables: ScopeTables, upper_bound: int | float | None) -> Problem:
     """Tables as functions and constraints."""
     functions: list[Function] = []
     constraints: list[Constraint] = []

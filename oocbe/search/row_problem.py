@@ -10,7 +10,7 @@ from oocbe.model.problem import Problem
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
-    from oocbe.bounds.row_tables import Tables
+    from oocbe.bounds.row_tables import ScopeTables
     from oocbe.search.stable_set_search import ValueGraph
 
 DENSE = 0.15
@@ -42,10 +42,10 @@ class RowProblem:
         return self._given or (None if self._tables is None else reduced(self._tables))
 
     @cached_property
-    def _tables(self) -> Tables | None:
-        from oocbe.bounds.row_tables import Tables
+    def _tables(self) -> ScopeTables | None:
+        from oocbe.bounds.row_tables import ScopeTables
 
-        return Tables.of(self._problem, keeps_linear=not self.is_packing)
+        return ScopeTables.of(self._problem, keeps_linear=not self.is_packing)
 
     @cached_property
     def graph(self) -> ValueGraph | None:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.cliques import bit_matrix
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.preparation.packing import is_packing
 from oocbe.model.parts import Constraint, Function, Variable
@@ -33,7 +33,7 @@ from oocbe.search.kernels.cpu.stable_sets import (
     DEPTH,
     EXHAUSTED,
     NODES,
-    Node,
+    StableSetNode,
     begin_stable_sets,
     search_stable_sets,
 )
@@ -68,7 +68,7 @@ class ValueGraph:
     cost: int
 
     @classmethod
-    def of(cls, tables: Tables) -> Self | None:
+    def of(cls, tables: ScopeTables) -> Self | None:
         """The graph of a problem; None if the problem has no such form, or too many values."""
         if not tables.is_integral or tables.is_impossible:
             return None
@@ -123,7 +123,7 @@ class ValueGraph:
         )
 
 
-def graph_of(problem: Problem, tables: Callable[[], Tables | None]) -> ValueGraph | None:
+def graph_of(problem: Problem, tables: Callable[[], ScopeTables | None]) -> ValueGraph | None:
     """A problem as a graph of values; None if it has no such form, which is mostly detected without tables.
 
     problem : in min-sum. tables : returns its tables.
@@ -169,7 +169,7 @@ class StableSetSearch:
         self.is_over = False
         self.lower: int | float | None = None
         self._pace = CALL_SECONDS / FIRST_NODES
-        self._node: Node | None = None
+        self._node: StableSetNode | None = None
 
     def work(self, seconds: float, deadline: Deadline) -> None:
         """Search for ``seconds``, at least one compiled call.
@@ -258,11 +258,11 @@ class StableSetSearch:
         self._known.offer(value, tuple(values.tolist()), WHY)
 
 
-def _node_of(graph: ValueGraph) -> Node:
+def _node_of(graph: ValueGraph) -> StableSetNode:
     """A node with capacity for any path: a set has at most one vertex of each variable."""
     count, words = graph.adjacent.shape
     depths = len(graph.free) + 2
-    return Node(
+    return StableSetNode(
         candidates=np.zeros((depths, words), dtype=np.uint64),
         branches=np.zeros((depths, words), dtype=np.uint64),
         weight=np.zeros(depths, dtype=np.int64),
@@ -281,7 +281,7 @@ def load_loops() -> None:
     """Load the compiled loops, or compile them."""
     functions = tuple(Function.from_array((v,), [1, 0]) for v in range(2))
     problem = Problem((Variable("a", 2), Variable("b", 2)), functions, (Constraint((0, 1), np.array([[1, 1]])),))
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     graph = None if tables is None else ValueGraph.of(tables)
     assert graph is not None
     StableSetSearch(graph, SharedBounds(problem, Gap(), lambda *_: None)).work(math.inf, Deadline())

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from oocbe.bounds.row_reduction import reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.runtime.compilation import working_time
@@ -133,7 +133,7 @@ class SubproblemSearch:
     lower : lower bound proven by this search alone, or None.
     """
 
-    def __init__(self, tables: Tables, known: SharedBounds, memory: int) -> None:
+    def __init__(self, tables: ScopeTables, known: SharedBounds, memory: int) -> None:
         self._tables, self._known, self._memory = tables, known, memory
         self.seconds, self.nodes, self.is_over = 0.0, 0, False
         self.lower: int | float | None = None
@@ -319,7 +319,7 @@ class SubproblemSearch:
         if not tables.is_integral:
             ceiling += 2 * ROUNDING * tables.rounding
         problem = replace(own.as_problem(), upper_bound=ceiling)
-        written = Tables.of(problem)
+        written = ScopeTables.of(problem)
         if written is None:
             return False
 

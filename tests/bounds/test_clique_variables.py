@@ -12,7 +12,7 @@ from oocbe.bounds import clique_variables
 from oocbe.bounds.clique_variables import CliqueReduction, with_clique_variables
 from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import Reduction
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
@@ -52,7 +52,7 @@ def differing(seed: int) -> Problem:
 
 
 def whole(problem: Problem) -> Reduction:
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     return Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
 

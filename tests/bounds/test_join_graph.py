@@ -15,7 +15,7 @@ import oocbe
 from oocbe.bounds.mini_buckets import join_graph
 from oocbe.bounds.mini_buckets.join_graph import JoinGraph
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.bounds.scaled_costs import ScaledCosts
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.parts import Function, Variable
@@ -33,7 +33,7 @@ DTYPES = st.sampled_from([np.int32, np.int64])
 
 
 def graph_of(problem, z, temperature=10.0, dtype=np.int32, threshold=None, memory=MEMORY):
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     costs = ScaledCosts.of(tables, threshold, np.dtype(dtype))
     return costs, JoinGraph(costs, range(len(problem.variables)), z, memory, 0, temperature)
 

@@ -15,7 +15,7 @@ import oocbe
 from oocbe.api.solving import solve as solving
 from oocbe.bounds.bounds import ascended_source, constant_source
 from oocbe.bounds.mini_buckets.outside_tables import OutsideTables
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.buckets.resources import engine_for
 from oocbe.elimination.engine.row_pruning import JointTable, RowPruning, surviving_rows
 from oocbe.elimination.orders.order import search_orders
@@ -194,7 +194,7 @@ def test_the_optimum_is_the_same(structure):
         patch.setattr(bounded, "QUICK_CAP", 1)
         patch.setattr(table_bounds, "LEAST_DROPPED", 0.0)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
-        patch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
+        patch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
         result = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0.01)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)
@@ -207,7 +207,7 @@ def test_a_search_says_what_tables_did(monkeypatch):
     problem = grid_network(9, 4, tightness=0.1, seed=1)
     monkeypatch.setattr(bounded, "QUICK_CAP", 32)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
-    monkeypatch.setattr(Tables, "of", lambda *_, **__: None)
+    monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)
     monkeypatch.setattr(bounded.PlainElimination, "try_where_due", lambda *_: False)
     monkeypatch.setattr(table_bounds, "BUILD_SECONDS", math.inf)  # however slow the machine, or cold its cache
     monkeypatch.setattr(table_bounds, "LEAST_DROPPED", 0.0)

@@ -11,7 +11,7 @@ import pytest
 from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from tests.helpers.bound_problems import (
@@ -106,12 +106,12 @@ def values_of(problem: Problem) -> np.ndarray:
 
 def check_rows(problem: Problem, seed: int) -> tuple[int, int]:
     """Assert that bounds hold along one walk; numbers of rows, and of those that were ruled out."""
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     return check_walk(tables, values_of(problem), seed)
 
 
-def check_walk(tables: Tables, values: np.ndarray, seed: int) -> tuple[int, int]:
+def check_walk(tables: ScopeTables, values: np.ndarray, seed: int) -> tuple[int, int]:
     """Assert that bounds hold along one walk; ``values`` : what assignments cost, infinite where infeasible."""
     problem = tables.problem
     random = np.random.default_rng(seed)
@@ -210,7 +210,7 @@ def test_no_bound_of_20_000_problems_is_above_the_best_completion(make):
 
 def check_reduction(problem: Problem, seed: int) -> None:
     """Assert that bounds hold along a walk over the variables that are left, as their rows stand for all the others."""
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     made = reduced(tables)
     gone = tuple(v for v in range(len(problem.sizes)) if v not in made.variables)
@@ -227,7 +227,7 @@ def check_sources(problem: Problem, seed: int) -> None:
 
 def test_the_bound_of_a_complete_row_is_what_it_costs():
     problem = pairs(3)
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     values = values_of(problem)
     ascent = RowAscent(tables, int(values[np.isfinite(values)].max()) + 1)
     states, bounds, assignments = ascent.state[None], np.array([ascent.bound]), [()]
@@ -245,10 +245,10 @@ def test_the_bound_of_a_complete_row_is_what_it_costs():
 
 def test_functions_too_large_to_be_written_out_are_refused():
     variables = tuple(Variable(f"x{v}", 50) for v in range(3))
-    assert Tables.of(Problem(variables, (Function((0, 1, 2), [[0, 0, 0]], [1], 0),))) is None
+    assert ScopeTables.of(Problem(variables, (Function((0, 1, 2), [[0, 0, 0]], [1], 0),))) is None
 
 
 def test_sums_beyond_their_dtype_are_refused():
     variables = (Variable("x", 2),)
-    assert Tables.of(Problem(variables, (Function((0,), [[0]], [2**62], 0),))) is None
-    assert Tables.of(Problem(variables, (Function((0,), [[0]], [1e302], 0),))) is None
+    assert ScopeTables.of(Problem(variables, (Function((0,), [[0]], [2**62], 0),))) is None
+    assert ScopeTables.of(Problem(variables, (Function((0,), [[0]], [1e302], 0),))) is None

@@ -8,7 +8,7 @@ import pytest
 from oocbe.bounds import row_reduction
 from oocbe.bounds.decomposition import pieces_of
 from oocbe.bounds.row_reduction import Elimination, Removal, reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.bounds.value_elimination import values_needed
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -25,7 +25,7 @@ def least_of_rest(problem: Problem, variables: tuple[int, ...]) -> np.ndarray:
     return values.min(axis=tuple(v for v in range(len(problem.sizes)) if v not in variables))
 
 
-def costs_of(tables: Tables) -> np.ndarray:
+def costs_of(tables: ScopeTables) -> np.ndarray:
     """What the tables say that each assignment costs, an axis a variable."""
     sizes = tables.problem.sizes
     total = np.full(sizes, np.inf if tables.is_impossible else tables.constant, dtype=np.float64)
@@ -42,7 +42,7 @@ def test_what_is_left_costs_what_its_best_completion_does(make, joined, monkeypa
     gone = values_gone = 0
     for seed in range(examples(150)):
         problem = make(seed)
-        tables = Tables.of(problem)
+        tables = ScopeTables.of(problem)
         made = reduced(tables)
         eliminated = [step.variable for step in made.steps if isinstance(step, Elimination)]
         assert sorted([*made.variables, *eliminated]) == list(range(len(problem.sizes)))
@@ -68,12 +68,12 @@ def test_what_is_left_costs_what_its_best_completion_does(make, joined, monkeypa
 
 def test_a_tree_leaves_one_variable():
     functions = tuple(Function.from_array((v // 2, v), np.arange(9).reshape(3, 3) * v % 5) for v in range(1, 30))
-    made = reduced(Tables.of(Problem(tuple(Variable(f"x{v}", 3) for v in range(30)), functions)))
+    made = reduced(ScopeTables.of(Problem(tuple(Variable(f"x{v}", 3) for v in range(30)), functions)))
     assert len(made.variables) == 1
 
 
 def test_nothing_goes_where_all_would_grow():
-    tables = Tables.of(random_network(8, 4, 1.0, tightness=0.0, seed=0))
+    tables = ScopeTables.of(random_network(8, 4, 1.0, tightness=0.0, seed=0))
     made = reduced(tables)
     assert not made.steps
     assert [part.scope for part in made.tables.parts] == [part.scope for part in tables.parts]
@@ -96,7 +96,7 @@ def test_values_alone(largest, monkeypatch):
     gone = 0
     for seed in range(examples(100)):
         problem = small(np.random.default_rng(seed), (3, 4, 2, 5, 3), 5, largest)
-        made = reduced(Tables.of(problem))
+        made = reduced(ScopeTables.of(problem))
         assert all(step.scope == () for step in made.steps if isinstance(step, Elimination))
         assert costs_of(made.tables).min() == least_of_rest(problem, ()).min()
         gone += sum(made.sizes) - sum(made.tables.problem.sizes)
@@ -108,11 +108,11 @@ def test_a_forbidden_value_goes_and_what_needs_all_stays():
     equal = Constraint((0, 1), [[0, 0], [1, 1], [2, 2]], allowed=True)
     never = Constraint((0,), [[1]])
     variables = (Variable("a", 3), Variable("b", 3))
-    tables = Tables.of(Problem(variables, (), (equal,)))
+    tables = ScopeTables.of(Problem(variables, (), (equal,)))
     assert values_needed(3, [(tables.parts[0].values, tables.parts[0].permitted)]).tolist() == [0, 1, 2]
-    assert kept_of(reduced(Tables.of(Problem(variables, (), (equal, never)))))[0].tolist() in ([0], [2])
+    assert kept_of(reduced(ScopeTables.of(Problem(variables, (), (equal, never)))))[0].tolist() in ([0], [2])
     empty = Constraint((0,), [[0], [1], [2]])
-    assert reduced(Tables.of(Problem(variables, (), (equal, empty)))).tables.is_impossible
+    assert reduced(ScopeTables.of(Problem(variables, (), (equal, empty)))).tables.is_impossible
 
 
 def test_a_gain_within_rounding_counts_only_where_no_function_loses():
@@ -125,11 +125,11 @@ def test_a_gain_within_rounding_counts_only_where_no_function_loses():
 
 def test_comparing_values_ends_with_its_share(monkeypatch):
     problem = small(np.random.default_rng(1), (3, 4, 2, 5, 3), 5, 3)
-    assert any(isinstance(step, Removal) for step in reduced(Tables.of(problem)).steps)
+    assert any(isinstance(step, Removal) for step in reduced(ScopeTables.of(problem)).steps)
     for name, value in (("MOST_COMPARED", 0), ("MOST_VALUES", 1)):
         with monkeypatch.context() as patched:
             patched.setattr(row_reduction, name, value)
-            assert not any(isinstance(step, Removal) for step in reduced(Tables.of(problem)).steps)
+            assert not any(isinstance(step, Removal) for step in reduced(ScopeTables.of(problem)).steps)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
@@ -164,7 +164,7 @@ def test_huge_costs_are_not_split():
 
 
 def test_a_result_says_what_was_left():
-    made = reduced(Tables.of(small(np.random.default_rng(1), (3, 4, 2, 5, 3), 5, 3)))
+    made = reduced(ScopeTables.of(small(np.random.default_rng(1), (3, 4, 2, 5, 3), 5, 3)))
     left = made.tables.problem.sizes
     assert made.summary == f"{len(left)} of 5 variables and {sum(left)} of 17 values"
 
@@ -174,7 +174,7 @@ def test_variables_with_one_value_leave_their_functions():
     variables = (Variable("hub", 3), *(Variable(f"x{i}", 1) for i in range(70)))
     functions = tuple(Function.from_array((0, i), np.array([[i % 5], [7 - i % 7], [3]])) for i in range(1, 71))
     problem = Problem(variables, functions)
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     reduction = reduced(tables)
     totals = [problem.evaluate((value, *[0] * 70)) for value in range(3)]
@@ -192,7 +192,7 @@ def test_what_is_forbidden_goes_before_variables_are_eliminated():
     cube = np.arange(27).reshape(3, 3, 3)
     functions = [Function.from_array(scope, cube) for scope in ((0, 9, 19), (3, 14, 28))]
     problem = Problem(variables, tuple(functions), (*constraints, fixed))
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     reduction = reduced(tables)
     assert all(isinstance(step, Removal) for step in reduction.steps[:30])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.bounds.forbidden import forbidden_sets
 from oocbe.bounds.local_cuts import _resources
-from oocbe.bounds.rounding import Rounding
+from oocbe.bounds.rounding import PointRounding
 from oocbe.elimination.preparation import linear as enforcement
 from oocbe.errors import ModelError, OocbeError, UnsupportedError, ValueRangeError
 from oocbe.model.parts import Function, LinearConstraint, Variable
@@ -97,7 +97,7 @@ def test_differences_of_coefficients_need_more_than_64_bits():
     forbidden = forbidden_sets(problem)
     use, room = _resources(problem, forbidden)
     assert len(room) == 0 and use.shape == (0, 4)
-    rounding = Rounding(problem, forbidden, np.zeros(4))
+    rounding = PointRounding(problem, forbidden, np.zeros(4))
     assert list(rounding._takes[1]) == [(0, 2**40 - LOWEST)]
     assert rounding.round(np.array([0.0, 1.0, 0.0, 1.0]), np.zeros(4, dtype=np.uint8))
     assert rounding.assignment == (0, 0)

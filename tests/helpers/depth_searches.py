@@ -7,7 +7,7 @@ import math
 import pytest
 
 from oocbe.bounds.row_reduction import Reduction, reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
@@ -20,7 +20,7 @@ NO_GAP = SolveOptions().gap
 
 def whole(problem: Problem) -> Reduction:
     """A problem as it is: reduction would leave little of a small one."""
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     return Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
 

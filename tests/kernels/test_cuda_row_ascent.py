@@ -9,7 +9,7 @@ import pytest
 
 from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
@@ -73,10 +73,10 @@ def thresholds(problem: Problem, random: np.random.Generator) -> float:
 
 def check_walk(problem: Problem, seed: int, kept_rows: int) -> int:
     """Assert that rows along one walk are the same on both sides; how many there were."""
-    from oocbe.bounds.kernels.cuda.row_ascent import DeviceAscent, Shape
+    from oocbe.bounds.kernels.cuda.row_ascent import DeviceAscent, LaunchShape
 
     random = np.random.default_rng(seed)
-    ascent = RowAscent(Tables.of(problem), thresholds(problem, random))
+    ascent = RowAscent(ScopeTables.of(problem), thresholds(problem, random))
     count = len(problem.sizes)
     order = random.permutation(count).tolist()
     ascent.ascend(ascent.level(order), int(random.integers(0, 4)))
@@ -94,7 +94,7 @@ def check_walk(problem: Problem, seed: int, kept_rows: int) -> int:
         assert device.can_bound(level, v)
         made, made_bounds = ascent.rows(level, v, states, bounds, parent, value, passes, radius)
         good = np.flatnonzero(made_bounds < ascent.need)
-        for shape in [None, *(Shape(*shape) for shape in SHAPES)]:
+        for shape in [None, *(LaunchShape(*shape) for shape in SHAPES)]:
             there = device.uploaded(states)
             found, found_bounds = device.rows(level, v, there, bounds, parent, value, passes, radius, shape)
             np.testing.assert_array_equal(found_bounds, made_bounds)
@@ -124,7 +124,7 @@ def test_many_variables():
 
 def test_rows_that_do_not_fit_shared_memory():
     problem = random_network(70, 30, 0.9, tightness=0.0, seed=3)
-    ascent = RowAscent(Tables.of(problem), 10**7)
+    ascent = RowAscent(ScopeTables.of(problem), 10**7)
     from oocbe.bounds.kernels.cuda.row_ascent import DeviceAscent
 
     device = DeviceAscent(ascent.network, ascent.need)
@@ -147,7 +147,7 @@ def test_searches_on_both_sides_do_the_same(make, tune):
             ends = []
             for backend in ("cpu", "auto", "cuda"):
                 known = SharedBounds(problem, SolveOptions().gap, lambda *_: None)
-                search = RowSearch(reduced(Tables.of(problem)), known, 1 << 26, backend)
+                search = RowSearch(reduced(ScopeTables.of(problem)), known, 1 << 26, backend)
                 search.work(math.inf, Deadline())
                 ends.append((known.lower, known.value, known.assignment, search.rows, search.ruled_out, search.largest))
             assert ends[0] == ends[1] == ends[2]

@@ -15,7 +15,7 @@ from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import cost_limits, removed_values
 from oocbe.bounds.mini_buckets import mini_buckets_bound
 from oocbe.bounds.mini_buckets.mini_buckets_partition import shape_of
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.plan import plan
 from oocbe.elimination.preparation.packing import is_packing
 from oocbe.elimination.preparation.penalties import with_penalties_forbidden
@@ -176,7 +176,7 @@ def test_a_plan_looks_at_the_deadline():
         removed_values,
         constant_source,
         partial(bound_sources, seconds=1.0),
-        Tables.of,
+        ScopeTables.of,
         partial(is_packing, are_penalties_hard=True),
         lambda problem: shape_of([f.scope for f in problem.functions], range(3), 2),
     ],

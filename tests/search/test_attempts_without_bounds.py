@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.api.solving import solve as solving
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import DiskError, TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -30,7 +30,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(attempts, "PATIENCE_SHARE", 0.0)
     monkeypatch.setattr(mini_bucket_rounds, "TIME_SHARE", 0.0)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
-    monkeypatch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
+    monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
 
 
 SETTINGS = {"order_seconds": 0, "incumbent_seconds": 0.002, "bound_seconds": 0.05}
@@ -72,7 +72,7 @@ def test_the_optimum_is_the_same(structure, gives_up):
         for name in ("LEAST_PATIENCE", "PATIENCE_SHARE", *(["LEAST_ALLOWANCE"] if gives_up else [])):
             patch.setattr(attempts, name, 0.0)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
-        patch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
+        patch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
         result = oocbe.solve(problem, **SETTINGS)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)

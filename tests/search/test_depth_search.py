@@ -11,7 +11,7 @@ import pytest
 
 import oocbe
 from oocbe.bounds.row_ascent import RowAscent
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import SUPPLY_ROWS, easy_orders, needs_no_bounds
 from oocbe.elimination.preparation.packing import is_supply
@@ -126,7 +126,7 @@ def test_without_room_for_open_nodes_it_goes_on_where_it_is(monkeypatch):
 @pytest.mark.parametrize("make", [anything, costly_photographs])
 def test_what_is_needed_below_a_lower_threshold(make):
     for seed in range(examples(50)):
-        tables = Tables.of(make(seed))
+        tables = ScopeTables.of(make(seed))
         least, step = tables.least, 1 if tables.is_integral else 0.37
         ascent = RowAscent(tables, least + 9 * step)
         needs = [ascent.cutoff_for(least + n * step) for n in range(10)]

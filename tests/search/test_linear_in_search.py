@@ -13,7 +13,7 @@ import oocbe
 from oocbe.bounds import row_tables
 from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import Reduction, reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.preparation.packing import is_packing
 from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -74,7 +74,7 @@ def limited(seed: int) -> Problem:
 def searched(problem: Problem, is_reduced: bool) -> tuple[SharedBounds, DepthSearch]:
     """Run a search to its end; every bound on the way is checked."""
     best = optimum(problem)
-    tables = Tables.of(problem, keeps_linear=True)
+    tables = ScopeTables.of(problem, keeps_linear=True)
     assert tables is not None
     reduction = (
         reduced(tables) if is_reduced else Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
@@ -153,7 +153,7 @@ def test_at_every_node_multipliers_make_nothing_dearer(monkeypatch):
     monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-12)  # a node a call
     nodes = charged = 0
     for problem in (*map(limited, range(examples(50))), *(knapsack(8, seed) for seed in range(examples(30)))):
-        tables = Tables.of(problem, keeps_linear=True)
+        tables = ScopeTables.of(problem, keeps_linear=True)
         if tables is None or not tables.linear or tables.is_impossible:
             continue
         whole = Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
@@ -204,7 +204,7 @@ def test_constraints_that_forbid_one_tuple_are_kept_as_linear_ones():
         assert known.value == optimum(problem)
         assert len(made._tables.linear) == 30
         assert all(part.permitted.all() or part.scope == (0, 1, 2) for part in made._tables.parts)
-        assert Tables.of(problem).linear == ()
+        assert ScopeTables.of(problem).linear == ()
         nodes += made.nodes
     assert nodes > 20
 
@@ -223,7 +223,7 @@ def test_a_problem_with_a_wide_constraint_is_solved_whole():
 
 def test_a_multiplier_raises_the_bound_of_the_root():
     problem = knapsack(14, 1)
-    tables = Tables.of(problem, keeps_linear=True)
+    tables = ScopeTables.of(problem, keeps_linear=True)
     without = replace(tables, linear=())
     bounds = []
     for each in (tables, without):
@@ -247,7 +247,7 @@ def test_values_that_take_more_do_not_replace_others_in_a_reduction():
     linear = LinearConstraint((0, 1), (np.array([3, 0]), np.array([3, 0])), 3)
     functions = (Function.from_array((0,), [0, 5]), Function.from_array((1,), [0, 7]))
     problem = Problem((Variable("a", 2), Variable("b", 2)), functions, linear_constraints=(linear,))
-    tables = replace(Tables.of(replace(problem, linear_constraints=())), linear=(linear,))
+    tables = replace(ScopeTables.of(replace(problem, linear_constraints=())), linear=(linear,))
     left = reduced(tables)
     assert left.tables.problem.sizes == (2, 2)
     easier = replace(tables, linear=(replace(linear, coefficients=(np.array([0, 3]), np.array([0, 3]))),))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.api.solving import solve as solving
 from oocbe.bounds.mini_buckets import mini_buckets_bound
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
@@ -58,7 +58,7 @@ def test_the_optimum_is_the_same(structure, least):
         for name in ("TIME_SHARE", "LONGEST_SHARE"):
             patch.setattr(mini_bucket_rounds, name, 1e9)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
-        patch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
+        patch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
         result = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0.01)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)
@@ -70,7 +70,7 @@ def test_the_optimum_is_the_same(structure, least):
 def test_their_time_is_told_apart(monkeypatch):
     problem = grid_network(5, 3, tightness=0.0, seed=1)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
-    monkeypatch.setattr(Tables, "of", lambda *_, **__: None)  # else rows end it first
+    monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
     with monkeypatch.context() as patch:
         patch.setattr(mini_bucket_rounds, "TIME_SHARE", 0.0)
         assert "mini-buckets" not in oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0).seconds

@@ -10,7 +10,7 @@ import pytest
 
 from oocbe.bounds.clique_variables import with_clique_variables
 from oocbe.bounds.row_reduction import reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.runtime.compilation import working_time
@@ -126,7 +126,7 @@ def test_variables_that_are_not_free_keep_their_values_and_sizes_grow(monkeypatc
 def test_a_value_that_reduction_has_removed_is_free():
     for seed in range(examples(40)):
         problem = anything(seed)
-        tables = Tables.of(problem)
+        tables = ScopeTables.of(problem)
         random = np.random.default_rng(seed)
         for reduction in (reduced(tables), with_clique_variables(reduced(tables))):
             given = tuple(int(random.integers(size)) for size in problem.sizes)

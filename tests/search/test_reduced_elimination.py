@@ -10,7 +10,7 @@ import pytest
 import oocbe
 from oocbe.bounds import row_reduction
 from oocbe.bounds.row_reduction import reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
@@ -32,7 +32,7 @@ def knowledge_of(problem: Problem) -> SharedBounds:
 
 
 def elimination_of(problem: Problem, options: SolveOptions = OPTIONS) -> ReducedElimination:
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     return ReducedElimination(reduced(tables), options)
 
@@ -129,6 +129,6 @@ def test_what_takes_too_much_memory_when_it_is_listed_is_not_tried():
     functions = tuple(Function.from_array(tuple(range(v, v + 15)), own) for v, own in enumerate(cells))
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(16)), functions)
     listed = sum(f.tuples.astype(np.int64).nbytes + f.values.nbytes for f in problem.functions)
-    assert Tables.of(problem).listed_bytes == listed
+    assert ScopeTables.of(problem).listed_bytes == listed
     assert elimination_of(problem).is_open
     assert not elimination_of(problem, SolveOptions(memory="4MiB")).is_open

@@ -14,7 +14,7 @@ import oocbe
 from oocbe.api.solving import outlook, solve
 from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -47,7 +47,7 @@ def rows_alone(monkeypatch):
 def search(problem: Problem, memory: int = 1 << 30) -> tuple[SharedBounds, RowSearch]:
     """Run a search to its end; every bound and value that it reports on the way is checked."""
     best = optimum(problem)
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     tolerance = 4 * tables.rounding
     ceiling = math.inf if problem.upper_bound is None else problem.upper_bound
@@ -87,7 +87,7 @@ def test_the_optimum_whatever_the_beam_cuts_off(make, width, monkeypatch):
 @pytest.mark.parametrize("is_narrow", [False, True])
 def test_rows_that_agree_on_their_separator_are_merged(is_narrow):
     problem = grid_network(4, 3, tightness=0.0, seed=5)
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     best = oocbe.solve(problem).value
     ascent = RowAscent(tables, best + 10_000)  # rules nothing out
     walk = BeamPass(ascent, WeightedPrimalGraph(tables, 100.0), 10**6, 0, is_narrow)
@@ -105,7 +105,7 @@ def test_rows_that_agree_on_their_separator_are_merged(is_narrow):
 
 def test_a_cut_bounds_the_optimum():
     problem = random_network(9, 5, 0.8, tightness=0.0, seed=3)
-    tables, best = Tables.of(problem), oocbe.solve(problem).value
+    tables, best = ScopeTables.of(problem), oocbe.solve(problem).value
     ascent = RowAscent(tables, best + 500)
     walk = BeamPass(ascent, WeightedPrimalGraph(tables, 100.0), 2, 2, is_narrow=False)
     with pytest.raises(StopIteration) as end:
@@ -127,7 +127,7 @@ def test_memory_ends_the_search():
 
 def search_without_check(problem: Problem, memory: int) -> tuple[SharedBounds, RowSearch]:
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    made = RowSearch(reduced(Tables.of(problem)), known, memory)
+    made = RowSearch(reduced(ScopeTables.of(problem)), known, memory)
     made.work(math.inf, Deadline())
     return known, made
 
@@ -327,7 +327,7 @@ def test_a_walk_keeps_within_its_memory(monkeypatch):
     monkeypatch.setattr(row_search, "FIRST_WIDTH", 1 << 20)
     monkeypatch.setattr(row_search, "FEW_EXPECTED", 0)
     problem = dense(14, 8, seed=1)
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     memory = 8 << 20
     made = RowSearch(reduced(tables), SharedBounds(problem, NO_GAP, lambda *_: None), memory)

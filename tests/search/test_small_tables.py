@@ -7,7 +7,7 @@ import pytest
 
 import oocbe
 from oocbe.bounds.row_reduction import Reduction, reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
@@ -21,7 +21,7 @@ from tests.helpers.bound_problems import anything, hidden_solution, optimum
 AUTO = SolveOptions(backend="cpu")
 
 
-def nothing_removed(tables: Tables) -> Reduction:
+def nothing_removed(tables: ScopeTables) -> Reduction:
     """A reduction that leaves the whole problem."""
     sizes = tables.problem.sizes
     return Reduction(tables, tuple(range(len(sizes))), (), sizes)
@@ -32,7 +32,7 @@ def test_what_it_leaves_has_the_optimum_and_comes_back_to_an_assignment_of_all(m
     made = 0
     for seed in range(150):
         problem = make(seed).below(None)
-        tables = Tables.of(problem)
+        tables = ScopeTables.of(problem)
         if tables is None or tables.is_impossible or len(problem.variables) < 2:
             continue
         before = nothing_removed(tables) if seed % 2 else reduced(tables)
@@ -53,7 +53,7 @@ def test_what_it_leaves_has_the_optimum_and_comes_back_to_an_assignment_of_all(m
 
 
 def test_not_where_a_table_is_large_or_rows_are_asked_for(monkeypatch):
-    before = nothing_removed(Tables.of(random_network(6, 5, 1.0, tightness=0.0, seed=1)))
+    before = nothing_removed(ScopeTables.of(random_network(6, 5, 1.0, tightness=0.0, seed=1)))
     assert eliminated_whole(before, AUTO) is not before
     assert eliminated_whole(before, SolveOptions(tables="incomplete")) is before
     monkeypatch.setattr(small_tables, "LARGEST", 5**6 - 1)

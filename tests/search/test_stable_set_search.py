@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -52,7 +52,7 @@ def choices(seed: int) -> Problem:
 
 
 def value_graph(problem: Problem) -> ValueGraph | None:
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     assert tables is not None
     return ValueGraph.of(tables)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oocbe.bounds.row_reduction import reduced
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
@@ -30,7 +30,7 @@ MOST_STEPS = 2000
 def searched(problem, is_reduced=False, memory=1 << 30):
     """The search at its end, and what was known then; whatever it reports is compared with the optimum."""
     best = optimum(problem)
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     tables = reduced(tables).tables if is_reduced else tables
     tolerance = 4 * tables.rounding
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
@@ -112,7 +112,7 @@ def test_a_line_begins_with_what_those_before_it_lack(monkeypatch):
     monkeypatch.setattr(subproblems, "FIRST_BITS", 7.0)
     monkeypatch.setattr(subproblems, "MOST_STARTS", 1)
     known = SharedBounds(two_hard_places(0), NO_GAP, lambda *_: None)
-    made = SubproblemSearch(Tables.of(known.problem), known, 1 << 30)
+    made = SubproblemSearch(ScopeTables.of(known.problem), known, 1 << 30)
     made._begin()
     made._open_line()
     first = made._lines[0]

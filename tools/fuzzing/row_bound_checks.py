@@ -14,7 +14,7 @@ from .outcome import Tally
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
-    from oocbe.bounds.row_tables import Tables
+    from oocbe.bounds.row_tables import ScopeTables
     from oocbe.model.problem import Problem
 
 KEPT_ROWS = 8
@@ -26,9 +26,9 @@ def check_row_bounds(
 ) -> None:
     """Bounds of rows of a problem, and of what reduction leaves of it. every : feasible assignment."""
     from oocbe.bounds.row_reduction import reduced
-    from oocbe.bounds.row_tables import Tables
+    from oocbe.bounds.row_tables import ScopeTables
 
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     if tables is None or not problem.sizes:
         return
     if threshold is None and (threshold := every.threshold_at("far", case["part"])) is None:
@@ -62,7 +62,7 @@ def _reduced_values(made: Reduction, every: Assignments) -> dict[Row, int]:
 
 
 def check_walk(
-    tables: Tables,
+    tables: ScopeTables,
     values: dict[Row, int],
     unit: int,
     threshold: float,

@@ -24,7 +24,7 @@ def check_searches(problem: Problem, every: Assignments, own: Assignments, case:
     every, own : feasible assignments, and those that count.
     """
     from oocbe.bounds.row_reduction import reduced
-    from oocbe.bounds.row_tables import Tables
+    from oocbe.bounds.row_tables import ScopeTables
     from oocbe.model.settings.option_values import Gap
     from oocbe.runtime.deadline import Deadline
     from oocbe.search import depth_search, subproblems
@@ -32,7 +32,7 @@ def check_searches(problem: Problem, every: Assignments, own: Assignments, case:
     from oocbe.search.shared_bounds import SharedBounds
     from oocbe.search.subproblems import SubproblemSearch
 
-    tables = Tables.of(problem)
+    tables = ScopeTables.of(problem)
     if tables is None or not problem.sizes:
         return
     random = Random(f"{case['chance']} searches")

@@ -17,9 +17,9 @@ from oocbe.bounds.incumbent import find_incumbent
 from oocbe.bounds.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets
 from oocbe.bounds.mini_buckets.mini_buckets_assignment import Rate, greedy_assignment
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
-from oocbe.bounds.mini_buckets.mini_buckets_partition import PARTITIONS, Shape, largest_fitting
+from oocbe.bounds.mini_buckets.mini_buckets_partition import PARTITIONS, MiniBucketShape, largest_fitting
 from oocbe.bounds.mini_buckets.mini_buckets_shift import with_copies
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
@@ -221,7 +221,7 @@ class Bounding:
         self.notes += filter(None, [memory_warning(options)])
         self.uses_device = False
         in_rows = not self.shifting or options.tables == INCOMPLETE
-        self.tables = None if in_rows else Tables.of(self.target)
+        self.tables = None if in_rows else ScopeTables.of(self.target)
         if self.partition == AUTO:
             self.partition = "scope" if self.tables is None else "content"
 
@@ -355,7 +355,7 @@ class Bounding:
     def _graph(self) -> PrimalGraph:
         return PrimalGraph(self.target)
 
-    def _predicted_bytes(self, shape: Shape) -> float:
+    def _predicted_bytes(self, shape: MiniBucketShape) -> float:
         """Bytes of all messages and of the working copies of the largest; with shifting, of the joins of a bucket."""
         target, separators = self.target, shape.separators
         if not separators:

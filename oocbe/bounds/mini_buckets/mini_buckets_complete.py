@@ -13,7 +13,7 @@ import numpy as np
 from oocbe.bounds.mini_buckets.join_graph import JoinGraph
 from oocbe.bounds.mini_buckets.mini_buckets import MiniBucketPass
 from oocbe.bounds.mini_buckets.mini_buckets_partition import shape_of
-from oocbe.bounds.row_tables import Tables
+from oocbe.bounds.row_tables import ScopeTables
 from oocbe.bounds.scaled_costs import ScaledCosts
 from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError
@@ -85,13 +85,13 @@ class CompletePass:
         )
 
 
-def fits(tables: Tables, order: Sequence[int], z: int, memory: int) -> bool:
+def fits(tables: ScopeTables, order: Sequence[int], z: int, memory: int) -> bool:
     """Whether complete tables fit with division by scope size, and some bucket is divided."""
     cells, is_divided = _cells(tables, order, z)
     return is_divided and cells * np.dtype(np.int32).itemsize <= memory // MEMORY_PART
 
 
-def _cells(tables: Tables, order: Sequence[int], z: int) -> tuple[float, bool]:
+def _cells(tables: ScopeTables, order: Sequence[int], z: int) -> tuple[float, bool]:
     """Total cells of mini-buckets with division by scope size, and whether some bucket is divided."""
     shape = shape_of([part.scope for part in tables.parts], order, z)
     sizes = tables.problem.sizes
@@ -104,7 +104,7 @@ def _cells(tables: Tables, order: Sequence[int], z: int) -> tuple[float, bool]:
 
 
 def shifted(
-    tables: Tables,
+    tables: ScopeTables,
     order: Sequence[int],
     z: int,
     memory: int,

@@ -149,7 +149,7 @@ def _sampled_costs(
 
 
 @dataclass(frozen=True)
-class Shape:
+class MiniBucketShape:
     """Messages of mini-bucket elimination, predicted from scopes alone.
 
     Attributes
@@ -164,7 +164,7 @@ class Shape:
     split: int
 
 
-def shape_of(scopes: Sequence[tuple[int, ...]], order: Sequence[int], z: int) -> Shape:
+def shape_of(scopes: Sequence[tuple[int, ...]], order: Sequence[int], z: int) -> MiniBucketShape:
     """Simulate partition by scope for factors with the given scopes."""
     position = {v: place for place, v in enumerate(order)}
     waiting: list[list[FactorGroup]] = [[] for _ in order]
@@ -190,7 +190,7 @@ def shape_of(scopes: Sequence[tuple[int, ...]], order: Sequence[int], z: int) ->
                 send(separator)
         groups.append((v, group))
         waiting[place] = []
-    return Shape(separators, groups, split)
+    return MiniBucketShape(separators, groups, split)
 
 
 def largest_fitting(
@@ -198,7 +198,7 @@ def largest_fitting(
     order: Sequence[int],
     width: int,
     budget: int,
-    bytes_of: Callable[[Shape], float],
+    bytes_of: Callable[[MiniBucketShape], float],
 ) -> int:
     """The largest z, at least the size of the largest scope, with predicted bytes within a budget.
 

@@ -33,7 +33,7 @@ from oocbe.elimination.preparation.scaling import split
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.errors import FloatRangeError, ResourceError, UnsupportedError, ValueRangeError
 from oocbe.kernels.cpu.buckets.narrow_buckets import (
-    Layout,
+    NarrowLayout,
     choose_values,
     descend,
     eliminate_adding,
@@ -130,7 +130,7 @@ class NarrowProblem:
         return np.array(self.problem.sizes, dtype=np.int64)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> NarrowLayout:
         """The tables, and the inputs of each bucket."""
         order, sizes = self.order, self._sizes
         position = np.empty(len(order), dtype=np.int64)
@@ -143,7 +143,7 @@ class NarrowProblem:
         sequence = np.argsort(first, kind="stable")
         starts = np.concatenate([[0], np.cumsum(np.bincount(first, minlength=len(order)))])
         cell_starts = np.concatenate([[0], np.cumsum(cells)])
-        return Layout(order, sizes, scopes.starts, scopes.members, cell_starts, starts, tables[sequence])
+        return NarrowLayout(order, sizes, scopes.starts, scopes.members, cell_starts, starts, tables[sequence])
 
     def cells(self, dtype: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """Values and permissions of all tables' cells; those of the messages are uninitialised."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.query_elimination.complete_tree import UnderflowError
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors, factors_of_case, written_out
-from oocbe.junction_trees.query_elimination.groups import CELL_SECONDS, Plan
+from oocbe.junction_trees.query_elimination.groups import CELL_SECONDS, CasePlan
 from oocbe.model.problem import Problem
 
 CELL_BYTES = 3 * 8
@@ -31,7 +31,7 @@ class QueryAnswer:
     def __init__(self, factors: WrittenFactors, known: Mapping[int, NDArray[np.float64]]) -> None:
         self._sizes = factors.sizes
         self._case = factors_of_case(factors, known)
-        self._plans: dict[frozenset[int], Plan] = {}
+        self._plans: dict[frozenset[int], CasePlan] = {}
         self._logarithm = -math.inf if self._case is None else None
 
     @classmethod
@@ -105,9 +105,9 @@ class QueryAnswer:
         rest = [v for v in range(len(self._sizes)) if v not in order]
         return width, cells, [*rest, *order]
 
-    def _plan(self, asked: Collection[int]) -> Plan:
+    def _plan(self, asked: Collection[int]) -> CasePlan:
         assert self._case is not None
         hidden = frozenset(v for v in asked if len(self._case.kept[v]) > 1)
         if hidden not in self._plans:
-            self._plans[hidden] = Plan(self._case, hidden)
+            self._plans[hidden] = CasePlan(self._case, hidden)
         return self._plans[hidden]

@@ -75,7 +75,7 @@ class Group:
     is_evidence: bool
 
 
-class Plan:
+class CasePlan:
     """The computations for a case.
 
     Parameters

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.evidence import UNOBSERVED, CaseEvidence, Cases
 from oocbe.junction_trees.kernels.cpu.piece_sweeps import draw_piece
-from oocbe.junction_trees.stored.pieces import Rows
+from oocbe.junction_trees.stored.pieces import PieceRows
 from oocbe.junction_trees.stored.sweep import StoredSweep, cases_at_once
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.runtime.deadline import check_deadline, current_flag
@@ -214,7 +214,7 @@ def count_rows(tree: StoredTree, scope: Sequence[int], counts: NDArray[np.float6
     """
     flat = counts.reshape(-1)
 
-    def add(piece: Rows, expected: NDArray[np.float64]) -> None:
+    def add(piece: PieceRows, expected: NDArray[np.float64]) -> None:
         index = np.zeros(len(expected), dtype=np.int64)
         for v in scope:
             index = index * tree.problem.sizes[v] + piece.values(v)

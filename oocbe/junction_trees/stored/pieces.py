@@ -77,7 +77,7 @@ class StoredClique:
         return stored + 8 + 4 * (1 + len(self.children) + len(self.sizes))
 
 
-class Rows:
+class PieceRows:
     """The rows of a piece.
 
     Attributes
@@ -167,7 +167,7 @@ def packed(
 
 def read_pieces(
     folder: Path, owner: StoredClique, is_log: bool, pieces: Sequence[Piece] | None = None
-) -> Iterator[Rows]:
+) -> Iterator[PieceRows]:
     """The rows of a clique, a piece at a time.
 
     pieces : some of them; None: all.
@@ -181,12 +181,12 @@ def read_pieces(
         yield read_piece(folder, owner, piece, is_log)
 
 
-def read_piece(folder: Path, owner: StoredClique, piece: Piece, is_log: bool) -> Rows:
+def read_piece(folder: Path, owner: StoredClique, piece: Piece, is_log: bool) -> PieceRows:
     """The rows of one piece; errors as for :func:`read_pieces`."""
     path = folder / SEGMENT_NAME.format(piece.segment)
     data = read_bytes(path, piece)
     try:
-        return Rows(owner, piece, data, is_log)
+        return PieceRows(owner, piece, data, is_log)
     except ValueError as error:
         raise CorruptDataError(f"{path}: {error}; compile the tree again") from None
 

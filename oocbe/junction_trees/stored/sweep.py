@@ -17,7 +17,7 @@ from oocbe.errors import ResourceError
 from oocbe.junction_trees.kernels.cpu.piece_sweeps import collect_piece, collect_piece_logs, distribute_piece
 from oocbe.junction_trees.kernels.cpu.sweeps import GREATEST, LEAST, TINY
 from oocbe.junction_trees.stored.messages import MessageStore
-from oocbe.junction_trees.stored.pieces import Rows, StoredClique
+from oocbe.junction_trees.stored.pieces import PieceRows, StoredClique
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.runtime.deadline import check_deadline, current_flag
@@ -39,7 +39,7 @@ class Edges(NamedTuple):
 
     Attributes
     ----------
-    tables : of each edge, for :meth:`oocbe.junction_trees.stored.pieces.Rows.numbers`; children come first.
+    tables : of each edge, for :meth:`oocbe.junction_trees.stored.pieces.PieceRows.numbers`; children come first.
     variables : of the edges after those of children.
     offsets : int64 (edges + 1,), where the rows of each begin, and where all end.
     incoming : float64 (rows of all edges, cases), logarithms or not.
@@ -118,7 +118,7 @@ class StoredSweep:
         tables = (*below, *(("variable", (v,)) for v in variables))
         return Edges(tables, variables, offsets, incoming)
 
-    def rows(self, number: int, edges: Edges) -> Iterator[tuple[Rows, NDArray[np.float64], NDArray[np.int32]]]:
+    def rows(self, number: int, edges: Edges) -> Iterator[tuple[PieceRows, NDArray[np.float64], NDArray[np.int32]]]:
         """The pieces of a clique, their weights (or logarithms, as in the sweep), and maps, int32 (edges, rows)."""
         for piece in self._tree.rows(number):
             weights = piece.weights

@@ -17,7 +17,7 @@ from oocbe.errors import CorruptDataError, DiskError, OocbeError, UnsupportedErr
 from oocbe.junction_trees.cliques import Clique, cliques_of
 from oocbe.junction_trees.compiled import LEAST_WEIGHT
 from oocbe.junction_trees.stored.folder import TreeFolder
-from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, Rows, StoredClique, read_pieces
+from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, PieceRows, StoredClique, read_pieces
 from oocbe.junction_trees.stored.rows import RowMaker
 from oocbe.junction_trees.stored_problem import (
     FORMAT_NAME,
@@ -104,7 +104,7 @@ class StoredTree:
                     found[v] = number
         return tuple(found)
 
-    def rows(self, clique: int, pieces: Sequence[Piece] | None = None) -> Iterator[Rows]:
+    def rows(self, clique: int, pieces: Sequence[Piece] | None = None) -> Iterator[PieceRows]:
         """The rows of a clique; errors as for :func:`oocbe.junction_trees.stored.pieces.read_pieces`."""
         return read_pieces(self.folder, self.stored[clique], self.is_log, pieces)
 

@@ -19,7 +19,7 @@ MOST_MOVED = np.int32(1 << 28)
 """Maximum cost moved into or out of a function for one value: sums stay within 32 bits."""
 
 
-class Network(NamedTuple):
+class AscentNetwork(NamedTuple):
     """Functions laid out for the ascent. A *use* is a variable's position in a function; uses are ordered by function.
 
     Attributes

@@ -71,7 +71,7 @@ class Model(NamedTuple):
     capacity: Any
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """Mutable data: the assignment, all derived quantities, and the memory of the search.
 
     Attributes

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.kernels.cpu.row_ascent import Level
-from oocbe.bounds.kernels.cuda.row_layout import Near, Rows, laid_out
+from oocbe.bounds.kernels.cuda.row_layout import Near, RowArrays, laid_out
 from oocbe.kernels.arrays import host_array
-from oocbe.kernels.cpu.projection import REMOVED, Network
+from oocbe.kernels.cpu.projection import REMOVED, AscentNetwork
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import kernel, launch
 from oocbe.kernels.cuda.structs import packed
@@ -48,14 +48,14 @@ ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
-class Shape:
+class LaunchShape:
     """Launch configuration: rows and threads of a block, and whether slots are in shared memory."""
 
     rows: int
     threads: int
     in_shared: bool
 
-    def shared_bytes(self, layout: Rows) -> int:
+    def shared_bytes(self, layout: RowArrays) -> int:
         """Shared memory of a block, in bytes."""
         n = layout.numbers
         words = n["units"] + n["owners"] + 5 + 1 + (n["full"] + n["fixed"] if self.in_shared else 0)
@@ -64,7 +64,7 @@ class Shape:
         return 4 * words * self.rows + 36 * n["degree"] + rest
 
 
-def shape_for(layout: Rows, most_bytes: int) -> Shape | None:
+def shape_for(layout: RowArrays, most_bytes: int) -> LaunchShape | None:
     """The shape for a layout with ``most_bytes`` shared memory a block; None if no block has room for a row."""
     units = layout.numbers["units"]
     threads = WARP if units <= 2 * WARP else 4 * WARP if units <= 8 * WARP else 8 * WARP
@@ -73,7 +73,7 @@ def shape_for(layout: Rows, most_bytes: int) -> Shape | None:
     if is_large:
         choices = [(4, True, MANY_BLOCKS), (2, True, 1), (1, True, 1), (4, False, 1), (1, False, 1)]
     for rows, in_shared, blocks in choices:
-        shape = Shape(rows, threads, in_shared)
+        shape = LaunchShape(rows, threads, in_shared)
         if blocks * shape.shared_bytes(layout) <= most_bytes:
             return shape
     return None
@@ -87,7 +87,7 @@ class DeviceAscent:
     network : its functions. need : rows with this bound are pruned.
     """
 
-    def __init__(self, network: Network, need: int) -> None:
+    def __init__(self, network: AscentNetwork, need: int) -> None:
         self._network, self._near, self._need = network, Near.of(network), need
         self._tables = cupy().asarray(network.tables if len(network.tables) else np.zeros(1, dtype=np.int32))
         self._most_bytes = int(cupy().cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
@@ -109,7 +109,7 @@ class DeviceAscent:
         value: NDArray[np.int64],
         passes: int,
         radius: int,
-        shape: Shape | None = None,
+        shape: LaunchShape | None = None,
     ) -> tuple[Any, NDArray[np.int64]]:
         """States, on the device, and bounds of rows: each is a parent's row with a value of one more variable.
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.kernels.cpu.row_ascent import Level
-from oocbe.kernels.cpu.projection import Network
+from oocbe.kernels.cpu.projection import AscentNetwork
 
 FULL_PAIR, FIXED_PAIR, TABLE = 0, 1, 2
 """Kinds of uses, as in the source."""
@@ -27,7 +27,7 @@ class Near:
     use: NDArray[np.int64]
 
     @classmethod
-    def of(cls, network: Network) -> Near:
+    def of(cls, network: AscentNetwork) -> Near:
         """The pairs of a network."""
         begin, count = network.function_start[network.function], np.diff(network.function_start)[network.function]
         use = np.repeat(np.arange(len(count)), count)
@@ -39,7 +39,7 @@ class Near:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowArrays:
     """Arrays and numbers of the ``Layout`` of rows that assign one variable.
 
     Attributes
@@ -51,7 +51,7 @@ class Rows:
     numbers: dict[str, int]
 
 
-def laid_out(network: Network, near: Near, level: Level, v: int) -> Rows:
+def laid_out(network: AscentNetwork, near: Near, level: Level, v: int) -> RowArrays:
     """The layout of rows that assign variable ``v``; passes visit a level's variables.
 
     All other variables have one value left in each row.
@@ -138,11 +138,11 @@ def laid_out(network: Network, near: Near, level: Level, v: int) -> Rows:
         "assigned_start": int(network.value_start[v]),
         "assigned_size": int(sizes[v]),
     }
-    return Rows(arrays, numbers)
+    return RowArrays(arrays, numbers)
 
 
 def _entries(
-    network: Network,
+    network: AscentNetwork,
     uses: NDArray[np.int64],
     is_last: NDArray[np.bool_],
     position: NDArray[np.int64],

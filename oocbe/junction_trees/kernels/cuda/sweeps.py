@@ -70,7 +70,7 @@ def _cases_a_thread(cases: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class SweepPlan:
     """A sweep's steps on the device.
 
     Attributes
@@ -231,7 +231,7 @@ class DeviceTree:
         return {name: cupy().ascontiguousarray(array[:, 0]) for name, array in arrays.items()}
 
     @with_retry
-    def plan(self, program: Any) -> Plan:
+    def plan(self, program: Any) -> SweepPlan:
         """The steps of a program, :class:`oocbe.junction_trees.programs.Program`."""
         collected = np.zeros(self.cliques, dtype=np.bool_)
         collected[program.collected] = True
@@ -242,10 +242,10 @@ class DeviceTree:
         down_there, down_struct = _steps_struct(down)
         collected_there = cupy().asarray(collected.astype(np.int64))
         held = (up_there, down_there)
-        return Plan(up, down, collected, belief_rows, up_struct, down_struct, collected_there, held)
+        return SweepPlan(up, down, collected, belief_rows, up_struct, down_struct, collected_there, held)
 
     @with_retry
-    def targets(self, plan: Plan, rows: Sequence[Sequence[Index]], children: Sequence[int]) -> Targets:
+    def targets(self, plan: SweepPlan, rows: Sequence[Sequence[Index]], children: Sequence[int]) -> Targets:
         """The targets of a sweep.
 
         Parameters
@@ -261,7 +261,7 @@ class DeviceTree:
         starts, firsts, known, kinds_there = map(cupy().asarray, (value_start, row_first, flat, np.array([*kinds, 0])))
         return Targets(starts, firsts, known, kinds_there, len(kinds), int(value_start[-1]))
 
-    def collect(self, plan: Plan, block: Block) -> None:
+    def collect(self, plan: SweepPlan, block: Block) -> None:
         """Queue the messages to the roots."""
         function, finish = (kernel(SOURCE, name, **block.definitions) for name in ("collect", "settle"))
         structs = (self._struct, plan.up_struct, block.struct)
@@ -273,7 +273,7 @@ class DeviceTree:
 
     @with_retry
     def answer(
-        self, plan: Plan, block: Block, targets: Targets, cases: int, negligible: float
+        self, plan: SweepPlan, block: Block, targets: Targets, cases: int, negligible: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Sweep up and down over the entered evidence.
 
@@ -307,7 +307,7 @@ class DeviceTree:
         posteriors, numbers = host_arrays([turned, found])
         return posteriors, numbers[0, :cases], numbers[1, :cases]
 
-    def _distribute(self, plan: Plan, block: Block, stretch: Stretch) -> None:
+    def _distribute(self, plan: SweepPlan, block: Block, stretch: Stretch) -> None:
         down, structs = plan.down, (self._struct, plan.down_struct, block.struct)
         of_steps, of_writes = (stretch.first, stretch.last), (stretch.first_write, stretch.last_write)
         for name, parts, of in (

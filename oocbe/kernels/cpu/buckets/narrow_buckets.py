@@ -4,7 +4,7 @@
 ``factors + p``. Their cells are concatenated in one array, each table's first variable fastest. All loops share these
 arguments:
 
-layout : :class:`Layout`.
+layout : :class:`NarrowLayout`.
 values : int64 or float64 (cells,), of all tables; those of messages are written. permitted : uint8 (cells,).
 stop : int64 (1,); a nonzero value ends the loops, and the remaining messages are not written.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.jit import helper, jit
 
 
-class Layout(NamedTuple):
+class NarrowLayout(NamedTuple):
     """The tables of all buckets.
 
     Attributes

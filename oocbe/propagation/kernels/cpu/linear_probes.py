@@ -53,7 +53,7 @@ class Activities(NamedTuple):
     coefficients: Any
 
 
-class State(NamedTuple):
+class ProbeState(NamedTuple):
     """What a probe has changed, and rows that wait.
 
     lower, upper : float64 (variables,), bounds. low, high : float64 (rows,), activities.
@@ -111,12 +111,12 @@ def activities_of(rows: Any, lower: Any, upper: Any, coefficients: Any) -> Any:
 
 @jit
 def state_of(exact: Any, lower: Any, upper: Any) -> Any:
-    """The :class:`State` of a thread before its first probe; each call of :func:`propagate_probes` leaves it like that.
+    """The :class:`ProbeState` of a thread before a probe; each call of :func:`propagate_probes` restores it.
 
     Arguments as there.
     """
     rows, variables = len(exact.low), len(lower)
-    return State(
+    return ProbeState(
         lower.copy(),
         upper.copy(),
         exact.low.copy(),

@@ -57,7 +57,7 @@ DeviceCodes = Any
 """Codes of one table on the device, (columns, rows filled up), one column after the other."""
 
 
-class Answer(NamedTuple):
+class ScanAnswer(NamedTuple):
     """What a call found.
 
     lost : variables that lost values, in any order. failed_table : the first table without a row left, or None.
@@ -188,7 +188,7 @@ class CompactTables:
         )  # fmt: skip
         self._number, self._round, self._is_over = 0, 1, True
 
-    def filter(self, source: int, target: int, most: int, asks_all: bool) -> Answer:
+    def filter(self, source: int, target: int, most: int, asks_all: bool) -> ScanAnswer:
         """Ask tables, for so many rounds at most; waits for the answer.
 
         The host's flags and counts are changed with what goes.
@@ -211,7 +211,7 @@ class CompactTables:
         lost, table, variable, again, reached, _ = self._look.tolist()
         self._is_over = again != reached
         self._round = reached + 1
-        return Answer(
+        return ScanAnswer(
             self._told[:lost].tolist(),
             None if table == NONE else table,
             None if variable == NONE else variable,

@@ -35,7 +35,7 @@ USE_OF, VARIABLE, PLACE, SIZE, MESSAGE, STEP = 0, 1, 2, 3, 4, 5
 stride of its values."""
 
 
-class Node(NamedTuple):
+class SearchNode(NamedTuple):
     """The current node.
 
     Attributes
@@ -111,7 +111,7 @@ def _tied_value(tables: Any, start: Any, size: Any, rows: Any, need: Any) -> Any
 
 @jit
 def near_uses(network: Any, need: Any) -> Any:
-    """The array ``near`` of :class:`Node`. need : cost of a forbidden tuple."""
+    """The array ``near`` of :class:`SearchNode`. need : cost of a forbidden tuple."""
     near = np.zeros((len(network.uses), COLUMNS), dtype=np.int32)
     place_of = np.empty(len(network.uses), dtype=np.int64)
     for i in range(len(network.uses)):

@@ -24,7 +24,7 @@ DEPTH, NODES, FOUND = 0, 1, 2
 """Indices of ``counts``: the node's depth, -1 at the end; nodes created; number of improvements."""
 
 
-class Node(NamedTuple):
+class StableSetNode(NamedTuple):
     """The path to the current node, with the remaining work at each depth.
 
     Attributes
