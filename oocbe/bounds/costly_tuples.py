@@ -63,7 +63,7 @@ class CostlyTuples:
             if is_derived[number]:  # linear constraints, and rows about removed values, depend on no tuple
                 contains[row.literals, number] = True
         largest = np.array([max(1, int(row.coefficients.max(initial=1))) for row in rows], dtype=np.int64)
-        asked = (multipliers * largest).astype(np.float64)
+        charges = (multipliers * largest).astype(np.float64)
         factor = np.ones(len(rows))
         for sets, excess in zip(self.sets, self.excess, strict=True):
             step = max(1, BLOCK // len(rows))
@@ -71,7 +71,7 @@ class CostlyTuples:
                 part, can_pay = sets[begin : begin + step], excess[begin : begin + step]
                 holds = contains[part].all(axis=1)
                 depends |= holds.any(axis=0)
-                load = holds @ asked
+                load = holds @ charges
                 # The factor 1 - 1e-9 covers rounding: loads are floating-point sums of positive numbers.
                 share = np.minimum(1.0, can_pay * (1 - 1e-9) / np.maximum(load, 1.0))
                 lowest = np.where(holds, share[:, None], 1.0).min(axis=0, initial=1.0)

@@ -258,8 +258,8 @@ class Agent:
     def _prepare(self, received: Sequence[Utility]) -> Prepared:
         """Pack the share for all variables of it and the messages, the nearest ancestor first."""
         own = self._known[0]
-        told = {k for r in received for t in r.tables if own in t.scope for k in t.scope}
-        known = sorted({*self._share.known, *told}, key=lambda k: -k.depth)
+        mentioned = {k for r in received for t in r.tables if own in t.scope for k in t.scope}
+        known = sorted({*self._share.known, *mentioned}, key=lambda k: -k.depth)
         place = {k: index for index, k in enumerate(known)}
         given = self._share.problem
         moves = {index: place[k] for index, k in enumerate(self._share.known)}

@@ -64,52 +64,52 @@ class ForwardingObserver(Observer):
 
     Parameters
     ----------
-    told : the receiving observer.
+    target : the receiving observer.
     """
 
-    def __init__(self, told: Observer) -> None:
-        self._told = told
+    def __init__(self, target: Observer) -> None:
+        self._target = target
 
     @property
     def wants_plans(self) -> bool:
         """Whether the last observer of the chain uses plans, which take time to compute."""
-        return not isinstance(self._told, ForwardingObserver) or self._told.wants_plans
+        return not isinstance(self._target, ForwardingObserver) or self._target.wants_plans
 
     def order_chosen(self, choice: OrderChoice, begins: bool) -> None:
         """An order is likely to be used, or an elimination ``begins`` with it; forwarded to internal observers."""
-        if isinstance(self._told, ForwardingObserver):
-            self._told.order_chosen(choice, begins)
+        if isinstance(self._target, ForwardingObserver):
+            self._target.order_chosen(choice, begins)
 
     def width_of(self, result: Result, problem: Problem, options: SolveOptions) -> int:
         """The width to report in a result, also if no elimination was completed."""
         return (
-            self._told.width_of(result, problem, options)
-            if isinstance(self._told, ForwardingObserver)
+            self._target.width_of(result, problem, options)
+            if isinstance(self._target, ForwardingObserver)
             else result.width
         )
 
     def started(self, plan: Plan) -> None:
         """Forward the plan, which is about the problem being solved."""
-        self._told.started(plan)
+        self._target.started(plan)
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
         """Forward the event."""
-        self._told.bucket_done(number, total, variable, rows, bytes)
+        self._target.bucket_done(number, total, variable, rows, bytes)
 
 
 def begin_telling(
-    told: ForwardingObserver, problem: Problem, choice: OrderChoice, plan: Callable[[], Plan]
+    target: ForwardingObserver, problem: Problem, choice: OrderChoice, plan: Callable[[], Plan]
 ) -> Callable[[int, int, int], None]:
     """Notify that an order's elimination begins; returns the callback for its buckets (number, rows, bytes).
 
     problem : the eliminated problem. plan : computes the plan; called only if an observer uses it.
     """
-    told.order_chosen(choice, True)
-    if told.wants_plans:
-        told.started(plan())
+    target.order_chosen(choice, True)
+    if target.wants_plans:
+        target.started(plan())
     names = [problem.variables[v].name for v in choice.order]
 
     def bucket_done(number: int, rows: int, size: int) -> None:
-        told.bucket_done(number, len(names), names[number - 1], rows, size)
+        target.bucket_done(number, len(names), names[number - 1], rows, size)
 
     return bucket_done

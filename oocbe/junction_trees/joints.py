@@ -42,10 +42,10 @@ def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequ
             f"{problem.name}: the joint posterior of {len(variables)} variables has {numbers:.3g} numbers a "
             f"case, more than {MOST_NUMBERS:,} in all; ask for fewer variables or cases at a time"
         )
-    asked = max(variables, key=lambda v: sizes[v])
-    others = [v for v in variables if v != asked]
+    largest = max(variables, key=lambda v: sizes[v])
+    others = [v for v in variables if v != largest]
     many = math.prod(sizes[v] for v in others)
-    found = np.zeros((len(cases) * many, sizes[asked]))
+    found = np.zeros((len(cases) * many, sizes[largest]))
     logarithms = np.full(len(found), -np.inf)
     length = max(1, PIECE_NUMBERS // len(sizes))
     for first in range(0, len(found), length):
@@ -59,13 +59,13 @@ def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequ
             contradicts |= (part.observed[:, v] != UNOBSERVED) & (part.observed[:, v] != values)
             part.observed[:, v] = values
         left = np.flatnonzero(~contradicts)
-        found[rows[left]], logarithms[rows[left]] = sweep(part.some(left), [asked])
+        found[rows[left]], logarithms[rows[left]] = sweep(part.some(left), [largest])
     weights = logarithms.reshape(len(cases), many)
     greatest = weights.max(axis=1, keepdims=True)
     shares = np.exp(weights - np.where(greatest == -np.inf, 0.0, greatest))
     total = shares.sum(axis=1, keepdims=True)
     shares = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
     found *= shares.reshape(-1, 1)
-    joint = found.reshape(len(cases), *(sizes[v] for v in others), sizes[asked])
-    axes = [*others, asked]
+    joint = found.reshape(len(cases), *(sizes[v] for v in others), sizes[largest])
+    axes = [*others, largest]
     return np.ascontiguousarray(joint.transpose(0, *(1 + axes.index(v) for v in variables)))

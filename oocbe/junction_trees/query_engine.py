@@ -94,12 +94,12 @@ class QueryEngine:
         self._calibration: Calibration | StoredCalibration | None = None
         self._known: dict[int, CaseEvidence] = {}
         self._certainties: dict[tuple[int, int], CaseEvidence] = {}  # cache of hard evidence
-        self._told: dict[int, CaseEvidence] = {}  # evidence already passed to the calibration
+        self._passed: dict[int, CaseEvidence] = {}  # evidence already passed to the calibration
         self._spent = 0.0
         self._forget()
 
     def _forget(self) -> None:
-        self._is_told = False
+        self._is_passed = False
         self._answer: QueryAnswer | None = None
         self._posteriors: dict[int, NDArray[np.float64]] = {}
         self._asked = 0
@@ -149,10 +149,10 @@ class QueryEngine:
         if self._calibration is None:
             self._calibration = StoredCalibration(tree) if isinstance(tree, StoredTree) else Calibration(tree)
         if not self._is_calibrated:
-            for v in self._told.keys() | self._known.keys():
-                if self._told.get(v) is not self._known.get(v):
+            for v in self._passed.keys() | self._known.keys():
+                if self._passed.get(v) is not self._known.get(v):
                     self._calibration.change(v, self._known.get(v))
-            self._told, self._is_told = dict(self._known), True
+            self._passed, self._is_passed = dict(self._known), True
         return self._calibration
 
     @property
@@ -237,7 +237,7 @@ class QueryEngine:
     @property
     def _is_calibrated(self) -> bool:
         """Whether the tree's calibration has the evidence of this case."""
-        return self._calibration is not None and self._is_told
+        return self._calibration is not None and self._is_passed
 
     def _answer_to(self, known: Mapping[int, CaseEvidence]) -> QueryAnswer:
         factors = written_out(self._problem)

@@ -117,9 +117,9 @@ class ImagingDay:
         matplotlib."""
         from oocbe.runtime.pictures import plots
 
-        told = f"profit {schedule.profit:,} of {schedule.possible:,}, {len(schedule.taken):,} photographs taken"
+        summary = f"profit {schedule.profit:,} of {schedule.possible:,}, {len(schedule.taken):,} photographs taken"
         return plots.schedule(
-            f"{title}: {told}" if title else told,
+            f"{title}: {summary}" if title else summary,
             [(p.name, p.weight, p.group) for p in self.photographs],
             {t.name: (t.camera, t.memory) for t in schedule.taken},
             self.capacity,

@@ -38,8 +38,8 @@ def postsolve(result: Result, left: ReducedProblem) -> Result:
 class PostsolveObserver(ForwardingObserver):
     """Forwards events of the reduced problem, except the result, to an observer of the original."""
 
-    def __init__(self, told: ForwardingObserver, left: Reduced) -> None:
-        super().__init__(told)
+    def __init__(self, target: ForwardingObserver, left: Reduced) -> None:
+        super().__init__(target)
         self._left = left
 
     def bounds_changed(
@@ -50,4 +50,4 @@ class PostsolveObserver(ForwardingObserver):
         assignment: tuple[int, ...] | None,
     ) -> None:
         """Passed on with an assignment of all variables."""
-        self._told.bounds_changed(lower, value, why, None if assignment is None else self._left.lift(assignment))
+        self._target.bounds_changed(lower, value, why, None if assignment is None else self._left.lift(assignment))

@@ -59,17 +59,17 @@ class _SameArity:
             np.array([is_allowed for _, _, is_allowed in tables], dtype=np.bool_),
         )
 
-    def remove(self, domains: Domains, asked: NDArray[np.int64]) -> bool:
+    def remove(self, domains: Domains, due: NDArray[np.int64]) -> bool:
         """Clear the flags of values without support in some tables; False where one table has no support at all."""
-        first, lengths = self.starts[asked], np.diff(self.starts)[asked]
-        owner = np.repeat(np.arange(len(asked)), lengths)
+        first, lengths = self.starts[due], np.diff(self.starts)[due]
+        owner = np.repeat(np.arange(len(due)), lengths)
         rows = self.rows[np.arange(len(owner)) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)]
-        scopes, allowed = self.scopes[asked], self.allowed[asked]
+        scopes, allowed = self.scopes[due], self.allowed[due]
         offsets = domains.offsets[scopes]
         stays = domains.alive[offsets[owner] + rows].all(axis=1)
         owner, rows = owner[stays], rows[stays]
         counts = domains.counts[scopes].astype(np.float64)
-        left = np.bincount(owner, minlength=len(asked))
+        left = np.bincount(owner, minlength=len(due))
         if (left == np.where(allowed, 0.0, counts.prod(axis=1))).any():
             return False
         for axis in range(scopes.shape[1]):
@@ -116,13 +116,13 @@ class TableBatch:
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove values to the fixpoint; returns the changed variables, None where a table has no row left."""
         before = domains.counts.copy()
-        asked = [np.arange(len(group.scopes)) for group in self._groups]
+        due = [np.arange(len(group.scopes)) for group in self._groups]
         if self._seen is not None:
-            asked = self._waiting(np.flatnonzero(domains.counts != self._seen))
-        while any(map(len, asked)):
+            due = self._waiting(np.flatnonzero(domains.counts != self._seen))
+        while any(map(len, due)):
             check_deadline()
             last = domains.counts.copy()
-            for group, tables in zip(self._groups, asked, strict=True):
+            for group, tables in zip(self._groups, due, strict=True):
                 if len(tables) and not group.remove(domains, tables):
                     return None
                 if len(tables):
@@ -130,7 +130,7 @@ class TableBatch:
             changed = np.flatnonzero(domains.counts != last)
             if (domains.counts[changed] == 0).any():
                 break
-            asked = self._waiting(changed)
+            due = self._waiting(changed)
         self._seen = domains.counts.copy()
         return np.flatnonzero(domains.counts != before).tolist()
 

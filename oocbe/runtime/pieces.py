@@ -147,8 +147,8 @@ class Worklist(Generic[Piece]):
                 yield halves.piece
                 self.is_alone = False
             else:
-                said = f": {error}" if str(error) else ""
-                raise ResourceError(f"{halves.reason}{said}") from error
+                detail = f": {error}" if str(error) else ""
+                raise ResourceError(f"{halves.reason}{detail}") from error
             del halves
 
 

@@ -136,9 +136,9 @@ class BeamSearchScheduler:
         search = self._search
         if search is None:
             return memory
-        if search.held > share * memory:
+        if search.walk_bytes > share * memory:
             search.give_up_walk()
-        return memory - search.held
+        return memory - search.walk_bytes
 
     def load(self, is_opening: bool = False) -> None:
         """Lay out the tables and load the compiled loops, outside the measured time.

@@ -126,8 +126,8 @@ class RowSearch:
             self.seconds += self._stopped_at - begin
 
     @property
-    def held(self) -> int:
-        """Bytes held by the unfinished beam pass."""
+    def walk_bytes(self) -> int:
+        """Bytes of the unfinished beam pass."""
         return 0 if self._walk_at_work is None else self._walk_at_work.nbytes
 
     def give_up_walk(self) -> None:

@@ -144,14 +144,14 @@ class Digested:
     made: PartResult
 
 
-def digest_segment(told: RankSegment) -> Digested:
+def digest_segment(segment: RankSegment) -> Digested:
     """Do a range of ranks; errors as for a segment of any operation (:mod:`oocbe.execution.cluster.segment_files`)."""
-    how = told.circumstances
-    with active(how, told.folder / "digest") as deadline:
-        kernels = backend_for(told.operation.rows_in, how.backend)
+    how = segment.circumstances
+    with active(how, segment.folder / "digest") as deadline:
+        kernels = backend_for(segment.operation.rows_in, how.backend)
         budget = Budget(how.memory_limit)
-        context = ExecutionContext.within(kernels, budget, told.folder, how.streams, how.piece_rows)
-        return _digested(told.operation, told.low, told.high, context, deadline)
+        context = ExecutionContext.within(kernels, budget, segment.folder, how.streams, how.piece_rows)
+        return _digested(segment.operation, segment.low, segment.high, context, deadline)
 
 
 def _digested(
@@ -242,7 +242,7 @@ def digest_by(
     digest, count = Digest(operation, workers.rows, hears), operation.stretches
     runs, deadline = Runs(count, workers, FIRST_STRETCHES), Deadline()
 
-    def told(run: range, sharing: int) -> RankSegment:
+    def segment_of(run: range, sharing: int) -> RankSegment:
         how = circumstances(
             workers, deadline, backend=backend, streams=streams, piece_rows=None, memory=workers.memory,
             chunk_rows=1, disk=DiskBudget(folder), sharing=sharing,
@@ -250,7 +250,7 @@ def digest_by(
         return RankSegment(how, folder.absolute(), operation, *operation.ranks(run))
 
     def submit(run: range, sharing: int) -> Future[Digested]:
-        return workers.submit(digest.name, digest_segment, told(run, sharing))
+        return workers.submit(digest.name, digest_segment, segment_of(run, sharing))
 
     def done(run: range, digested: Digested) -> None:
         runs.pace.learn(len(run) / count, digested.made.seconds)
@@ -263,7 +263,9 @@ def digest_by(
         return takewhile(lambda run: digest.is_right, runs)
 
     dispatch = Dispatch(digest.name, submit, done, halves, deadline)
-    begin_here(workers, ("generated", operation.operator), dispatch, wanted(), lambda run: digest_segment(told(run, 1)))
+    begin_here(
+        workers, ("generated", operation.operator), dispatch, wanted(), lambda run: digest_segment(segment_of(run, 1))
+    )
     dispatch.run(wanted(), workers)
     return digest.verdict()
 

@@ -71,33 +71,33 @@ class Checked(NamedTuple):
     seconds: float
 
 
-def write_chunks(told: ChunkSegment) -> PartResult:
+def write_chunks(segment: ChunkSegment) -> PartResult:
     """Write some chunks of a table; errors as for a segment of any operation
     (:mod:`oocbe.execution.cluster.segment_files`)."""
     begin = time.perf_counter()
-    table, layout = told.table, told.table.layout
+    table, layout = segment.table, segment.table.layout
 
     def made() -> Iterator[Table]:
-        for keys, values in table.some_chunks(told.first, told.stop, told.chunk_rows):
+        for keys, values in table.some_chunks(segment.first, segment.stop, segment.chunk_rows):
             deadline.check()
-            yield Table(layout, keys, values.astype(told.dtype), MAX_SUM)
+            yield Table(layout, keys, values.astype(segment.dtype), MAX_SUM)
 
-    with active(told.circumstances, told.part) as deadline:
-        return written_part(told.circumstances, told.part, layout, told.dtype, made(), begin)
+    with active(segment.circumstances, segment.part) as deadline:
+        return written_part(segment.circumstances, segment.part, layout, segment.dtype, made(), begin)
 
 
-def check_chunks(told: CheckSegment) -> Checked:
+def check_chunks(segment: CheckSegment) -> Checked:
     """Check some chunks of a result; errors as for :func:`write_chunks`."""
     begin = time.perf_counter()
-    with active(told.circumstances, told.folder / "checked") as deadline:
-        result = opened(told.result)
+    with active(segment.circumstances, segment.folder / "checked") as deadline:
+        result = opened(segment.result)
 
         def tables() -> Iterator[Table]:
-            for chunk in range(told.first, told.stop):
+            for chunk in range(segment.first, segment.stop):
                 deadline.check()
                 yield result.read(result.chunk_start(chunk), result.chunk_start(chunk + 1))
 
-        return Checked(*check_tables(tables(), told.checker), time.perf_counter() - begin)
+        return Checked(*check_tables(tables(), segment.checker), time.perf_counter() - begin)
 
 
 def write_table(table: SyntheticTable, path: Path, chunk_rows: int = CHUNK_ROWS) -> StoredTable:
@@ -119,12 +119,12 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
     with PartsWriter(path, table.layout, dtype, MAX_SUM) as writer:
         parts = PartCollector(writer, name, workers)
 
-        def told(run: range, sharing: int) -> ChunkSegment:
+        def segment_of(run: range, sharing: int) -> ChunkSegment:
             how = _circumstances(workers, chunk_rows, path.parent, sharing)
             return ChunkSegment(how, writer.part_path().absolute(), table, dtype, chunk_rows, run.start, run.stop)
 
         def submit(run: range, sharing: int) -> Future[PartResult]:
-            return workers.submit(name, write_chunks, told(run, sharing))
+            return workers.submit(name, write_chunks, segment_of(run, sharing))
 
         def done(run: range, made: PartResult) -> None:
             share = len(run) / table.chunk_count(chunk_rows)
@@ -132,7 +132,7 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
             parts.add(share, made, run.start)
 
         dispatch = Dispatch(name, submit, done, _halves, Deadline())
-        begin_here(workers, ("synthetic", dtype), dispatch, runs, lambda run: write_chunks(told(run, 1)))
+        begin_here(workers, ("synthetic", dtype), dispatch, runs, lambda run: write_chunks(segment_of(run, 1)))
         dispatch.run(runs, workers)
     return StoredTable.open(path)
 
@@ -144,12 +144,12 @@ def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tupl
     totals = np.zeros(SUMS, dtype=np.uint64)
     wrong: list[int] = []
 
-    def told(run: range, sharing: int) -> CheckSegment:
+    def segment_of(run: range, sharing: int) -> CheckSegment:
         how = _circumstances(workers, result.chunk_rows, result.folder, sharing)
         return CheckSegment(how, result.folder.absolute(), at, checker, run.start, run.stop)
 
     def submit(run: range, sharing: int) -> Future[Checked]:
-        return workers.submit(name, check_chunks, told(run, sharing))
+        return workers.submit(name, check_chunks, segment_of(run, sharing))
 
     def done(run: range, checked: Checked) -> None:
         runs.pace.learn(len(run) / result.chunk_count, checked.seconds)
@@ -159,7 +159,7 @@ def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tupl
             totals[:] += np.array(checked.sums, dtype=np.uint64)
 
     dispatch = Dispatch(name, submit, done, _halves, Deadline())
-    begin_here(workers, ("check", type(checker)), dispatch, runs, lambda run: check_chunks(told(run, 1)))
+    begin_here(workers, ("check", type(checker)), dispatch, runs, lambda run: check_chunks(segment_of(run, 1)))
     dispatch.run(runs, workers)
     return min(wrong, default=-1), [int(total) for total in totals]
 

@@ -128,26 +128,26 @@ class RangeSegment:
     given: tuple[int, ...]
 
 
-def sort_run(told: RunSegment) -> PartResult:
+def sort_run(segment: RunSegment) -> PartResult:
     """Sort some rows of a table and write them.
 
     Raises
     ------
     ResourceError : they do not fit in this worker's memory. DiskError, CorruptDataError, ClusterError.
     """
-    begin, how = time.perf_counter(), told.circumstances
-    with active(how, told.part) as deadline:
-        table = opened(told.table)
-        count = told.high - told.low
+    begin, how = time.perf_counter(), segment.circumstances
+    with active(how, segment.part) as deadline:
+        table = opened(segment.table)
+        count = segment.high - segment.low
         source = StoredRows(table)
         with Budget(how.memory_limit).reserve("sorting a run", run_cost(source) * count):
             kernels = backend_for(table.rows, how.backend)
-            rows = to_kernels(source.read(told.low, told.high), kernels)
+            rows = to_kernels(source.read(segment.low, segment.high), kernels)
             deadline.check()
             with span(KERNELS, "sort run", rows=count):
-                sorted_rows = arrange(rows, told.scope, told.order, rows.dtype, kernels)
+                sorted_rows = arrange(rows, segment.scope, segment.order, rows.dtype, kernels)
             del rows
-            path = attempt_path(told.part)
+            path = attempt_path(segment.part)
             budget = DiskShare(path.parent, how.disk, is_scratch=True)
             layout, dtype = sorted_rows.layout, table.dtype
             with PartWriter(path, layout, dtype, table.semiring, how.chunk_rows, budget=budget) as writer:
@@ -156,21 +156,21 @@ def sort_run(told: RunSegment) -> PartResult:
             return PartResult.since(begin, path.name, count, NO_VALUES)
 
 
-def operate(told: RangeSegment) -> PartResult:
+def operate(segment: RangeSegment) -> PartResult:
     """Do an operation with a range of the rows, and write what comes of it; errors as for :func:`sort_run`."""
-    begin, how, operation = time.perf_counter(), told.circumstances, told.operation
-    with active(how, told.part) as deadline:
+    begin, how, operation = time.perf_counter(), segment.circumstances, segment.operation
+    with active(how, segment.part) as deadline:
         budget = Budget(how.memory_limit)
-        found = [sent.ranges(told.low, told.high, budget) for sent in told.inputs]
+        found = [sent.ranges(segment.low, segment.high, budget) for sent in segment.inputs]
         if any(all(low >= high for _, low, high in ranges) for ranges in found):
             return PartResult.since(begin, None, 0, NO_VALUES)
-        kernels = backend_for(told.rows, how.backend)
-        folder = told.scratch or default_parent()
+        kernels = backend_for(segment.rows, how.backend)
+        folder = segment.scratch or default_parent()
         context = ExecutionContext.within(kernels, budget, folder, how.streams, how.piece_rows)
-        if told.stream is not None and kernels.name == "cuda":
+        if segment.stream is not None and kernels.name == "cuda":
             with suppress(CannotStreamError):
-                return _streamed(told, found, context, begin)
-        inputs = [sent.ordered(ranges) for sent, ranges in zip(told.inputs, found, strict=True)]
+                return _streamed(segment, found, context, begin)
+        inputs = [sent.ordered(ranges) for sent, ranges in zip(segment.inputs, found, strict=True)]
 
         def tables() -> Iterator[Table]:
             for rows in results:
@@ -184,29 +184,29 @@ def operate(told: RangeSegment) -> PartResult:
             context.writing(operation.layout, operation.dtype) as chunk_rows,
         ):
             how = replace(how, chunk_rows=min(how.chunk_rows, chunk_rows))
-            return written_part(how, told.part, operation.layout, operation.dtype, tables(), begin)
+            return written_part(how, segment.part, operation.layout, operation.dtype, tables(), begin)
 
 
 def _streamed(
-    told: RangeSegment, found: list[list[tuple[StoredRows, int, int]]], context: ExecutionContext, begin: float
+    segment: RangeSegment, found: list[list[tuple[StoredRows, int, int]]], context: ExecutionContext, begin: float
 ) -> PartResult:
     """The range through a device, where rows go packed; CannotStreamError where they cannot."""
     if any(len(ranges) > 1 for ranges in found):
         raise CannotStreamError("runs have to be merged")
     ranges = [only for (only,) in found]
     rows = RowRanges(tuple(low for _, low, _ in ranges), tuple(high for *_, high in ranges))
-    tables = [ranges[number][0].table for number in told.given]
-    path, how = attempt_path(told.part), told.circumstances
+    tables = [ranges[number][0].table for number in segment.given]
+    path, how = attempt_path(segment.part), segment.circumstances
 
     def create(path: Path, layout: Any, dtype: np.dtype[Any], semiring: Any, chunk_rows: int) -> PartWriter:
-        if dtype != told.operation.dtype or layout != told.operation.layout:
-            raise CannotStreamError(f"values are {dtype} there, and {told.operation.dtype} here")
+        if dtype != segment.operation.dtype or layout != segment.operation.layout:
+            raise CannotStreamError(f"values are {dtype} there, and {segment.operation.dtype} here")
         writer = PartWriter(path, layout, dtype, semiring, chunk_rows, budget=DiskShare(path.parent, how.disk))
         writer.writer = own_writer()
         return writer
 
-    assert told.stream is not None
-    part: StoredTable = streamed_to_disk(tables, path, context, told.stream, create, rows)
+    assert segment.stream is not None
+    part: StoredTable = streamed_to_disk(tables, path, context, segment.stream, create, rows)
     if part.rows == 0:
         disk.remove(path)
         return PartResult.since(begin, None, 0, NO_VALUES)

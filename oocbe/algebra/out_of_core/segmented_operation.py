@@ -146,14 +146,14 @@ class SegmentedOperation:
             ranges = KeyRanges([each for each in sent if each.cut], self._context.space.budget, self._workers)
             parts = PartCollector(writer, name, self._workers)
 
-            def told(key: Range, sharing: int) -> RangeSegment:
+            def segment_of(key: Range, sharing: int) -> RangeSegment:
                 how, part = self._circumstances(CHUNK_ROWS, sharing), writer.part_path().absolute()
                 low, high = ranges.numbers(key)
                 places = (rows, scratch_of_workers, self._stream, self._given[: len(sent)])
                 return RangeSegment(how, part, operation, sent, low, high, *places)
 
             def submit(key: Range, sharing: int) -> Future[PartResult]:
-                return self._workers.submit(name, operate, told(key, sharing))
+                return self._workers.submit(name, operate, segment_of(key, sharing))
 
             def done(key: Range, made: PartResult) -> None:
                 share = ranges.share(key)
@@ -164,7 +164,7 @@ class SegmentedOperation:
             # The properties that loops depend on, so that they are compiled once.
             words = tuple((o.source.layout.words, o.source.dtype) for o in inputs)
             kind = (type(operation), layout.words, dtype, semiring, words)
-            begin_here(self._workers, kind, dispatch, ranges, lambda key: operate(told(key, 1)))
+            begin_here(self._workers, kind, dispatch, ranges, lambda key: operate(segment_of(key, 1)))
             dispatch.run(ranges, self._workers)
         return StoredTable.open(output)
 
@@ -217,12 +217,12 @@ class SegmentedOperation:
         at, name = TableAt.of(table), f"{name}, sorting"
         made_of: dict[int, TableAt] = {}
 
-        def told(run: range, sharing: int) -> RunSegment:
+        def segment_of(run: range, sharing: int) -> RunSegment:
             how, part = self._circumstances(chunk_rows, sharing), folder / f"run-{run.start}"
             return RunSegment(how, part, at, run.start, run.stop, ordered.scope, order)
 
         def submit(run: range, sharing: int) -> Future[PartResult]:
-            return self._workers.submit(name, sort_run, told(run, sharing))
+            return self._workers.submit(name, sort_run, segment_of(run, sharing))
 
         def done(run: range, made: PartResult) -> None:
             assert made.name is not None
@@ -235,7 +235,11 @@ class SegmentedOperation:
         dispatch = Dispatch(name, submit, done, halves, self._deadline)
         runs = (range(low, high) for low, high in StoredRows(table).ranges(rows))
         begin_here(
-            self._workers, ("sort", table.layout.words, table.dtype), dispatch, runs, lambda r: sort_run(told(r, 1))
+            self._workers,
+            ("sort", table.layout.words, table.dtype),
+            dispatch,
+            runs,
+            lambda r: sort_run(segment_of(r, 1)),
         )
         dispatch.run(runs, self._workers)
         return [made_of[start] for start in sorted(made_of)]

@@ -40,13 +40,13 @@ class History(ForwardingObserver):
 
     Parameters
     ----------
-    told : the receiving observer; None: there is none, and no plan is made for it.
+    target : the receiving observer; None: there is none, and no plan is made for it.
     begin : start of the solve, from ``time.perf_counter``.
     """
 
-    def __init__(self, told: Observer | None, begin: float) -> None:
-        super().__init__(_Nobody() if told is None else told)
-        self._is_heard = told is not None
+    def __init__(self, target: Observer | None, begin: float) -> None:
+        super().__init__(_Nobody() if target is None else target)
+        self._is_heard = target is not None
         self._begin = begin
         self._watch = Stopwatch()
         self._read_before = read_by_workers()
@@ -69,12 +69,12 @@ class History(ForwardingObserver):
 
     def started(self, plan: Plan) -> None:
         """Forward the event."""
-        self._told.started(plan)
+        self._target.started(plan)
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
         """Record and forward the event."""
         self._buckets.append(BucketDone(variable, rows, bytes))
-        self._told.bucket_done(number, total, variable, rows, bytes)
+        self._target.bucket_done(number, total, variable, rows, bytes)
 
     def bounds_changed(
         self,
@@ -85,7 +85,7 @@ class History(ForwardingObserver):
     ) -> None:
         """Record and forward the event."""
         self._add(lower, value)
-        self._told.bounds_changed(lower, value, why, assignment)
+        self._target.bounds_changed(lower, value, why, assignment)
 
     def _add(self, bound: int | float | None, value: int | float | None) -> None:
         if self._known and self._known[-1][1:] == (bound, value):

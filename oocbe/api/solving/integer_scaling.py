@@ -96,8 +96,8 @@ def _least_from(bound: float, step: float) -> int:
 class _TellingFloats(ForwardingObserver):
     """Forwards events of the integer problem to an observer of floats."""
 
-    def __init__(self, told: ForwardingObserver, step: float) -> None:
-        super().__init__(told)
+    def __init__(self, target: ForwardingObserver, step: float) -> None:
+        super().__init__(target)
         self._step = step
 
     def bounds_changed(
@@ -109,4 +109,4 @@ class _TellingFloats(ForwardingObserver):
     ) -> None:
         """Forward the event as floats."""
         own = [None if number is None else number * self._step for number in (lower, value)]
-        self._told.bounds_changed(own[0], own[1], why, assignment)
+        self._target.bounds_changed(own[0], own[1], why, assignment)

@@ -109,7 +109,7 @@ class _TellingProducts(ForwardingObserver):
         """Forward the event as products."""
         found = None if value is None else exponential(-value)
         bound = None if lower is None else max(exponential_above(-lower), found or 0.0)
-        self._told.bounds_changed(bound, found, why, assignment)
+        self._target.bounds_changed(bound, found, why, assignment)
 
 
 def result_of_logarithms(problem: Problem, result: Result, tolerance: float, why: str) -> Result:

@@ -52,13 +52,13 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     if prefers_logarithms(problem, options):
         problem = in_logarithms(problem)
         options, semiring = replace(options, semiring=None), problem.semiring
-    target, said = problem.in_semiring(semiring), [what_went(left)]
+    target, summaries = problem.in_semiring(semiring), [what_went(left)]
     is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(semiring)
     if is_bounded and not is_easy(target) and (found := preparation.run(lambda: presolve(target, options))):
         target = found.problem
-        said.append(found.summary)
-    said.append(preparation.summary)
-    plan = replace(make_plan(target, options), propagation="; ".join(filter(None, said)))
+        summaries.append(found.summary)
+    summaries.append(preparation.summary)
+    plan = replace(make_plan(target, options), propagation="; ".join(filter(None, summaries)))
     if not is_bounded:
         return plan
     if sum(plan.choice.predicted_rows) <= FEW_ROWS:
@@ -72,7 +72,7 @@ class _Preparation:
 
     Attributes
     ----------
-    said : note of the plan if the time limit was exceeded; else empty.
+    summaries : note of the plan if the time limit was exceeded; else empty.
     """
 
     def __init__(self, options: SolveOptions) -> None:

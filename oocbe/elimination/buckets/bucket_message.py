@@ -359,7 +359,7 @@ class MessageMaker:
             if not strategy.is_whole:
                 return None
         if self._pruner is not None and prepared.consumption is None and not is_on_device(message):
-            message = self._pruner.held(message, subtree_members(task.subtree), bucket.separator)
+            message = self._pruner.surviving(message, subtree_members(task.subtree), bucket.separator)
         message = self.finishing()(message)
         if message.limbs:
             message = replace(message, values=trim_limbs(message.values))

@@ -102,34 +102,34 @@ class RestSegment:
     sign: int
 
 
-def join_segment(told: JoinSegment) -> PartResult:
+def join_segment(segment: JoinSegment) -> PartResult:
     """Join a piece of a bucket and write its rows; errors as for :class:`BucketStream`, and ClusterError."""
     begin = time.perf_counter()
-    with _at_work(told.circumstances, told.part) as (engine, room):
-        join = told.join.opened(ChunkCache(int(room * tuning().cache_share)))
-        piece = BucketPiece.of(join, told.low, told.high, told.level)
+    with _at_work(segment.circumstances, segment.part) as (engine, room):
+        join = segment.join.opened(ChunkCache(int(room * tuning().cache_share)))
+        piece = BucketPiece.of(join, segment.low, segment.high, segment.level)
         pieces = PieceRoom(room, engine.streams, engine.piece_rows)
-        stream = BucketStream(piece, engine, pieces, told.row_limit, told.step_limit)
+        stream = BucketStream(piece, engine, pieces, segment.row_limit, segment.step_limit)
         with span(KERNELS, "segment", bucket=join.name), closing(stream.tables()) as made:
-            rows = map(told.finish, made)
-            part = written_part(told.circumstances, told.part, join.scope.layout, join.dtype, rows, begin)
+            rows = map(segment.finish, made)
+            part = written_part(segment.circumstances, segment.part, join.scope.layout, join.dtype, rows, begin)
             return replace(part, pieces=stream.pieces)
 
 
-def finish_segment(told: RestSegment) -> PartResult:
+def finish_segment(segment: RestSegment) -> PartResult:
     """Drop the dominated rows of some chunks, scale and write the others; errors as for join_segment."""
     begin = time.perf_counter()
-    with _at_work(told.circumstances, told.part) as (engine, room):
-        table = opened(told.table)
-        chunks = range(told.first, told.stop)
-        if told.substitutions is None:
+    with _at_work(segment.circumstances, segment.part) as (engine, room):
+        table = opened(segment.table)
+        chunks = range(segment.first, segment.stop)
+        if segment.substitutions is None:
             rows: Iterable[Table] = (table.read(table.chunk_start(c), table.chunk_start(c + 1)) for c in chunks)
         else:
             cache = ChunkCache(int(room * tuning().chunks_share))
-            arguments = (told.substitutions, told.sign, cache, engine.streams, engine.deadline, chunks)
+            arguments = (segment.substitutions, segment.sign, cache, engine.streams, engine.deadline, chunks)
             rows = DominanceStream(table, *arguments).tables()
-        scaled = (scaled_by(part, told.exponent) for part in rows)
-        return written_part(told.circumstances, told.part, table.layout, table.dtype, scaled, begin, 0)
+        scaled = (scaled_by(part, segment.exponent) for part in rows)
+        return written_part(segment.circumstances, segment.part, table.layout, table.dtype, scaled, begin, 0)
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class SegmentedBucket:
 
             parts = PartCollector(writer, join.name, self._workers, added)
 
-            def told(piece: BucketPiece, sharing: int) -> JoinSegment:
+            def segment_of(piece: BucketPiece, sharing: int) -> JoinSegment:
                 how = self._circumstances(join.head().row_bytes, sharing)
                 ranges = (piece.low, piece.high, piece.level)
                 limits = (self._row_cap, self._step_limit)
@@ -106,13 +106,13 @@ class SegmentedBucket:
                 parts.add(piece.share, made)
 
             def submit(piece: BucketPiece, sharing: int) -> Future[PartResult]:
-                return self._workers.submit(join.name, join_segment, told(piece, sharing))
+                return self._workers.submit(join.name, join_segment, segment_of(piece, sharing))
 
             pieces = _Pieces(whole, self._workers)
             dispatch = Dispatch(join.name, submit, done, _halves, self._engine.deadline)
             # The loops' type parameters, so that the loops are compiled once.
             kind = ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.pruning is None)
-            begin_here(self._workers, kind, dispatch, pieces, lambda piece: join_segment(told(piece, 1)))
+            begin_here(self._workers, kind, dispatch, pieces, lambda piece: join_segment(segment_of(piece, 1)))
             dispatch.run(pieces, self._workers)
             least, greatest = parts.least, parts.greatest
         return Joined(StoredTable.open(path), least, greatest)
@@ -132,8 +132,8 @@ class SegmentedBucket:
 
             def submit(run: range, sharing: int) -> Future[PartResult]:
                 how = self._circumstances(row_bytes, sharing)
-                told = RestSegment(how, writer.part_path(), at, run.start, run.stop, exponent, substitutions, sign)
-                return self._workers.submit(name, finish_segment, told)
+                segment = RestSegment(how, writer.part_path(), at, run.start, run.stop, exponent, substitutions, sign)
+                return self._workers.submit(name, finish_segment, segment)
 
             def done(run: range, made: PartResult) -> None:
                 share = len(run) / table.chunk_count

@@ -93,7 +93,7 @@ class RowPruner:
         made._own, made.nbytes = RowPruner(self._problem, own, self.upper_bound), own.nbytes
         return made
 
-    def held(self, message: Table, eliminated: int, separator: Sequence[int]) -> Table:
+    def surviving(self, message: Table, eliminated: int, separator: Sequence[int]) -> Table:
         """The surviving rows of a message, in host memory and without consumption, under the bounds for its order."""
         pruning = None if self._own is None or not message.rows else self._own.for_message(eliminated, separator)
         if self._bounds is None or pruning is None or not pruning.joint:

@@ -29,7 +29,7 @@ from oocbe.model.results.rows_read import RowsRead
 if TYPE_CHECKING:
     from distributed import Client
 
-Told = TypeVar("Told")
+Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 FETCH_SECONDS = 20.0
@@ -62,9 +62,9 @@ def called(data: bytes) -> Any:
         worker = get_worker()
         if "OOCBE_THREADS" not in os.environ:
             os.environ["OOCBE_THREADS"] = str(worker.state.nthreads)
-        work, told = pickle.loads(data)
+        work, argument = pickle.loads(data)
         with working_as(str(worker.name)):
-            return work(told)
+            return work(argument)
 
 
 class DaskWorkers:
@@ -108,10 +108,10 @@ class DaskWorkers:
 
     own_share = worker_share
 
-    def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
+    def submit(self, name: str, work: Callable[[Argument], Result], argument: Argument) -> Future[Result]:
         """Have a function called by a worker; see :class:`oocbe.execution.cluster.workers.Workers`."""
         made: Future[Result] = Future()
-        data = pickle.dumps((work, told), protocol=5)
+        data = pickle.dumps((work, argument), protocol=5)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of large graphs: lookups of a bucket may be megabytes

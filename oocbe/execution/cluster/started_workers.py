@@ -28,7 +28,7 @@ from oocbe.tables.scratch import ScratchFolder
 if TYPE_CHECKING:
     from distributed import Client
 
-Told = TypeVar("Told")
+Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
@@ -58,13 +58,13 @@ class StartedWorkers(ABC):
         self._stack.close()
         self._dask = None
 
-    def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
+    def submit(self, name: str, work: Callable[[Argument], Result], argument: Argument) -> Future[Result]:
         """Have a function called by a worker; see :class:`oocbe.execution.cluster.workers.Workers`."""
         if self._dask is None:
             client = self._start(self._stack)
             self._dask = DaskWorkers(client, self.memory)
             self._stack.callback(self._dask.close)
-        return self._dask.submit(name, work, told)
+        return self._dask.submit(name, work, argument)
 
     def check(self) -> None:
         """Raise ClusterError if the work cannot continue."""

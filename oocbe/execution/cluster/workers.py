@@ -15,7 +15,7 @@ from oocbe.errors import DiskError
 from oocbe.execution.cluster.ownership import working_as
 from oocbe.model.results.rows_read import RowsRead
 
-Told = TypeVar("Told")
+Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
@@ -59,12 +59,12 @@ class Workers(Protocol):
     def cluster(self) -> str:
         """Unique name of these workers as a group, without spaces; each run's workers have another one."""
 
-    def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
+    def submit(self, name: str, work: Callable[[Argument], Result], argument: Argument) -> Future[Result]:
         """Submit a function call to one of them; each worker runs one at a time.
 
         Parameters
         ----------
-        name : of the work, for display. work : a function of a module. told : its argument; both are sent.
+        name : of the work, for display. work : a function of a module. argument : its argument; both are sent.
 
         The future's error is :class:`LostWorkError` if the worker was lost.
         """
@@ -141,18 +141,18 @@ class InThreads:
         """Number of threads."""
         return self.threads
 
-    def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
+    def submit(self, name: str, work: Callable[[Argument], Result], argument: Argument) -> Future[Result]:
         """Submit a function call to a thread; see :class:`Workers`."""
-        return self._pool.submit(_called, work, told)
+        return self._pool.submit(_called, work, argument)
 
     def check(self) -> None:
         """Do nothing: threads are always available."""
 
 
-def _called(work: Callable[[Told], Result], told: Told) -> Result:
+def _called(work: Callable[[Argument], Result], argument: Argument) -> Result:
     """Call the function on a thread, in the role of a worker."""
     with working_as(current_thread().name):
-        return work(told)
+        return work(argument)
 
 
 def cancel(futures: list[Future[Any]]) -> None:

@@ -239,7 +239,7 @@ def propagate_probes(
     found = Found(np.empty(1, dtype=np.int64), np.empty(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
     sums = np.empty((4, LANES))
     implied = np.empty(FIRST_ROOM, dtype=np.uint32)
-    told = 0
+    listed = 0
     for probe in range(first, last):
         if stop[0] != 0:
             break
@@ -269,27 +269,27 @@ def propagate_probes(
         while places[0] != places[1]:
             state.is_queued[state.queue[places[0]]] = 0
             places[0] = places[0] + 1 if places[0] < row_count else 0
-        count, is_told = places[2], not fails and len(probes.counts) > 0
-        if is_told and told + count > len(implied):
-            more = np.empty(2 * (told + count), dtype=np.uint32)
-            more[:told] = implied[:told]
+        count, is_listed = places[2], not fails and len(probes.counts) > 0
+        if is_listed and listed + count > len(implied):
+            more = np.empty(2 * (listed + count), dtype=np.uint32)
+            more[:listed] = implied[:listed]
             implied = more
-        before = told
+        before = listed
         for place in range(count):
             w = state.variables[place]
             low, high = state.lower[w], state.upper[w]
-            if is_told and rows.integral[w] != 0 and low == high and lower[w] < upper[w] and w != v:
+            if is_listed and rows.integral[w] != 0 and low == high and lower[w] < upper[w] and w != v:
                 if low == lower[w]:
-                    implied[told] = 2 * w
-                    told += 1
+                    implied[listed] = 2 * w
+                    listed += 1
                 elif low == upper[w]:
-                    implied[told] = 2 * w + 1
-                    told += 1
+                    implied[listed] = 2 * w + 1
+                    listed += 1
             state.lower[w], state.upper[w] = lower[w], upper[w]
         for place in range(places[3]):
             row = state.rows[place]
             state.low[row], state.high[row] = exact.low[row], exact.high[row]
-        if is_told:
-            implied[before:told].sort()
-            probes.counts[probe] = told - before
-    return places[4], implied[:told]
+        if is_listed:
+            implied[before:listed].sort()
+            probes.counts[probe] = listed - before
+    return places[4], implied[:listed]
