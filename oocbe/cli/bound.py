@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import (
-    BackendFlag,
-    DebugFlag,
-    DeviceMemoryFlag,
-    EvidenceFlag,
-    FormatFlag,
-    IncumbentSecondsFlag,
-    JsonFlag,
-    MaxDiskFlag,
-    MemoryFlag,
-    OrderFlag,
-    OrderSecondsFlag,
-    ProblemFile,
-    SeedFlag,
-    SemiringFlag,
-    TablesFlag,
-    TimeLimitFlag,
-    check_targets,
-    load,
-    options_from,
-)
-from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
+from oocbe.cli.flags import ProblemFile, SolutionFlag, check_targets, command, load
+from oocbe.cli.output import defer_signals, print_answer, seconds, warn
 from oocbe.cli.progress import observer_for
+from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.model.results.bound_result import BoundOfZ, BoundResult
 
 
-@guarded
+@command("bound", is_partial=True)
 def bound(
     file: ProblemFile,
-    json: JsonFlag = False,
     z: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,23 +36,13 @@ def bound(
     cost_shifting: Annotated[
         bool, typer.Option("--cost-shifting", help="Shift costs between the mini-buckets of a bucket.")
     ] = False,
-    solution: Annotated[Path | None, typer.Option("--solution", help="Write the best assignment to this file.")] = None,
-    order: OrderFlag = None,
-    order_seconds: OrderSecondsFlag = None,
-    seed: SeedFlag = None,
-    memory: MemoryFlag = None,
-    max_disk: MaxDiskFlag = None,
-    semiring: SemiringFlag = None,
-    tables: TablesFlag = None,
-    backend: BackendFlag = None,
-    device_memory: DeviceMemoryFlag = None,
-    incumbent_seconds: IncumbentSecondsFlag = None,
-    time_limit: TimeLimitFlag = None,
-    evidence: EvidenceFlag = None,
-    format: FormatFlag = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print bound and value only.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print a line a bucket.")] = False,
-    debug: DebugFlag = False,
+    solution: SolutionFlag = None,
+    *,
+    options: SolveOptions,
+    evidence: list[str] | None,
+    format: str | None,
+    quiet: bool,
+    verbose: bool,
 ) -> int:
     """Bound the optimum of FILE by mini-bucket elimination, and find an assignment.
 
@@ -82,12 +50,10 @@ def bound(
     ends in dead ends, local search looks for an assignment for --incumbent-seconds. Ends with 0, or 10 when the problem
     is infeasible.
     """
-    given = dict(locals())  # the parameters only, as there are no other local variables yet
     from oocbe.api.facade import with_reading
     from oocbe.formats.solutions.solution_file import write_assignment
     from oocbe.runtime.deadline import Deadline
 
-    options = options_from(given)
     check_targets(file, solution=solution)
     limits = [_limit(text) for text in z or ["auto"]]
     begin = time.perf_counter()
@@ -102,15 +68,10 @@ def bound(
     labels = result.labels(best)
     if solution is not None and best is not None and labels is not None:  # before anything is printed, which may fail
         write_assignment(labels, result.problem, result.semiring, best.incumbent, solution, best.assignment)
-    if json:
-        print_json(result.to_json())
-    elif quiet:
-        for entry in result.entries:
-            typer.echo(f"{entry.z} {entry.claimed_bound} {entry.claimed_value}")
-    if not quiet:
-        _print(result, err=json)
+    lines = "\n".join(f"{entry.z} {entry.claimed_bound} {entry.claimed_value}" for entry in result.entries)
+    print_answer(result.to_json, _rows(result), lines)
     if solution is not None and labels is None:
-        note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
+        warn(f"{result.status}; there is no assignment to write to {solution}")
     return result.exit_code
 
 
@@ -124,20 +85,17 @@ def _limit(text: str) -> int | str:
     return int(text)
 
 
-def _print(result: BoundResult, err: bool) -> None:
+def _rows(result: BoundResult) -> list[tuple[str, object]]:
     shifting = " with cost shifting" if result.cost_shifting else ""
-    print_rows(
-        [
-            ("problem", result.problem),
-            ("status", result.status),
-            ("width", result.width),
-            ("mini-buckets", f"by {result.partition}{shifting}"),
-            *((f"z = {entry.z}", _line(entry)) for entry in result.entries),
-            ("time", seconds(result.seconds["total"])),
-            *(("note", text) for text in result.notes),
-        ],
-        err=err,
-    )
+    return [
+        ("problem", result.problem),
+        ("status", result.status),
+        ("width", result.width),
+        ("mini-buckets", f"by {result.partition}{shifting}"),
+        *((f"z = {entry.z}", _line(entry)) for entry in result.entries),
+        ("time", seconds(result.seconds["total"])),
+        *(("note", text) for text in result.notes),
+    ]
 
 
 def _line(entry: BoundOfZ) -> str:

@@ -7,17 +7,15 @@ from typing import Annotated
 import typer
 
 from oocbe.cli import COMPLETION_VARIABLE
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag
+from oocbe.cli.flags import command
 
 SHELLS = ("bash", "zsh", "fish")
 """Shells with a script."""
 
 
-@guarded
+@command("completion")
 def completion(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
-    debug: DebugFlag = False,
 ) -> int:
     """Print the script by which SHELL completes commands and flags of oocbe; the shell reads it when it starts."""
     from oocbe.errors import UsageError

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, EvidenceFlag, FormatFlag, load_model
-from oocbe.cli.output import note
+from oocbe.cli.flags import command, load_model
+from oocbe.cli.output import print_written
+from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.formats import Model
 
 
-@guarded
+@command("convert")
 def convert(
     file: Annotated[
         str,
@@ -25,18 +25,10 @@ def convert(
     out: Annotated[
         str, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress. Of a table: or a URL.")
     ],
-    format: FormatFlag = None,
     to: Annotated[str | None, typer.Option("--to", help="Format of OUT, where its suffix does not tell.")] = None,
-    evidence: EvidenceFlag = None,
     values: Annotated[
         str, typer.Option("--values", metavar="COLUMN", help="Of a table: the column of values in Parquet.")
     ] = "value",
-    semiring: Annotated[
-        str | None, typer.Option("--semiring", help="Of a table: what its values mean, such as min-sum; max-sum.")
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option("--memory", metavar="BYTES", help="Of a table: limit on rows held, such as 2GiB.")
-    ] = None,
     rename: Annotated[
         list[str] | None,
         typer.Option("--rename", metavar="COLUMN=NAME", help="Of Parquet: call a column otherwise; repeatable."),
@@ -53,7 +45,10 @@ def convert(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Of a table: replace OUT where it is a stored table, or Parquet.")
     ] = False,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
+    evidence: list[str] | None,
+    format: str | None,
 ) -> None:
     """Write FILE to OUT in another format.
 
@@ -65,7 +60,7 @@ def convert(
 
     columns = ParquetColumns.given(rename, drop_nulls, duplicates, scope)
     if format is None and is_table(file):
-        convert_table(file, out, to, Settings(values, semiring, memory, overwrite, columns))
+        convert_table(file, out, to, Settings(values, options.semiring, options.memory, overwrite, columns))
         return
     columns.refuse(file)
     from oocbe.api.facade import finite_problem
@@ -94,8 +89,8 @@ def convert(
 
 
 def save(problem: Model, out: Path, format_name: str | None) -> None:
-    """Write a problem for a command, with a note on standard error."""
+    """Write a problem for a command, and print so."""
     from oocbe.formats import write
 
     write(problem, out, format_name)
-    note(f"wrote {out}: {problem!r}")
+    print_written(out, problem)

@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import json as json_format
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import (
-    BackendFlag,
-    DebugFlag,
-    DeviceMemoryFlag,
-    FormatFlag,
-    JsonFlag,
-    MaxDiskFlag,
-    MemoryFlag,
-    ProblemFile,
-    TablesFlag,
-    TimeLimitFlag,
-    check_targets,
-    load_model,
-    options_from,
-)
-from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
+from oocbe.cli.flags import ProblemFile, SolutionFlag, check_targets, command, load_model
+from oocbe.cli.output import defer_signals, print_answer, seconds, warn
 from oocbe.cli.progress import observer_for
+from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.model.results.dcop_result import DcopResult, UtilMessage
 
 
-@guarded
+@command("dcop", is_partial=True)
 def dcop(
     file: ProblemFile,
-    json: JsonFlag = False,
     z: Annotated[
         int | None,
         typer.Option("--z", metavar="INTEGER", help="ADPOP: most variables of a mini-bucket, an agent's own included."),
@@ -48,35 +34,27 @@ def dcop(
         ),
     ] = "auto",
     root: Annotated[str | None, typer.Option("--root", metavar="VARIABLE", help="Of the pseudo-tree.")] = None,
-    workers: Annotated[
-        int, typer.Option("--workers", metavar="INTEGER", help="Processes for the agents; 0: all in this one.")
-    ] = 0,
     metrics: Annotated[
         Path | None, typer.Option("--metrics", help="Write what the messages took to this JSON file.")
     ] = None,
-    solution: Annotated[Path | None, typer.Option("--solution", help="Write the assignment to this file.")] = None,
-    memory: MemoryFlag = None,
-    max_disk: MaxDiskFlag = None,
-    tables: TablesFlag = None,
-    backend: BackendFlag = None,
-    device_memory: DeviceMemoryFlag = None,
-    time_limit: TimeLimitFlag = None,
-    format: FormatFlag = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print the value only.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print a line a message.")] = False,
-    debug: DebugFlag = False,
+    solution: SolutionFlag = None,
+    *,
+    options: SolveOptions,
+    format: str | None,
+    quiet: bool,
+    verbose: bool,
 ) -> int:
     """Solve FILE by DPOP, or bound it by ADPOP (--z): agents join what they know and pass messages along a pseudo-tree.
 
     FILE is pyDcop's .yaml, FRODO's .xml, or any other problem, whose variables then have an agent each. Ends with 0
     where the optimum or bounds are found, 10 when FILE is infeasible, 20 when a limit was reached.
     """
-    given = dict(locals())  # the parameters only, as there are no other local variables yet
     from oocbe.errors import UsageError
     from oocbe.formats.solutions.solution_file import write_assignment
     from oocbe.runtime.deadline import Deadline
 
-    options = options_from(given | {"workers": None})  # the workers of agents do not share buckets
+    workers = 0 if options.workers is None else options.number_of_workers
+    options = replace(options, workers=None)  # the workers of agents do not share buckets
     if z is not None and z < 1:
         raise UsageError(f"--z {z}: the variables of a mini-bucket are at least 1")
     check_targets(file, solution=solution, metrics=metrics)
@@ -97,18 +75,13 @@ def dcop(
 
         text = json_format.dumps(result.to_json(with_messages=True), indent=2, allow_nan=False)
         write_bytes(metrics, f"{text}\n".encode())
-    if json:
-        print_json(result.to_json())
-    elif quiet:
-        typer.echo(result.status if result.value is None else result.value)
-    if not quiet:
-        _print(result, err=json)
+    print_answer(result.to_json, _rows(result), result.status if result.value is None else result.value)
     if solution is not None and labels is None:
-        note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
+        warn(f"{result.status}; there is no assignment to write to {solution}")
     return result.exit_code
 
 
-def _print(result: DcopResult, err: bool) -> None:
+def _rows(result: DcopResult) -> list[tuple[str, object]]:
     found, took = result.metrics, result.seconds
     largest = found.largest_message
     sent = f"{found.util_messages} UTIL and {found.value_messages} VALUE messages"
@@ -118,23 +91,20 @@ def _print(result: DcopResult, err: bool) -> None:
     phases = ", ".join(
         f"{phase} {seconds(took[phase])}" for phase in ("read", "tree", "util", "value") if phase in took
     )
-    print_rows(
-        [
-            ("problem", result.problem),
-            ("status", result.status),
-            ("value", result.value),
-            ("bound", None if result.status == "optimal" else result.bound),
-            ("algorithm", "DPOP" if result.z is None else f"ADPOP with z = {result.z}"),
-            ("agents", f"{found.agents:,} with {found.variables:,} variables"),
-            ("pseudo-trees", tree),
-            ("sent", sent),
-            ("largest", "" if largest is None else _line(largest)),
-            ("simulated", f"{seconds(found.simulated_seconds)} side by side, {seconds(found.work_seconds)} of work"),
-            ("time", f"{seconds(took['total'])} ({phases})"),
-            *(("note", text) for text in result.notes),
-        ],
-        err=err,
-    )
+    return [
+        ("problem", result.problem),
+        ("status", result.status),
+        ("value", result.value),
+        ("bound", None if result.status == "optimal" else result.bound),
+        ("algorithm", "DPOP" if result.z is None else f"ADPOP with z = {result.z}"),
+        ("agents", f"{found.agents:,} with {found.variables:,} variables"),
+        ("pseudo-trees", tree),
+        ("sent", sent),
+        ("largest", "" if largest is None else _line(largest)),
+        ("simulated", f"{seconds(found.simulated_seconds)} side by side, {seconds(found.work_seconds)} of work"),
+        ("time", f"{seconds(took['total'])} ({phases})"),
+        *(("note", text) for text in result.notes),
+    ]
 
 
 def _line(message: UtilMessage) -> str:

@@ -9,9 +9,6 @@ from pathlib import Path
 from oocbe import __version__
 from oocbe.model.results.schema import schema_version_of
 
-_COMMANDS = {"compile_tree": "compile", "warm_up": "warm-up"}
-"""Names of commands that differ from their function's name."""
-
 DIGEST_BLOCK = 1 << 20
 """Block size for reading the input, in bytes."""
 
@@ -19,10 +16,10 @@ _now: dict[str, object] = {}
 """The command of this process, and its file."""
 
 
-def begin(function: str, parameters: Mapping[str, object]) -> None:
-    """Record the starting command, by its function's name and its parameters."""
+def begin(command: str, parameters: Mapping[str, object]) -> None:
+    """Record the starting command, by its name and its parameters."""
     _now.clear()
-    _now["command"] = _COMMANDS.get(function, function)
+    _now["command"] = command
     files = parameters.get("files")
     _now["file"] = files[0] if isinstance(files, list) and len(files) == 1 else parameters.get("file")
 

@@ -25,7 +25,7 @@ import typer
 
 from oocbe.cli.envelope import begin, failure
 from oocbe.cli.memory import limited
-from oocbe.cli.output import note, print_json
+from oocbe.cli.output import print_json, warn
 from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
 from oocbe.model.results import failure as failures
 from oocbe.model.results.failure import Failure, failure_of
@@ -79,7 +79,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                     code = command(*args, **kwargs) or 0
                     sys.stdout.flush()  # detects a closed reader here instead of at the interpreter's exit
                     if code == EXIT_INTERRUPTED:
-                        note(f"oocbe: {message_of(KeyboardInterrupt())}")
+                        warn(message_of(KeyboardInterrupt()))
             except typer.Exit:
                 raise
             except (Exception, KeyboardInterrupt, Terminated) as caught:
@@ -168,7 +168,7 @@ def report(error: BaseException, debug: bool) -> None:
         import traceback
 
         traceback.print_exception(error)
-    typer.echo(f"oocbe: {message_of(error)}", err=True)
+    warn(message_of(error))
 
 
 @contextmanager

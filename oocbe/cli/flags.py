@@ -1,170 +1,137 @@
-"""Flags shared by several commands, declared once."""
+"""Commands from functions: their common flags, each declared once, are added, and handled where the function does not.
+
+The flags of options of a solve are made from :data:`~oocbe.model.settings.options.OPTIONS`, which lists the commands of
+each; the others are in :data:`FLAGS`.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.output import printing, written_to
+from oocbe.model.settings.options import EVERY, OPTIONS, SolveOptions, default_text
 
 if TYPE_CHECKING:
     from oocbe.formats import Model
     from oocbe.model.problem import Problem
-    from oocbe.model.settings.options import SolveOptions
 
 ProblemFile = Annotated[Path, typer.Argument(metavar="FILE", help="The problem, or -; .gz and .xz are decompressed.")]
-FormatFlag = Annotated[str | None, typer.Option("--format", help="Format of FILE, where its suffix does not tell.")]
-EvidenceFlag = Annotated[
-    list[str] | None,
-    typer.Option("--evidence", metavar="FILE|NAME=VALUE", help="Fix variables: a .evid file, or a pair; repeatable."),
-]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, all else on standard error.")]
-DebugFlag = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+SolutionFlag = Annotated[Path | None, typer.Option("--solution", help="Write the best assignment to this file.")]
 
-OrderFlag = Annotated[
-    str | None,
-    typer.Option("--order", help="auto, min-degree, min-fill, weighted-min-fill, linear, or a file with an order."),
-]
-OrderSecondsFlag = Annotated[
-    str | None, typer.Option("--order-seconds", metavar="SECONDS", help="Time to search for a good order.")
-]
-SeedFlag = Annotated[str | None, typer.Option("--seed", metavar="INTEGER", help="Seed of random choices.")]
-DominanceFlag = Annotated[
-    bool | None, typer.Option("--dominance/--no-dominance", help="Drop rows by substitution dominance.")
-]
-MemoryFlag = Annotated[
-    str | None,
-    typer.Option(
-        "--memory", "--host-memory", metavar="BYTES", help="Limit such as 2GiB; otherwise 80 % of what there is."
-    ),
-]
-WorkdirFlag = Annotated[
-    str | None, typer.Option("--workdir", metavar="FOLDER", help="Keep the run here, to be resumed if it is killed.")
-]
-MaxDiskFlag = Annotated[
-    str | None, typer.Option("--max-disk", metavar="BYTES", help="Limit on what is written, such as 50GiB.")
-]
-ResumeFlag = Annotated[
-    bool | None, typer.Option("--resume/--no-resume", help="Go on with the run in --workdir, if there is one.")
-]
-SemiringFlag = Annotated[str | None, typer.Option("--semiring", help="Solve in this semiring, such as counting.")]
-ChunkRowsFlag = Annotated[
-    str | None, typer.Option("--chunk-rows", metavar="INTEGER", help="Rows in a chunk of a table on disk.")
-]
-BackendFlag = Annotated[
-    str | None, typer.Option("--backend", help="auto, cpu, or cuda; auto takes large tables to a CUDA device.")
-]
-DeviceMemoryFlag = Annotated[
-    str | None, typer.Option("--device-memory", metavar="BYTES", help="Limit on device memory, such as 16GiB.")
-]
-StreamsFlag = Annotated[
-    str | None, typer.Option("--streams", metavar="INTEGER", help="Pieces at work at a time where memory is short.")
-]
-PieceRowsFlag = Annotated[
-    str | None,
-    typer.Option("--piece-rows", metavar="INTEGER", help="Join buckets with more rows in pieces of so many."),
-]
-BoundsFlag = Annotated[
-    str | None, typer.Option("--bounds", help="Prune rows by: auto, none, constant, lp, local-polytope.")
-]
-IncumbentSecondsFlag = Annotated[
-    str | None, typer.Option("--incumbent-seconds", metavar="SECONDS", help="Time share to search for assignments.")
-]
-BoundSecondsFlag = Annotated[
-    str | None, typer.Option("--bound-seconds", metavar="SECONDS", help="Time share for the bound.")
-]
-UpperBoundFlag = Annotated[
-    str | None, typer.Option("--ub", metavar="VALUE", help="Only strictly better assignments count.")
-]
-TimeLimitFlag = Annotated[
-    str | None, typer.Option("--time-limit", metavar="SECONDS", help="Then end with the best bound and assignment.")
-]
-TablesFlag = Annotated[
-    str | None, typer.Option("--tables", help="Form of messages: auto (the cheaper by density), incomplete, complete.")
-]
-GapFlag = Annotated[
-    str | None, typer.Option("--gap", metavar="GAP", help="End when bound and value are this near, such as 5 or 1%.")
-]
 
-WorkersFlag = Annotated[
-    str | None,
-    typer.Option("--workers", metavar="WORKERS", help="Processes that share large buckets: 2, cpus:4, gpus, gpus:2."),
-]
-ClusterFlag = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster", metavar="ADDRESS", help="Dask scheduler of workers: tls://node1:8786; or slurm:FILE, jobs."
-    ),
-]
+class Flag(NamedTuple):
+    """A flag that several commands share: the type of its value, the commands that have it, its spellings, and help."""
 
-TraceFlag = Annotated[
-    Path | None,
-    typer.Option("--trace", metavar="FILE", help="Write what was done when, for oocbe trace and Perfetto; .gz too."),
-]
+    kind: Any
+    commands: str
+    spellings: tuple[str, ...]
+    help: str
+    metavar: str | None = None
 
-TaskFlag = Annotated[
-    str,
-    typer.Option(
-        "--task",
-        help="optimum, mpe, count, count-optimal, kbest, logz, marginals, min-marginals; from count on, with all rows.",
-    ),
-]
-KFlag = Annotated[
-    int | None, typer.Option("--k", metavar="INTEGER", help="How many assignments the task kbest finds. [default: 10]")
-]
-TemperatureFlag = Annotated[
-    float | None,
-    typer.Option(
-        "--temperature", metavar="NUMBER", help="Of the tasks logz and marginals; inf weighs all alike. [default: 1]"
-    ),
-]
-CertificateFlag = Annotated[
-    Path | None,
-    typer.Option("--certificate", help="Write a proof of the optimum, which oocbe verify and others can check."),
-]
 
-DEFAULTS: dict[str, str] = {
-    "order": "auto",
-    "order_seconds": "0.5",
-    "seed": "0",
-    "dominance": "on",
-    "memory": "80 % of what there is",
-    "workdir": "none",
-    "semiring": "the problem's own",
-    "chunk_rows": "1048576",
-    "backend": "auto",
-    "device_memory": "all of it",
-    "streams": "one a thread",
-    "piece_rows": "as many as fit",
-    "bounds": "auto",
-    "incumbent_seconds": "1",
-    "bound_seconds": "20",
-    "ub": "none",
-    "time_limit": "none",
-    "gap": "0",
-    "max_disk": "what is free",
-    "resume": "off",
-    "tables": "auto",
-    "workers": "none",
-    "cluster": "none",
+# fmt: off
+FLAGS = {
+    "evidence": Flag(list[str] | None, "solve plan bound verify convert compile", ("--evidence",),
+        "Fix variables: a .evid file, or a pair; repeatable.", "FILE|NAME=VALUE"),
+    "format": Flag(str | None, "solve plan bound propagate verify inspect convert compile dcop", ("--format",),
+        "Format of FILE, where its suffix does not tell."),
+    "trace": Flag(Path | None, "solve plan bound convert compile query dcop stress", ("--trace",),
+        "Write what was done when, for oocbe trace and Perfetto; .gz too.", "FILE"),
+    "json": Flag(bool, EVERY, ("--json",),
+        "Print JSON on standard output, all else on standard error."),
+    "quiet": Flag(bool, EVERY, ("--quiet", "-q"),
+        "Print the answer only, in a line or as JSON: no progress, notes and figures."),
+    "verbose": Flag(bool, "solve bound dcop", ("--verbose", "-v"),
+        "Print the plan and a line a bucket."),
+    "debug": Flag(bool, f"{EVERY} completion", ("--debug",),
+        "Show the traceback of an error."),
 }
-"""Flag and help of each option of a solve. A flag that is not given is None, and the environment variable is used."""
+# fmt: on
+"""Flags that are no options of a solve, by the name of their parameter."""
 
 
-def _say_defaults() -> None:
-    """Add default and environment variable to the help of each option's flag."""
-    for flag in [flag for name, flag in globals().items() if name.endswith("Flag")]:
-        info = flag.__metadata__[0]
-        # Typer stores the first name as a default until the flag is a parameter of a command.
-        names = [d.split("/")[0].lstrip("-").replace("-", "_") for d in (info.default, *(info.param_decls or ()))]
-        for name in names[:1]:
-            if name in DEFAULTS:
-                info.help = f"{info.help} [default: {DEFAULTS[name]}; OOCBE_{name.upper()}]"
+def flags_of(command: str) -> list[Parameter]:
+    """The flags that a command shares with others, as parameters of the function that Typer calls.
+
+    A flag of an option that is not given is None, and the environment variable is used.
+    """
+    made: list[tuple[Any, ...]] = []
+    for name, option in OPTIONS.items():
+        if command in option.commands.split():
+            spelling = f"--{name.replace('_', '-')}"
+            is_switch = isinstance(getattr(SolveOptions, name), bool)
+            names = (f"{spelling}/--no-{spelling[2:]}",) if is_switch else (spelling, *option.also)
+            help = f"{option.help} [default: {default_text(name)}; OOCBE_{name.upper()}]"
+            made.append((name, bool | None if is_switch else str | None, None, names, help, option.metavar))
+    for name, flag in FLAGS.items():
+        if command in flag.commands.split():
+            made.append((name, flag.kind, False if flag.kind is bool else None, *flag[2:]))
+    return [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=typer.Option(default, *spellings, metavar=metavar, help=help),
+            annotation=kind,
+        )
+        for name, kind, default, spellings, help, metavar in made
+    ]
 
 
-_say_defaults()
+def command(name: str, *, is_partial: bool = False) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+    """Make a command of a function that returns its exit code (None: 0).
+
+    Its own parameters are annotated for Typer. It also gets those of its parameters that are named ``options`` (the
+    options, from flags and environment), or like one of the command's flags. The time limit is kept, and the trace
+    written, around its call.
+
+    Parameters
+    ----------
+    name : of the command, in the tables of flags.
+    is_partial : whether a time limit leaves it an answer: then it keeps its time limit itself.
+    """
+
+    def made(function: Callable[..., int | None]) -> Callable[..., None]:
+        flags = flags_of(name)
+        shared = {"options", "return", *(flag.name for flag in flags)}
+        own = {n: kind for n, kind in function.__annotations__.items() if n not in shared}
+        kinds = get_type_hints(SimpleNamespace(__annotations__=own), function.__globals__, include_extras=True)
+        accepted = signature(function).parameters
+        parameters = [accepted[n].replace(annotation=kind) for n, kind in kinds.items()] + flags
+
+        @functools.wraps(function)
+        def run(**given: Any) -> int | None:
+            options = options_from(given)
+            passed = {n: options if n == "options" else given[n] for n in accepted}
+            with ExitStack() as stack:
+                stack.enter_context(printing(bool(given.get("json")), bool(given.get("quiet"))))
+                if "trace" not in accepted and given.get("trace") is not None:
+                    source = Path(given.get("file") or given.get("tree") or "")
+                    check_targets(source, **{n: given[n] for n in TARGETS if n in given})
+                    stack.enter_context(written_to(given["trace"], f"oocbe {name} {source.name}".rstrip()))
+                if not is_partial and "time_limit" in given and options.time_limit is not None:
+                    from oocbe.runtime.deadline import Deadline, check_deadline
+
+                    stack.enter_context(Deadline(options.time_limit))
+                    check_deadline()
+                return function(**passed)
+
+        run.__name__ = name
+        called = guarded(run)
+        called.__annotations__ = {p.name: p.annotation for p in parameters}
+        called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return called
+
+    return made
 
 
 def options_from(parameters: Mapping[str, object]) -> SolveOptions:
@@ -174,11 +141,9 @@ def options_from(parameters: Mapping[str, object]) -> SolveOptions:
     ----------
     parameters : of a command, by name. Those with the name of an option are flags, None if not given.
     """
-    from oocbe.model.settings.options import SolveOptions
-
     flags = {
         name: SolveOptions.parsed(name, parameters[name], f"--{name.replace('_', '-')}")
-        for name in SolveOptions.names()
+        for name in OPTIONS
         if parameters.get(name) is not None
     }
     return SolveOptions.from_environment().replaced(flags)
@@ -198,19 +163,15 @@ def load_model(path: Path, format_name: str | None) -> Model:
     return read_model(path, format_name)
 
 
-def check_targets(
-    problem: Path | None = None,
-    workdir: Path | None = None,
-    solution: Path | None = None,
-    trace: Path | None = None,
-    certificate: Path | None = None,
-    metrics: Path | None = None,
-    report: Path | None = None,
-    output: Path | None = None,
-) -> None:
+TARGETS = ("solution", "trace", "certificate", "metrics", "report", "output")
+"""Parameters of commands that name a file to be written."""
+
+
+def check_targets(problem: Path | None = None, workdir: Path | None = None, **named: Path | None) -> None:
     """Check, before a run of perhaps hours, for files that would lose its result or input, or conflict with it.
 
     workdir : a run directory, which must have no other files; None if it is only for scratch folders.
+    named : the files to be written, by the names of :data:`TARGETS`.
 
     Raises
     ------
@@ -218,15 +179,7 @@ def check_targets(
     """
     from oocbe.errors import UsageError
 
-    named = (
-        ("--solution", solution),
-        ("--trace", trace),
-        ("--certificate", certificate),
-        ("--metrics", metrics),
-        ("--report", report),
-        ("--output", output),
-    )
-    targets = [(flag, target) for flag, target in named if target is not None]
+    targets = [(f"--{name}", path) for name in TARGETS if (path := named.get(name)) is not None]
     for flag, target in targets:
         if workdir is not None and target.resolve().is_relative_to(workdir.resolve()):
             raise UsageError(
@@ -241,7 +194,7 @@ def check_targets(
             raise UsageError(f"{flag} {target}: this is the problem itself; name another file")
     for (_, first), (flag, second) in itertools.combinations(targets, 2):
         if first.resolve() == second.resolve() and not first.is_char_device():
-            what = "solution" if first is solution else "trace"
+            what = "solution" if first is named.get("solution") else "trace"
             raise UsageError(f"{flag} {second}: the {what} goes there; name another file")
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, load_model
-from oocbe.cli.output import print_json, print_rows
+from oocbe.cli.flags import command, load_model
+from oocbe.cli.output import print_answer
 
 if TYPE_CHECKING:
     from oocbe.model.linear_system import LinearSystem
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from oocbe.tables.stored_complete import StoredCompleteTable
 
 
-@guarded
+@command("inspect")
 def inspect(
     target: Annotated[
         str,
@@ -29,9 +28,8 @@ def inspect(
             help="A problem file, or the folder of a table, junction tree or run. Of a table: or its URL.",
         ),
     ],
-    json: JsonFlag = False,
-    format: FormatFlag = None,
-    debug: DebugFlag = False,
+    *,
+    format: str | None,
 ) -> None:
     """Describe a problem file, a stored table, a junction tree, or what a run directory holds."""
     from oocbe.runtime.urls import url_of
@@ -43,10 +41,8 @@ def inspect(
         described = describe_stored(open_table(url))
     else:
         described = describe_folder(path) if path.is_dir() else describe_file(path, format)
-    if json:
-        print_json({"schema_version": 1, **described})
-    else:
-        print_rows((name.replace("_", " "), _text(content)) for name, content in described.items())
+    rows = ((name.replace("_", " "), _text(content)) for name, content in described.items())
+    print_answer(lambda: {"schema_version": 1, **described}, rows, described["kind"])
 
 
 def describe_folder(folder: Path) -> dict[str, object]:

@@ -11,25 +11,31 @@ from typing import TYPE_CHECKING
 import typer
 
 from oocbe.cli import envelope
-from oocbe.cli.flags import options_from
-from oocbe.cli.output import defer_signals, note, seconds
+from oocbe.cli.output import defer_signals, seconds, warn
 from oocbe.errors import EXIT_INTERRUPTED, amount
 from oocbe.model.results.numerals import all_digits
 from oocbe.runtime.interruption import current
 
 if TYPE_CHECKING:
     from oocbe.api.tasks.many import Outcome
-
-OF_ONE_FILE = ("solution", "output", "certificate", "trace", "report", "evidence", "k", "temperature", "verbose")
-"""Flags that apply to one file only."""
+    from oocbe.model.settings.options import SolveOptions
 
 
-def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
+def solve_files(
+    files: Sequence[Path],
+    options: SolveOptions,
+    format: str | None,
+    jobs: int | None,
+    json: bool,
+    quiet: bool,
+    of_one: Mapping[str, object],
+) -> int:
     """Solve files in parallel.
 
     Parameters
     ----------
-    files : two or more. parameters : those of the command, by name.
+    files : two or more. options, format, jobs, json, quiet : those of the command.
+    of_one : values of the flags that apply to one file only, by name.
 
     Returns
     -------
@@ -38,16 +44,11 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
     """
     from oocbe.errors import UsageError
 
-    given = [f"--{name}" for name in OF_ONE_FILE if parameters[name]]
-    if parameters["task"] != "optimum":
-        given.append("--task")
+    given = [f"--{name}" for name, value in of_one.items() if value]
     if given:
         raise UsageError(f"{given[0]}: this is for one FILE, not for {len(files)}; call oocbe once for each")
     if Path("-") in files:
         raise UsageError("-: standard input is one problem; several are files")
-    jobs, json, format = parameters["jobs"], parameters["json"], parameters["format"]
-    assert isinstance(jobs, int | None) and isinstance(format, str | None)
-    options = options_from(parameters)
     from oocbe.api.tasks.many import solve_many
 
     outcomes = solve_many(files, options, jobs=jobs, format=format)
@@ -61,12 +62,12 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
             printed += 1
             if outcome.failure is not None:
                 failed = max(failed, outcome.exit_code)
-                note(f"oocbe: {outcome.failure.message}")
+                warn(outcome.failure.message)
             ended = max(ended, outcome.exit_code)
             if json:
                 _print_line(files[outcome.number], outcome)
             else:
-                _print(outcome, quiet=bool(parameters["quiet"]))
+                _print(outcome, quiet)
     return failed or ended
 
 
@@ -77,7 +78,7 @@ def _summed_up(printed: Callable[[], int], files: int) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if left := files - printed():
-            note(f"oocbe: {left:,} of {amount(files, 'file')} without an answer")
+            warn(f"{left:,} of {amount(files, 'file')} without an answer")
         raise
 
 

@@ -3,13 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
 from oocbe.cli.envelope import wrapped
 from oocbe.model.results.numerals import all_digits
 from oocbe.runtime.interruption import current
+
+_mode = {"json": False, "quiet": False}
+"""How the command of this process prints."""
+
+
+@contextmanager
+def printing(json: bool, quiet: bool) -> Iterator[None]:
+    """Within the block, a command prints as with ``--json``, ``--quiet`` or both."""
+    before = dict(_mode)
+    _mode.update(json=json, quiet=quiet)
+    try:
+        yield
+    finally:
+        _mode.update(before)
+
+
+def print_written(out: object, what: object) -> None:
+    """Print what a command wrote to a file or folder: a note, or the answer of ``--json``."""
+    note(f"wrote {out}: {what!r}")
+    if _mode["json"]:
+        print_json({"schema_version": 1, "output": str(out), "content": repr(what)})
+
+
+def prints_json() -> bool:
+    """Whether the answer is printed as JSON."""
+    return _mode["json"]
+
+
+def print_answer(
+    content: Callable[[], Mapping[str, object]], shown: Iterable[tuple[str, object]] | str, *line: object
+) -> None:
+    """Print the answer of a command.
+
+    Parameters
+    ----------
+    content : makes the JSON object, for ``--json``.
+    shown : rows as for :func:`text_of_rows`, or text; on standard error with ``--json``; not with ``--quiet``.
+    line : for ``--quiet`` without ``--json``, joined by spaces; None is left out. No line: nothing is printed.
+    """
+    if _mode["json"]:
+        print_json(content())
+    if not _mode["quiet"]:
+        typer.echo(shown if isinstance(shown, str) else text_of_rows(shown), err=_mode["json"])
+    elif line and not _mode["json"]:
+        with all_digits():
+            text = " ".join(str(part) for part in line if part is not None)
+        typer.echo(text)
 
 
 def print_json(content: Mapping[str, object]) -> None:
@@ -33,18 +82,39 @@ def defer_signals() -> None:
         interruption.defer()
 
 
-def print_rows(rows: Iterable[tuple[str, object]], err: bool = False) -> None:
-    """Print names and contents in two aligned columns; rows with an empty content are left out."""
+def text_of_rows(rows: Iterable[tuple[str, object]]) -> str:
+    """Names and contents in two aligned columns, a line each; rows with an empty content are left out."""
     with all_digits():
         shown = [(name, str(content)) for name, content in rows if content not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
-    for name, content in shown:
-        typer.echo(f"{name:<{width}}  {content}", err=err)
+    return "\n".join(f"{name:<{width}}  {content}" for name, content in shown)
 
 
 def note(text: str) -> None:
-    """Print a line on standard error."""
-    typer.echo(text, err=True)
+    """Print a line about the course of the command on standard error, unless it is to be quiet."""
+    if not _mode["quiet"]:
+        typer.echo(text, err=True)
+
+
+def warn(text: str) -> None:
+    """Print a line about what was not done, or not as requested, on standard error."""
+    typer.echo(f"oocbe: {text}", err=True)
+
+
+@contextmanager
+def written_to(path: Path | None, about: str) -> Iterator[None]:
+    """Write a trace of the block if a path is given, with a note at the end if it is incomplete."""
+    if path is None:
+        yield
+        return
+    from oocbe.runtime.tracing.session import trace as traced
+
+    with traced(path, about) as recorder:
+        yield
+    if recorder.failure is not None:
+        warn(f"the trace {path} ends early: {recorder.failure.strerror or recorder.failure}")
+    elif recorder.dropped:
+        warn(f"the trace {path} lacks {recorder.dropped:,} spans: there were more than it takes")
 
 
 def times(phases: Mapping[str, float]) -> str:

@@ -2,74 +2,24 @@
 
 from __future__ import annotations
 
-import typer
-
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import (
-    BoundsFlag,
-    DebugFlag,
-    DominanceFlag,
-    EvidenceFlag,
-    FormatFlag,
-    JsonFlag,
-    MaxDiskFlag,
-    MemoryFlag,
-    OrderFlag,
-    OrderSecondsFlag,
-    PieceRowsFlag,
-    ProblemFile,
-    SeedFlag,
-    SemiringFlag,
-    StreamsFlag,
-    TablesFlag,
-    WorkdirFlag,
-    WorkersFlag,
-    load,
-    options_from,
-)
-from oocbe.cli.output import print_json
+from oocbe.cli.flags import ProblemFile, command, load
+from oocbe.cli.output import print_answer
+from oocbe.model.settings.options import SolveOptions
 
 
-@guarded
-def plan(
-    file: ProblemFile,
-    json: JsonFlag = False,
-    order: OrderFlag = None,
-    order_seconds: OrderSecondsFlag = None,
-    seed: SeedFlag = None,
-    dominance: DominanceFlag = None,
-    memory: MemoryFlag = None,
-    semiring: SemiringFlag = None,
-    tables: TablesFlag = None,
-    bounds: BoundsFlag = None,
-    workdir: WorkdirFlag = None,
-    max_disk: MaxDiskFlag = None,
-    streams: StreamsFlag = None,
-    piece_rows: PieceRowsFlag = None,
-    workers: WorkersFlag = None,
-    evidence: EvidenceFlag = None,
-    format: FormatFlag = None,
-    debug: DebugFlag = False,
-) -> None:
+@command("plan")
+def plan(file: ProblemFile, *, options: SolveOptions, evidence: list[str] | None, format: str | None) -> None:
     """Show what solving FILE would take.
 
     Prints the elimination order, its width, and each bucket's scope, bits, predicted rows, complete rows,
     bytes, the form of its message with its density, in how many pieces it is joined, and what goes to disk.
     Nothing is computed but the order, and a sample of rows with bounds of their own. What cannot fit the disk ends
-    with 30.
+    with 30. With --quiet, the width is printed.
     """
-    given = dict(locals())  # the parameters only, as there are no other local variables yet
     from oocbe.api.solving.outlook import plan_solve
     from oocbe.errors import DiskError
-    from oocbe.runtime.deadline import Deadline
 
-    options = options_from(given)
-    with Deadline(options.time_limit):
-        problem = load(file, format, evidence)
-    made = plan_solve(problem, options)
-    if json:
-        print_json(made.to_json())
-    else:
-        typer.echo(str(made))
+    made = plan_solve(load(file, format, evidence), options)
+    print_answer(made.to_json, str(made), made.width)
     if made.disk_refusal:
         raise DiskError(made.disk_refusal)

@@ -9,18 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import (
-    BackendFlag,
-    DebugFlag,
-    FormatFlag,
-    JsonFlag,
-    ProblemFile,
-    check_targets,
-    load_model,
-    options_from,
-)
-from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
+from oocbe.cli.flags import ProblemFile, check_targets, command, load_model
+from oocbe.cli.output import defer_signals, note, print_answer, seconds, warn
+from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.model.results.propagation_result import PropagationResult
@@ -29,10 +20,9 @@ SHOWN_NAMES = 5
 """Maximum number of omitted parts that are printed; JSON has all."""
 
 
-@guarded
+@command("propagate", is_partial=True)
 def propagate(
     file: ProblemFile,
-    json: JsonFlag = False,
     output: Annotated[
         Path | None, typer.Option("--output", help="Write the problem that is left to this file.")
     ] = None,
@@ -45,23 +35,18 @@ def propagate(
         float | None,
         typer.Option("--tolerance", metavar="NUMBER", help="Tolerance of linear rows, instead of outward rounding."),
     ] = None,
-    time_limit: Annotated[
-        str | None, typer.Option("--time-limit", metavar="SECONDS", help="Then end with what was reached.")
-    ] = None,
-    backend: BackendFlag = None,
-    format: FormatFlag = None,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
+    format: str | None,
 ) -> int:
     """Remove what no solution of FILE has from its domains, or bounds, until nothing more goes.
 
     Ends with 0 at a fixpoint, 10 when FILE turns out infeasible (with the constraint that shows it), 20 when a limit
     was reached. Constraints of FILE that have no form here are named and left out; what is removed holds all the same.
     """
-    given = dict(locals())  # the parameters only, as there are no other local variables yet
     from oocbe.propagation.propagate import propagate as run
     from oocbe.runtime.deadline import Deadline
 
-    options = options_from(given)
     check_targets(file, solution=output)
     begin = time.perf_counter()
     with Deadline(options.time_limit):
@@ -77,11 +62,9 @@ def propagate(
 
         write(result.reduced, output)
         note(f"wrote {output}: {result.reduced!r}")
-    if json:
-        print_json(result.to_json())
-    print_rows(_rows(result), err=json)
+    print_answer(result.to_json, _rows(result), result.status)
     if output is not None and result.reduced is None:
-        note(f"oocbe: {result.status}; there is no problem to write to {output}")
+        warn(f"{result.status}; there is no problem to write to {output}")
     return result.exit_code
 
 

@@ -109,7 +109,7 @@ def write_report(
     parts += ["<h2>Settings</h2>", card("", settings), "<h2>Versions</h2>", card("", _versions())]
     title = escape(f"{result.problem}: {getattr(result, 'task', 'optimum')}, {result.status}")
     write_bytes(report, PAGE.format(title=title, body="\n".join(parts)).encode())
-    note(f"oocbe: wrote {report}")
+    note(f"wrote {report}")
 
 
 def _pictures(problem: Problem, result: Result | TaskResult) -> Iterator[str]:

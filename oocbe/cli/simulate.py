@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, JsonFlag
-from oocbe.cli.output import print_json, print_rows, seconds
+from oocbe.cli.flags import command
+from oocbe.cli.output import print_answer, seconds
+from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.execution.schedule.simulation import Simulated
@@ -20,9 +20,8 @@ PIECES_A_SEGMENT = 8
 """Median number of pieces of a synthetic segment, so that shorter ones can be split, too."""
 
 
-@guarded
+@command("simulate")
 def simulate(
-    workers: Annotated[int, typer.Option("--workers", metavar="INTEGER", help="Workers at the beginning.")],
     pieces: Annotated[
         Path | None,
         typer.Option("--pieces", metavar="TRACE", help="A trace that --trace has written: what to schedule."),
@@ -44,27 +43,26 @@ def simulate(
     lost: Annotated[
         float, typer.Option("--lost", metavar="SHARE", help="Share of the workers that are lost for good.")
     ] = 0.01,
-    seed: Annotated[int, typer.Option("--seed", metavar="INTEGER", help="Seed of what is random.")] = 0,
-    json: JsonFlag = False,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
 ) -> None:
-    """Simulate a run on many workers, with stragglers and failures, and print its efficiency."""
+    """Simulate a run on --workers, with stragglers and failures, and print its efficiency."""
     from oocbe.errors import UsageError
     from oocbe.execution.schedule.simulation import Conditions
     from oocbe.execution.schedule.simulation import simulate as run
 
-    conditions = Conditions(segment_seconds, min(0.5, segment_seconds), straggling=straggling, lost=lost, seed=seed)
+    conditions = Conditions(
+        segment_seconds, min(0.5, segment_seconds), straggling=straggling, lost=lost, seed=options.seed
+    )
+    workers = options.number_of_workers
     if (pieces is None) == (segments is None):
         raise UsageError("give what to schedule: a trace by --pieces, or --segments")
     if times < 1:
         raise UsageError(f"--times must be at least 1, not {times}")
     stages = _stages(pieces, times) if pieces is not None else _invented(workers, segments or 0.0, segment_seconds)
     found = run(stages, workers, conditions)
-    if json:
-        print_json(
-            {"schema_version": 1, **asdict(found), "efficiency": found.efficiency, "conditions": asdict(conditions)}
-        )
-    print_rows(_facts(found, stages), err=json)
+    content = {"schema_version": 1, **asdict(found), "efficiency": found.efficiency, "conditions": asdict(conditions)}
+    print_answer(lambda: content, _facts(found, stages), f"{found.efficiency:.3f}")
 
 
 def _stages(path: Path, times: int) -> list[Stage]:

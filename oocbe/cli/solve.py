@@ -8,58 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import (
-    BackendFlag,
-    BoundSecondsFlag,
-    BoundsFlag,
-    CertificateFlag,
-    ChunkRowsFlag,
-    ClusterFlag,
-    DebugFlag,
-    DeviceMemoryFlag,
-    DominanceFlag,
-    EvidenceFlag,
-    FormatFlag,
-    GapFlag,
-    IncumbentSecondsFlag,
-    JsonFlag,
-    KFlag,
-    MaxDiskFlag,
-    MemoryFlag,
-    OrderFlag,
-    OrderSecondsFlag,
-    PieceRowsFlag,
-    ResumeFlag,
-    SeedFlag,
-    SemiringFlag,
-    StreamsFlag,
-    TablesFlag,
-    TaskFlag,
-    TemperatureFlag,
-    TimeLimitFlag,
-    TraceFlag,
-    UpperBoundFlag,
-    WorkdirFlag,
-    WorkersFlag,
-    check_targets,
-    load,
-    options_from,
-)
-from oocbe.cli.output import defer_signals, note, print_json, print_rows, times
+from oocbe.cli.flags import SolutionFlag, check_targets, command, load
+from oocbe.cli.output import defer_signals, print_answer, times, warn, written_to
 from oocbe.cli.progress import observer_for
 from oocbe.cli.report import check_report, traced_for, write_report
-from oocbe.cli.trace import written_to
-from oocbe.model.results.numerals import all_digits
+from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result
     from oocbe.model.results.task_result import TaskResult
-    from oocbe.model.settings.options import SolveOptions
 
 
-@guarded
+@command("solve", is_partial=True)
 def solve(
     files: Annotated[
         list[Path],
@@ -68,8 +29,7 @@ def solve(
             help="The problem, or -; .gz and .xz are decompressed. Several are solved side by side.",
         ),
     ],
-    json: JsonFlag = False,
-    solution: Annotated[Path | None, typer.Option("--solution", help="Write the assignment to this file.")] = None,
+    solution: SolutionFlag = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -79,51 +39,50 @@ def solve(
             help="Write the answer of the tasks mpe, marginals and logz as .MPE, .MAR and .PR of the UAI competitions.",
         ),
     ] = None,
-    certificate: CertificateFlag = None,
-    order: OrderFlag = None,
-    order_seconds: OrderSecondsFlag = None,
-    seed: SeedFlag = None,
-    dominance: DominanceFlag = None,
-    memory: MemoryFlag = None,
-    workdir: WorkdirFlag = None,
-    resume: ResumeFlag = None,
-    max_disk: MaxDiskFlag = None,
-    semiring: SemiringFlag = None,
-    task: TaskFlag = "optimum",
-    k: KFlag = None,
-    temperature: TemperatureFlag = None,
-    tables: TablesFlag = None,
-    chunk_rows: ChunkRowsFlag = None,
-    backend: BackendFlag = None,
-    device_memory: DeviceMemoryFlag = None,
-    streams: StreamsFlag = None,
-    piece_rows: PieceRowsFlag = None,
-    bounds: BoundsFlag = None,
-    incumbent_seconds: IncumbentSecondsFlag = None,
-    bound_seconds: BoundSecondsFlag = None,
-    ub: UpperBoundFlag = None,
-    time_limit: TimeLimitFlag = None,
-    gap: GapFlag = None,
-    workers: WorkersFlag = None,
-    cluster: ClusterFlag = None,
-    evidence: EvidenceFlag = None,
-    format: FormatFlag = None,
-    trace: TraceFlag = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", help="Write a proof of the optimum, which oocbe verify and others can check."),
+    ] = None,
+    task: Annotated[
+        str,
+        typer.Option(
+            "--task",
+            help="optimum, mpe, count, count-optimal, kbest, logz, marginals, min-marginals; from count on, with all "
+            "rows.",
+        ),
+    ] = "optimum",
+    k: Annotated[
+        int | None,
+        typer.Option("--k", metavar="INTEGER", help="How many assignments the task kbest finds. [default: 10]"),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            "--temperature",
+            metavar="NUMBER",
+            help="Of the tasks logz and marginals; inf weighs all alike. [default: 1]",
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
             "--report", metavar="FILE", help="Write a page in HTML about the solve; needs matplotlib (the extra plot)."
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print status and value only.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the plan and a line a bucket.")] = False,
     jobs: Annotated[
         int | None,
         typer.Option(
             "--jobs", "-j", metavar="INTEGER", help="Of several FILEs, so many at a time. [default: one a core]"
         ),
     ] = None,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
+    evidence: list[str] | None,
+    format: str | None,
+    trace: Path | None,
+    json: bool,
+    quiet: bool,
+    verbose: bool,
 ) -> int:
     """Solve FILE exactly by bucket elimination.
 
@@ -133,26 +92,28 @@ def solve(
     when a limit was reached (with the best bound and assignment) or before the --certificate was made, 30 when memory
     or disk ran out, 40 for corrupt data, 2 for wrong use or input.
     """
-    given = dict(locals())  # the parameters only, as there are no other local variables yet
     file = files[0]
     if len(files) > 1:
         from oocbe.cli.many import solve_files
 
-        return solve_files(files, given)
+        of_one: dict[str, object] = {"solution": solution, "output": output, "certificate": certificate, "trace": trace}
+        of_one |= {"report": report, "evidence": evidence, "k": k, "temperature": temperature, "verbose": verbose}
+        of_one["task"] = task != "optimum"
+        return solve_files(files, options, format, jobs, json, quiet, of_one)
     from oocbe.api.facade import use_workers_of, with_reading
     from oocbe.api.tasks.verbs import RESUMED, why_from_the_start
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
     from oocbe.runtime.deadline import Deadline
 
-    options = options_from(given)
     # Other tasks save no run: their work folder only has scratch folders.
     run_directory = options.workdir if task in RESUMED else None
-    check_targets(file, run_directory, solution, trace, certificate, report=report, output=output)
+    named = {"solution": solution, "trace": trace, "certificate": certificate, "report": report, "output": output}
+    check_targets(file, run_directory, **named)
     check_report(report)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     of_task = _settings_of(task, k, temperature)
     if why := why_from_the_start(task, options):
-        note(f"oocbe: {why}")  # before a run of perhaps hours
+        warn(why)  # before a run of perhaps hours
     if output is not None:
         from oocbe.formats.solutions.uai_results import check_output
 
@@ -163,7 +124,7 @@ def solve(
         with traced_for(report, trace) as traced:
             with written_to(traced, about):
                 problem, answer = _run_task(
-                    task, file, format, evidence, options, of_task, (json, quiet, verbose), solution, output
+                    task, file, format, evidence, options, of_task, (quiet, verbose), solution, output
                 )
             if report is not None:
                 write_report(report, problem, answer, options, traced)
@@ -194,19 +155,11 @@ def solve(
 
         left = None if options.time_limit is None else begin + options.time_limit - time.perf_counter()
         missing = write_certificate(file, problem, result, options, certificate, left)
-    if json:
-        print_json(result.to_json())
-    if quiet:
-        if not json:
-            with all_digits():
-                line = result.status if result.value is None else f"{result.status} {result.value}"
-            typer.echo(line)
-    else:
-        print_rows(_rows(result), err=json)
+    print_answer(result.to_json, _rows(result), result.status, result.value)
     if solution is not None and result.assignment is None:
-        note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
+        warn(f"{result.status}; there is no assignment to write to {solution}")
     if missing:
-        note(f"oocbe: no certificate was written to {certificate}: {missing}")
+        warn(f"no certificate was written to {certificate}: {missing}")
     return result.exit_code or (EXIT_LIMIT if missing else 0)
 
 
@@ -236,7 +189,7 @@ def _run_task(
     evidence: list[str] | None,
     options: SolveOptions,
     of_task: dict[str, Any],
-    output: tuple[bool, bool, bool],
+    is_shown: tuple[bool, bool],
     solution: Path | None,
     output_file: Path | None,
 ) -> tuple[Problem, TaskResult]:
@@ -252,8 +205,7 @@ def _run_task(
         raise UsageError(
             "--solution: only the tasks optimum and mpe have one assignment to write; kbest prints them with --json"
         )
-    json, quiet, verbose = output
-    with observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
+    with observer_for(*is_shown) as observer, Deadline(options.time_limit):
         begin = time.perf_counter()
         problem = load(file, format_name, evidence)
         reading = time.perf_counter() - begin
@@ -270,11 +222,11 @@ def _run_task(
         from oocbe.formats.solutions.uai_results import write_task
 
         is_written = write_task(result, output_file)
-    print_task(result, json, quiet, problem.day)
+    print_task(result, problem.day)
     if not is_written:
-        note(f"oocbe: {result.status}; there is no answer to write to {output_file}")
+        warn(f"{result.status}; there is no answer to write to {output_file}")
     if solution is not None and not result.assignments:
-        note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
+        warn(f"{result.status}; there is no assignment to write to {solution}")
     return problem, result
 
 

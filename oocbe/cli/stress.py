@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import BackendFlag, DebugFlag, JsonFlag, TraceFlag, check_targets
-from oocbe.cli.output import note, print_json, print_rows, seconds
-from oocbe.cli.trace import written_to
+from oocbe.cli.flags import check_targets, command
+from oocbe.cli.output import note, print_answer, seconds, written_to
+from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
     from oocbe.stress.answers import ResultCheck
@@ -35,16 +34,14 @@ FIRST_ROWS = 20_000
 """Rows of the tables of a first application of the operator, which separates one-time costs of the process."""
 
 
-@guarded
+@command("stress")
 def stress(
     rows: Annotated[str, typer.Option("--rows", metavar="NUMBER", help="Rows of each table, such as 1e8.")] = "1e7",
     operator: Annotated[str, typer.Option("--operator", help=f"One of {', '.join(OPERATORS)}.")] = OPERATORS[0],
-    memory: Annotated[str | None, typer.Option("--memory", metavar="BYTES", help="Limit such as 256MiB.")] = None,
     workdir: Annotated[
         Path | None,
         typer.Option("--workdir", envvar="OOCBE_WORKDIR", help="Folder for all tables, which are removed at the end."),
     ] = None,
-    backend: BackendFlag = None,
     group_rows: Annotated[int, typer.Option("--group-rows", min=1, help="Mean rows of a group.")] = 32,
     sizes: Annotated[str, typer.Option("--sizes", help="Sizes of groups: uniform or zipf.")] = "uniform",
     in_order: Annotated[bool, typer.Option("--sorted", help="Tables in the order of their keys.")] = False,
@@ -61,35 +58,14 @@ def stress(
     plan: Annotated[
         bool, typer.Option("--plan", help="With --generated: say how long it would take, from a sample, and end.")
     ] = False,
-    streams: Annotated[int | None, typer.Option("--streams", min=1, help="Pieces at work at a time.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the tables' values.")] = 0,
-    workers: Annotated[
-        str | None,
-        typer.Option(
-            "--workers",
-            metavar="WORKERS",
-            envvar="OOCBE_WORKERS",
-            help="Processes that share the work: 2, cpus:4, gpus, gpus:2.",
-        ),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="ADDRESS",
-            envvar="OOCBE_CLUSTER",
-            help="Dask scheduler of workers: tls://node1:8786; or slurm:FILE, jobs.",
-        ),
-    ] = None,
-    trace: TraceFlag = None,
-    json: JsonFlag = False,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
+    trace: Path | None,
 ) -> int:
     """Make synthetic tables, apply an operator out of core, and check every row of the result."""
     from oocbe.cli.synth import whole_number
     from oocbe.errors import UsageError
-    from oocbe.execution.cluster.choice import use_cluster
-    from oocbe.model.settings.option_values import parse_bytes, parse_cluster, parse_workers
+    from oocbe.execution.cluster.choice import use_workers_of
     from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
@@ -105,24 +81,29 @@ def stress(
         "sizes": sizes,
         "is_sorted": in_order or generated,
     }
-    specs = [SyntheticTable(**shape, own=own, seed=2 * seed + i) for i, own in enumerate("ab")]
-    asked = parse_workers("--workers", workers), parse_cluster("--cluster", cluster), parse_bytes("--memory", memory)
+    specs = [SyntheticTable(**shape, own=own, seed=2 * options.seed + i) for i, own in enumerate("ab")]
     about = f"oocbe stress --rows {rows} --operator {operator}"
     with closing(ScratchFolder(workdir or default_parent())) as scratch:
-        settings = {"memory": memory, "scratch": scratch.path, "backend": backend, "streams": streams}
+        settings = {
+            "memory": options.memory,
+            "scratch": scratch.path,
+            "backend": options.backend,
+            "streams": options.streams,
+        }
         run = _Run(operator, specs, settings, group_rows, scratch.path)
         if plan:
-            return run.tell_forecast(asked[0], json)
-        with use_cluster(*asked):
+            facts = run.forecast(1 if options.workers is None else options.number_of_workers)
+            shown = [(key.replace("_", " "), _text(key, content)) for key, content in facts.items()]
+            print_answer(lambda: {"schema_version": 1, **facts}, shown, facts["seconds"])
+            return 0
+        with use_workers_of(options):
             report, verdict = run.generated(trace, about) if generated else run.stored(trace, about)
         report["fault"] = verdict.fault
         if digest:
             report["digest"] = None if verdict.digest is None else f"{verdict.digest:016x}"
-    if json:
-        print_json({"schema_version": 1, **report})
-    else:
-        print_rows((key.replace("_", " "), _text(key, content)) for key, content in report.items())
-        print_rows([("answer", "wrong" if verdict.fault else "right: every row checked against the closed form")])
+    shown = [(key.replace("_", " "), _text(key, content)) for key, content in report.items()]
+    shown.append(("answer", "wrong" if verdict.fault else "right: every row checked against the closed form"))
+    print_answer(lambda: {"schema_version": 1, **report}, shown, "wrong" if verdict.fault else "right")
     return EXIT_WRONG if verdict.fault else 0
 
 
@@ -213,24 +194,13 @@ class _Run:
         }
         return report | self._pace(operation.rows_in, seconds, before), verdict
 
-    def tell_forecast(self, workers: str | None, json: bool) -> int:
-        """Print the estimated time of the operator."""
-        from oocbe.errors import UsageError
-        from oocbe.model.settings.option_values import WORKERS
+    def forecast(self, workers: int) -> dict[str, object]:
+        """The estimated time of the operator on so many workers, as JSON types."""
         from oocbe.stress.generated_operations import forecast_digest
 
-        found = WORKERS.fullmatch(workers or "1")
-        if found is None or found[2] is None:
-            raise UsageError(f"--workers {workers}: say how many a forecast is for, such as 8")
         operation = self._operation(self.used)
         self._start()
-        made = forecast_digest(operation, int(found[2]), self._context())
-        facts = _forecast_facts(operation, made)
-        if json:
-            print_json({"schema_version": 1, **facts})
-        else:
-            print_rows((key.replace("_", " "), _text(key, content)) for key, content in facts.items())
-        return 0
+        return _forecast_facts(operation, forecast_digest(operation, workers, self._context()))
 
     def _operation(self, specs: list[SyntheticTable]) -> GeneratedOperation:
         from oocbe.stress.generated_operations import GeneratedOperation
@@ -241,10 +211,9 @@ class _Run:
         from oocbe.algebra.out_of_core.context import ExecutionContext
         from oocbe.execution.budget import Budget
         from oocbe.kernels import backend_for
-        from oocbe.model.settings.option_values import parse_bytes
 
         kernels = backend_for(sum(spec.rows for spec in self.used), self.settings["backend"])
-        budget = Budget(parse_bytes("--memory", self.settings["memory"]))
+        budget = Budget(self.settings["memory"])
         return ExecutionContext.within(kernels, budget, self.folder, self.settings["streams"], None)
 
     def _start(self) -> None:

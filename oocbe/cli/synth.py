@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from oocbe.cli.convert import save
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag
+from oocbe.cli.flags import command
+from oocbe.cli.output import print_written
+from oocbe.model.settings.options import SolveOptions
 
 synth_app = typer.Typer(
     help="Make a problem, or a table, from a seed.",
@@ -20,66 +21,65 @@ synth_app = typer.Typer(
 
 OutFile = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress.")]
 ToFlag = Annotated[str | None, typer.Option("--to", help="Format of OUT, where its suffix does not tell.")]
-SeedOption = Annotated[int, typer.Option(min=0, help="The same seed gives the same problem.")]
 VariablesOption = Annotated[int, typer.Option("--variables", "-n", min=2, help="Number of variables.")]
 DomainOption = Annotated[int, typer.Option("--domain", "-d", min=1, help="Values of each variable.")]
 TightnessOption = Annotated[float, typer.Option("--tightness", help="Share of infeasible entries of each function.")]
 
 
 @synth_app.command("random", epilog="Example: oocbe synth random random.wcsp -n 15 -d 10 --density 0.3")
-@guarded
+@command("synth")
 def random(
     out: OutFile,
     variables: VariablesOption = 10,
     domain: DomainOption = 10,
     density: Annotated[float, typer.Option("--density", help="Share of all pairs that have a function.")] = 0.3,
     tightness: TightnessOption = 0.5,
-    seed: SeedOption = 0,
     to: ToFlag = None,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
 ) -> None:
     """Make a random network of binary cost functions."""
     from oocbe.stress import random_network
 
-    save(random_network(variables, domain, density, tightness, seed), out, to)
+    save(random_network(variables, domain, density, tightness, options.seed), out, to)
 
 
 @synth_app.command("scale-free", epilog="Example: oocbe synth scale-free network.wcsp -n 12 -d 10")
-@guarded
+@command("synth")
 def scale_free(
     out: OutFile,
     variables: VariablesOption = 10,
     domain: DomainOption = 10,
     tightness: TightnessOption = 0.5,
-    seed: SeedOption = 0,
     to: ToFlag = None,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
 ) -> None:
     """Make a scale-free (Barabási–Albert) network of binary cost functions."""
     from oocbe.stress import scale_free_network
 
-    save(scale_free_network(variables, domain, tightness, seed), out, to)
+    save(scale_free_network(variables, domain, tightness, options.seed), out, to)
 
 
 @synth_app.command("grid", epilog="Example: oocbe synth grid grid.wcsp --side 6 --domain 4")
-@guarded
+@command("synth")
 def grid(
     out: OutFile,
     side: Annotated[int, typer.Option("--side", min=1, help="Variables in a row and in a column.")] = 10,
     domain: DomainOption = 10,
     tightness: TightnessOption = 0.5,
-    seed: SeedOption = 0,
     to: ToFlag = None,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
 ) -> None:
     """Make a square grid of binary cost functions."""
     from oocbe.stress import grid_network
 
-    save(grid_network(side, domain, tightness, seed), out, to)
+    save(grid_network(side, domain, tightness, options.seed), out, to)
 
 
 @synth_app.command("spot5", epilog="Example: oocbe synth spot5 daily.spot --photographs 120 --window 10")
-@guarded
+@command("synth")
 def spot5(
     out: OutFile,
     photographs: Annotated[int, typer.Option("--photographs", "-n", min=1, help="Number of photographs.")] = 100,
@@ -88,19 +88,19 @@ def spot5(
     down_only: Annotated[float, typer.Option("--down-only", help="Share, of the others, for camera 2 only.")] = 0.1,
     urgent: Annotated[float, typer.Option("--urgent", help="Share of photographs with a weight of 1,000.")] = 0.1,
     ternary: Annotated[float, typer.Option("--ternary", help="Ternary constraints a photograph.")] = 0.3,
-    seed: SeedOption = 0,
     to: ToFlag = None,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
 ) -> None:
     """Make a day of photographs like those of the SPOT5 satellite."""
     from oocbe.stress import Spot5Settings, spot5_day
 
-    settings = Spot5Settings(photographs, window, stereo, down_only, urgent, ternary, seed)
+    settings = Spot5Settings(photographs, window, stereo, down_only, urgent, ternary, options.seed)
     save(spot5_day(settings), out, to)
 
 
 @synth_app.command("table", epilog="Example: oocbe synth table big --rows 1e8 --groups 1e6 --sizes zipf")
-@guarded
+@command("synth")
 def table(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The table's folder, which must not be there yet.")],
     rows: Annotated[str, typer.Option("--rows", metavar="NUMBER", help="Rows, such as 1e9.")] = "1e6",
@@ -111,9 +111,9 @@ def table(
     sizes: Annotated[str, typer.Option("--sizes", help="Sizes of groups: uniform or zipf.")] = "uniform",
     in_order: Annotated[bool, typer.Option("--sorted", help="Rows in the order of their keys, not scattered.")] = False,
     own: Annotated[str, typer.Option("--own", help="Name of the own variable; another one in a table to join.")] = "a",
-    seed: Annotated[int, typer.Option(min=0, help="Of the values; another one in a table to join.")] = 0,
     dtype: Annotated[str, typer.Option("--dtype", help="Of the values: int32, int64, float32 or float64.")] = "int32",
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
 ) -> None:
     """Make a stored table of any size, chunk by chunk, on all cores."""
     import numpy as np
@@ -132,9 +132,9 @@ def table(
         sizes,
         in_order,
         own,
-        seed,
+        options.seed,
     )
-    typer.echo(repr(made.write(out, np.dtype(dtype))))
+    print_written(out, made.write(out, np.dtype(dtype)))
 
 
 def whole_number(name: str, text: str) -> int:

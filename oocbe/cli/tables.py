@@ -7,9 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from oocbe.cli.output import note
+from oocbe.cli.output import print_written
 
 if TYPE_CHECKING:
+    from oocbe.model.semiring import Semiring
     from oocbe.tables.stored import StoredTable
 
 PARQUET = ".parquet"
@@ -81,8 +82,8 @@ class Settings(NamedTuple):
     """
 
     values: str
-    semiring: str | None
-    memory: str | None
+    semiring: Semiring | None
+    memory: int | None
     overwrite: bool
     columns: ParquetColumns
 
@@ -95,10 +96,9 @@ def convert_table(file: str, out: str, to: str | None, settings: Settings) -> No
 
     Raises
     ------
-    UsageError : OUT exists without ``overwrite``, or an unknown form or semiring. Errors of reading and writing tables.
+    UsageError : OUT exists without ``overwrite``, or an unknown form. Errors of reading and writing tables.
     """
     from oocbe.errors import UsageError
-    from oocbe.model.semiring import SEMIRINGS
     from oocbe.tables.chunk_files import PACKED, ZSTD
     from oocbe.tables.object_path import is_url
     from oocbe.tables.scratch import ScratchFolder, default_parent
@@ -107,8 +107,6 @@ def convert_table(file: str, out: str, to: str | None, settings: Settings) -> No
     form = to if to is not None else _form_of(out)
     if form not in forms:
         raise UsageError(f"--to: tables are written as {', '.join(forms)}, not {form!r}")
-    if settings.semiring is not None and settings.semiring not in SEMIRINGS:
-        raise UsageError(f"--semiring: {settings.semiring!r} is none of {', '.join(SEMIRINGS)}")
     if not is_url(out) or form == "parquet":
         table = _written(file, out, form, settings)
     elif settings.overwrite:
@@ -116,7 +114,7 @@ def convert_table(file: str, out: str, to: str | None, settings: Settings) -> No
     else:
         with closing(ScratchFolder(default_parent())) as scratch:
             table = _written(file, str(scratch.path / "table"), form, settings).upload(out)
-    note(f"wrote {out}: {table!r}")
+    print_written(out, table)
 
 
 def _form_of(out: str) -> str:
@@ -138,7 +136,7 @@ def _form_of(out: str) -> str:
 def _written(file: str, out: str, form: str, settings: Settings) -> StoredTable:
     """Write the table in a form to a path (Parquet also to a URL); returns it, or the input table for Parquet."""
     from oocbe.errors import UsageError
-    from oocbe.model.semiring import MAX_SUM, SEMIRINGS
+    from oocbe.model.semiring import MAX_SUM
     from oocbe.tables.group import is_table as is_stored
     from oocbe.tables.object_path import place_named
     from oocbe.tables.stored import StoredTable
@@ -147,7 +145,7 @@ def _written(file: str, out: str, form: str, settings: Settings) -> StoredTable:
     if not is_stored(place_named(file)):
         if form == "parquet":
             raise UsageError(f"{file} is Parquet already; OUT is to be a stored table, or a problem")
-        meant = MAX_SUM if settings.semiring is None else SEMIRINGS[settings.semiring]
+        meant = settings.semiring or MAX_SUM
         return StoredTable.from_parquet(
             file,
             out,
@@ -163,7 +161,7 @@ def _written(file: str, out: str, form: str, settings: Settings) -> StoredTable:
     if form == "parquet":
         table.to_parquet(out, settings.values, memory=memory, overwrite=overwrite)
         return table
-    meant = table.semiring if settings.semiring is None else SEMIRINGS[settings.semiring]
+    meant = settings.semiring or table.semiring
     return StoredTable.save_pieces(
         out,
         table.layout,

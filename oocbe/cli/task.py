@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from oocbe.cli.answers import task_answers
-from oocbe.cli.output import print_json, print_rows, times
-from oocbe.model.results.numerals import all_digits
+from oocbe.cli.output import print_answer, prints_json, times
 
 if TYPE_CHECKING:
     from oocbe.model.photographs import ImagingDay
@@ -19,21 +18,13 @@ SHOWN_DIGITS = 60
 """Digits of a count above which a terminal shows its magnitude; --json and --quiet have all digits."""
 
 
-def print_task(result: TaskResult, json: bool, quiet: bool, day: ImagingDay | None = None) -> None:
+def print_task(result: TaskResult, day: ImagingDay | None = None) -> None:
     """Print a task's result the way ``solve`` prints an optimum: JSON, or rows (quiet: one line), then the answers.
 
     day : of a SPOT5 file, to print assignments as photographs.
     """
-    if json:
-        print_json(result.to_json())
-    if not quiet:
-        print_rows(_rows(result), err=json)
-    elif not json:
-        with all_digits():
-            is_known = result.value is not None or result.status != "interrupted"
-            line = f"{result.status} {result.value}" if is_known else result.status
-        typer.echo(line)
-    if not json:
+    print_answer(result.to_json, _rows(result), result.status, result.value)
+    if not prints_json():
         for line in task_answers(result, day):
             typer.echo(line)
 

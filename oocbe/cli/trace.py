@@ -1,18 +1,15 @@
-"""``oocbe trace``: analysis of the trace of a run; and ``--trace``, with which a command writes one."""
+"""``oocbe trace``: analysis of the trace of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, JsonFlag
-from oocbe.cli.output import note, print_json, print_rows, seconds
+from oocbe.cli.flags import command
+from oocbe.cli.output import print_answer, seconds, text_of_rows
 
 if TYPE_CHECKING:
     from oocbe.runtime.tracing.summary import Lane, TraceSummary, Work
@@ -22,12 +19,10 @@ MOST_WORKS = 8
 """Maximum number of printed kinds of work of a lane; ``--json`` has all."""
 
 
-@guarded
+@command("trace")
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace that --trace has written.")],
     png: Annotated[Path | None, typer.Option("--png", help="Draw it, too; needs matplotlib (the extra trace).")] = None,
-    json: JsonFlag = False,
-    debug: DebugFlag = False,
 ) -> None:
     """Say how busy each lane of a traced run was, what overlapped, and what bound the run."""
     from oocbe.runtime.tracing.summary import summarise
@@ -39,31 +34,12 @@ def trace(
         from oocbe.runtime.tracing.picture import draw
 
         draw(found, png)
-    if json:
-        print_json(_as_json(found, summary))
-        return
-    print_rows(_facts(found, summary))
+    lines = [text_of_rows(_facts(found, summary))]
     for lane in summary.lanes:
         parallel = f", {lane.row_seconds / lane.busy:.1f} at a time" if lane.rows > 1 and lane.busy else ""
-        typer.echo(f"\n{lane.name}: busy {lane.share:.0%}, {seconds(lane.busy)}{parallel}")
-        for work in lane.works[:MOST_WORKS]:
-            typer.echo(f"  {_line(work)}")
-
-
-@contextmanager
-def written_to(path: Path | None, about: str) -> Iterator[None]:
-    """Write a trace of the block if a path is given, with a note at the end if it is incomplete."""
-    if path is None:
-        yield
-        return
-    from oocbe.runtime.tracing.session import trace as traced
-
-    with traced(path, about) as recorder:
-        yield
-    if recorder.failure is not None:
-        note(f"oocbe: the trace {path} ends early: {recorder.failure.strerror or recorder.failure}")
-    elif recorder.dropped:
-        note(f"oocbe: the trace {path} lacks {recorder.dropped:,} spans: there were more than it takes")
+        lines.append(f"\n{lane.name}: busy {lane.share:.0%}, {seconds(lane.busy)}{parallel}")
+        lines += [f"  {_line(work)}" for work in lane.works[:MOST_WORKS]]
+    print_answer(lambda: _as_json(found, summary), "\n".join(lines), summary.bound_by)
 
 
 def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:

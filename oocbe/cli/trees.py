@@ -7,81 +7,56 @@ from typing import Annotated
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import (
-    BackendFlag,
-    DebugFlag,
-    EvidenceFlag,
-    FormatFlag,
-    JsonFlag,
-    MemoryFlag,
-    OrderFlag,
-    OrderSecondsFlag,
-    ProblemFile,
-    SeedFlag,
-    load,
-    options_from,
-)
-from oocbe.cli.output import note, print_json, print_rows, seconds
+from oocbe.cli.flags import ProblemFile, command, load
+from oocbe.cli.output import note, print_answer, print_json, prints_json, seconds
+from oocbe.model.settings.options import SolveOptions
 
 
-@guarded
+@command("compile")
 def compile_tree(
     file: ProblemFile,
     tree: Annotated[Path, typer.Argument(metavar="TREE", help="The folder to make.")],
-    order: OrderFlag = None,
-    order_seconds: OrderSecondsFlag = None,
-    seed: SeedFlag = None,
-    memory: MemoryFlag = None,
-    time_limit: Annotated[
-        str | None,
-        typer.Option(
-            "--time-limit", metavar="SECONDS", help="Then end with 20; what a tree on disk has by then is gone on with."
-        ),
-    ] = None,
     temperature: Annotated[
         float, typer.Option("--temperature", metavar="NUMBER", help="Of problems whose values are added.")
     ] = 1.0,
-    evidence: EvidenceFlag = None,
-    format: FormatFlag = None,
-    json: JsonFlag = False,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
+    evidence: list[str] | None,
+    format: str | None,
 ) -> None:
     """Compile FILE to a junction tree, which oocbe query asks about many cases.
 
-    A tree larger than --memory is made on disk. The same command goes on where a killed one has left it.
+    A tree larger than --memory is made on disk. The same command goes on where a killed one, or one that --time-limit
+    ended with 20, has left it.
     """
-    options = options_from(locals())
     from oocbe.errors import UsageError
-    from oocbe.runtime.deadline import Deadline
 
     if tree.exists():
         raise UsageError(f"{tree}: exists already; remove it, or name another folder for the tree")
-    with Deadline(options.time_limit):
-        problem = load(file, format, evidence)
-        from oocbe.junction_trees.tree import JunctionTree
+    problem = load(file, format, evidence)
+    from oocbe.junction_trees.tree import JunctionTree
 
-        made = JunctionTree(
-            problem,
-            options.order,
-            options.memory,
-            temperature=temperature,
-            order_seconds=options.order_seconds,
-            seed=options.seed,
-            folder=tree,
-        )
-        made.save(tree)
-    if json:
-        print_json({"schema_version": 1, "tree": str(tree), **made.statistics})
-        return
+    made = JunctionTree(
+        problem,
+        options.order,
+        options.memory,
+        temperature=temperature,
+        order_seconds=options.order_seconds,
+        seed=options.seed,
+        folder=tree,
+    )
+    made.save(tree)
     numbers = {name: value for name, value in made.statistics.items() if name not in ("seconds", "is_stored")}
     phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in made.statistics["seconds"].items())
     where = "made on disk, larger than the memory" if made.statistics["is_stored"] else "made in memory"
     numerals = [(name, f"{value:,}") for name, value in numbers.items()]
-    print_rows([("tree", tree), ("kind", where), *numerals, ("time", phases)])
+    print_answer(
+        lambda: {"schema_version": 1, "tree": str(tree), **made.statistics},
+        [("tree", tree), ("kind", where), *numerals, ("time", phases)],
+    )
 
 
-@guarded
+@command("query")
 def query(
     tree: Annotated[Path, typer.Argument(metavar="TREE", help="What oocbe compile made.")],
     cases: Annotated[Path, typer.Option("--cases", metavar="FILE", help="Cases: .csv, .json or .evid; .gz, .xz too.")],
@@ -98,9 +73,8 @@ def query(
             "--out", "-o", metavar="FILE", help="A .csv or .parquet file, .zarr folder, or UAI .MAR, .PR, .MPE."
         ),
     ] = None,
-    memory: MemoryFlag = None,
-    backend: BackendFlag = None,
-    debug: DebugFlag = False,
+    *,
+    options: SolveOptions,
 ) -> None:
     """Answer cases from a junction tree: posteriors of variables, and how probable what each case observes is."""
     from oocbe.errors import UsageError
@@ -108,6 +82,7 @@ def query(
     from oocbe.junction_trees.answer_files import (
         UAI_SUFFIXES,
         check_parquet,
+        json_of,
         parquet_of,
         table_of,
         uai_answer,
@@ -132,21 +107,27 @@ def query(
         check_parquet()
     if suffix == ".zarr" and out is not None and (out.exists() or out.suffix.lower() != suffix):
         raise UsageError(f"--out {out}: expected the name of a new folder that ends in .zarr")
-    made = JunctionTree.open(tree, memory, options_from({"backend": backend}).backend)
+    made = JunctionTree.open(tree, options.memory, options.backend)
     known = read_cases(cases, made.problem)
+    answers = None
     if out is not None and suffix in UAI_SUFFIXES:
         write_bytes(out, uai_answer(made, known, suffix[1:]).encode())
     else:
         wanted = None if targets is None else _names(targets)
         found = made.batch(known, wanted, [_names(group) for group in joint or []])
-        if out is None:
+        if out is None and prints_json():
+            answers = json_of(made, found)
+        elif out is None:
             typer.echo(table_of(made, found), nl=False)
-            return
-        if suffix == ".zarr":
+        elif suffix == ".zarr":
             write_zarr(made, found, out)
         else:
             write_bytes(out, parquet_of(made, found) if suffix == ".parquet" else table_of(made, found).encode())
-    note(f"wrote {out}: {len(known):,} cases")
+    if out is not None:
+        note(f"wrote {out}: {len(known):,} cases")
+    if prints_json():
+        written = None if out is None else str(out)
+        print_json({"schema_version": 1, "cases": len(known), "output": written, "answers": answers})
 
 
 def _names(text: str) -> list[str]:

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, EvidenceFlag, FormatFlag, JsonFlag, ProblemFile, load
-from oocbe.cli.output import print_json, print_rows
+from oocbe.cli.flags import ProblemFile, command, load
+from oocbe.cli.output import print_answer
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL, EXIT_USAGE
 
 
-@guarded
+@command("verify")
 def verify(
     file: ProblemFile,
     solution: Annotated[
@@ -22,10 +21,9 @@ def verify(
     certificate: Annotated[
         Path | None, typer.Option("--certificate", help="What solve wrote with --certificate, instead of SOLUTION.")
     ] = None,
-    json: JsonFlag = False,
-    evidence: EvidenceFlag = None,
-    format: FormatFlag = None,
-    debug: DebugFlag = False,
+    *,
+    evidence: list[str] | None,
+    format: str | None,
 ) -> int:
     """Judge the assignment in SOLUTION, or the proof in --certificate, against FILE.
 
@@ -40,29 +38,26 @@ def verify(
     if certificate is not None:
         if evidence or format:
             raise UsageError("--certificate: the checker reads FILE by itself, without --evidence and --format")
-        return _verify_certificate(file, certificate, json)
+        return _verify_certificate(file, certificate)
     assert solution is not None
     from oocbe.formats.solutions.verification import read_solution, verify_solution
 
     verdict = verify_solution(load(file, format, evidence), read_solution(solution))
-    if json:
-        print_json(verdict.to_json())
-    else:
-        claimed, value = verdict.claimed_value, verdict.value
-        print_rows(
-            [
-                ("verdict", "accepted" if verdict.accepted else "rejected"),
-                ("value", "none, the assignment is infeasible" if value is None else value),
-                ("claimed", "nothing" if claimed is None else f"{claimed}{'' if verdict.agrees else ' (wrong)'}"),
-                *(("violated", text) for text in verdict.violations),
-            ]
-        )
+    claimed, value = verdict.claimed_value, verdict.value
+    judgement = "accepted" if verdict.accepted else "rejected"
+    rows = [
+        ("verdict", judgement),
+        ("value", "none, the assignment is infeasible" if value is None else value),
+        ("claimed", "nothing" if claimed is None else f"{claimed}{'' if verdict.agrees else ' (wrong)'}"),
+        *(("violated", text) for text in verdict.violations),
+    ]
+    print_answer(verdict.to_json, rows, judgement, value)
     if verdict.value is None:
         return EXIT_INFEASIBLE
     return EXIT_OPTIMAL if verdict.accepted else EXIT_USAGE
 
 
-def _verify_certificate(file: Path, certificate: Path, as_json: bool) -> int:
+def _verify_certificate(file: Path, certificate: Path) -> int:
     """Check a certificate independently of the engine, and print its claim."""
     import time
     from json import loads
@@ -82,12 +77,10 @@ def _verify_certificate(file: Path, certificate: Path, as_json: bool) -> int:
     except ValueError as error:
         why = str(error)
     seconds = time.perf_counter() - begin
-    if as_json:
-        print_json({"schema_version": 1, "accepted": proven is not None, "proven": proven, "refused": why or None})
-        return EXIT_USAGE if proven is None else EXIT_OPTIMAL
     rows: list[tuple[str, object]] = [("verdict", "rejected"), ("because", why)]
     if proven is not None:
         value = "" if proven["value"] is None else f" {proven['value']}"
         rows = [("verdict", "accepted"), ("proven", proven["status"] + value), ("taken on trust", "nothing")]
-    print_rows([*rows, ("time", f"{seconds:.2f} s")])
+    content = {"schema_version": 1, "accepted": proven is not None, "proven": proven, "refused": why or None}
+    print_answer(lambda: content, [*rows, ("time", f"{seconds:.2f} s")], rows[0][1])
     return EXIT_USAGE if proven is None else EXIT_OPTIMAL

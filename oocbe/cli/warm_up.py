@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag
-from oocbe.cli.output import note, print_rows, seconds
+from oocbe.cli.flags import command
+from oocbe.cli.output import note, print_answer, seconds
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 Step = tuple[str, Callable[[], object]]
 
 
-@guarded
-def warm_up(debug: DebugFlag = False) -> None:
+@command("warm-up")
+def warm_up() -> None:
     """Compile the loops that commands need, so that the first solve does not wait for them.
 
     Solves small problems of every kind and keeps the compiled loops in the cache (NUMBA_CACHE_DIR, or beside the
@@ -34,14 +33,10 @@ def warm_up(debug: DebugFlag = False) -> None:
         compiled = compilation.loops - loops
         what = f"{compiled} loops compiled, {seconds(compilation.seconds - before)}" if compiled else "was in the cache"
         note(f"{name}: {what}")
-    where = _cache()
-    print_rows(
-        [
-            ("compiled", f"{compilation.loops} loops in {seconds(compilation.seconds)}"),
-            ("time", seconds(time.perf_counter() - begin)),
-            ("kept in", where),
-        ]
-    )
+    loops, spent, took, where = compilation.loops, compilation.seconds, time.perf_counter() - begin, _cache()
+    rows = [("compiled", f"{loops} loops in {seconds(spent)}"), ("time", seconds(took)), ("kept in", where)]
+    content = {"schema_version": 1, "loops": loops, "seconds_compiling": spent, "seconds": took, "cache": str(where)}
+    print_answer(lambda: content, rows)
 
 
 def _cache() -> str:

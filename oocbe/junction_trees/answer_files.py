@@ -19,6 +19,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -51,6 +52,24 @@ def table_of(tree: JunctionTree, result: BatchResult) -> str:
     for case, (status, logarithm, row) in enumerate(zip(result.status, result.log_evidence, rows, strict=True)):
         writer.writerow([case, status, repr(float(logarithm)), *map(repr, row.tolist())])
     return out.getvalue()
+
+
+def json_of(tree: JunctionTree, result: BatchResult) -> list[dict[str, object]]:
+    """A batch as JSON types, an object a case, with the posteriors by the columns of :func:`table_of`.
+
+    Numbers that JSON does not have are None: those of an impossible case.
+    """
+    columns, rows = _posteriors(tree, result)
+    return [
+        {
+            "status": status,
+            "log_evidence": float(logarithm) if math.isfinite(logarithm) else None,
+            "posteriors": {
+                name: x if math.isfinite(x) else None for name, x in zip(columns, row.tolist(), strict=True)
+            },
+        }
+        for status, logarithm, row in zip(result.status.tolist(), result.log_evidence, rows, strict=True)
+    ]
 
 
 def check_parquet() -> None:

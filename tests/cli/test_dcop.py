@@ -60,7 +60,7 @@ def test_wrong_use(problem, tmp_path):
         (("--heuristic", "best"), "unknown heuristic 'best'"),
         (("--metrics", tmp_path / "none" / "m.json"), "--metrics"),
         (("--metrics", problem), "this is the problem itself"),
-        (("--workers", "-2"), "workers is -2"),
+        (("--workers", "-2"), "-2' is none of 2"),
     ):
         done = run("dcop", problem, *arguments)
         assert done.exit_code == 2, done.output

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from oocbe.api.facade import solve
 from oocbe.api.tasks.verbs import count, count_optimal
 from oocbe.cli.main import app
+from oocbe.cli.output import printing
 from oocbe.cli.task import print_task
 from oocbe.errors import UsageError, ValueRangeError
 from oocbe.formats.solutions.solution_file import read_solution, write_assignment
@@ -85,11 +86,13 @@ def counted(number: int) -> TaskResult:
 
 def test_counts_of_more_digits_than_python_converts(capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.get_int_max_str_digits()
-    print_task(counted(2**15000), json=True, quiet=False)
+    with printing(json=True, quiet=False):
+        print_task(counted(2**15000))
     shown = capsys.readouterr()
     assert json.loads(shown.out)["value"] == digits(2**15000)
     assert "count            10^4515.45\n" in shown.err
-    print_task(counted(2**15000), json=False, quiet=True)
+    with printing(json=False, quiet=True):
+        print_task(counted(2**15000))
     assert capsys.readouterr().out == f"exact {digits(2**15000)}\n"
     assert sys.get_int_max_str_digits() == before
 
@@ -118,7 +121,7 @@ def test_sums_of_such_numbers_are_refused_with_their_length() -> None:
 def test_counts_of_up_to_sixty_digits_are_shown_in_full(
     number: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_task(counted(number), json=False, quiet=False)
+    print_task(counted(number))
     assert f"count            {text}\n" in capsys.readouterr().out
 
 

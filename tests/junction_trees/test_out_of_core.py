@@ -332,7 +332,7 @@ def test_the_commands(tmp_path):
             app, ["compile", str(tmp_path / "dense.uai"), str(target), "--memory", memory, "--json"]
         )
         assert done.exit_code == 0, done.output
-        assert json.loads(done.output)["is_stored"] == (name == "small")
+        assert json.loads(done.stdout)["is_stored"] == (name == "small")
         done = CliRunner().invoke(
             app,
             [

@@ -1,55 +1,49 @@
-"""What options may be given as, for type checkers: unknown names and values of other types are found before a run."""
+"""Types of options as callers give them, so that type checkers find unknown names and wrong values.
+
+Written by ``tools/write_reference.py``.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from oocbe.model.semiring import Semiring
     from oocbe.model.settings.option_values import Gap
 
-Seconds: TypeAlias = float | str
-"""Seconds, or text that says them."""
-
-Bytes: TypeAlias = int | str | None
-"""Bytes, or text such as ``2GiB``; None: no limit of its own."""
-
-Flag: TypeAlias = bool | str
-"""A truth value, or text such as ``yes``."""
-
 
 class OwnValues(TypedDict, total=False):
-    """Those options of :class:`OptionValues` that say how one process works."""
+    """Those options of :class:`OptionValues` that are about the work of one process."""
 
     order: str | Path
-    order_seconds: Seconds
+    order_seconds: float | str
     seed: int | str
-    dominance: Flag
-    memory: Bytes
-    workdir: str | Path | None
+    dominance: bool | str
+    memory: int | str | None
+    workdir: Path | str | None
     semiring: Semiring | str | None
     chunk_rows: int | str
     backend: str
-    device_memory: Bytes
+    device_memory: int | str | None
     streams: int | str | None
     piece_rows: int | str | None
     bounds: str
-    incumbent_seconds: Seconds
-    bound_seconds: Seconds
+    incumbent_seconds: float | str
+    bound_seconds: float | str
     ub: float | str | None
-    time_limit: Seconds | None
-    gap: Gap | float | str
-    max_disk: Bytes
-    resume: Flag
+    time_limit: float | str | None
+    gap: Gap | str | float
+    max_disk: int | str | None
+    resume: bool | str
     tables: str
 
 
 class OptionValues(OwnValues, total=False):
-    """Keyword arguments that are options; :class:`~oocbe.model.settings.options.SolveOptions` says what each means.
+    """Options as keyword arguments, with the meanings of :class:`~oocbe.model.settings.options.SolveOptions`.
 
     All may be left out, and all may be text, which is parsed as that of a flag.
     """
 
-    workers: int | str | None
+    workers: str | int | None
     cluster: str | None

@@ -9,28 +9,29 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from oocbe.errors import UsageError
-from oocbe.model.semiring import Semiring, semiring_by_name
 from oocbe.runtime.urls import refuse_url
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
+
+    from oocbe.model.semiring import Semiring
+
+Parser: TypeAlias = Callable[[str, object], object]
+"""Makes the value of an option from its name, for messages, and a given value."""
 
 ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill", "linear")
 """Values of ``order`` that are neither a file nor a finder of another package."""
 
 BACKENDS = ("auto", "cpu", "cuda")
 """Values of ``backend``."""
-
-BOUNDS = ("auto", "none", "constant", "lp", "local-polytope")
-"""Values of ``bounds``."""
 
 _BYTE_UNITS = {
     "": 1,
@@ -60,6 +61,25 @@ def order_finders() -> EntryPoints:
     return entry_points(group="oocbe.order_finders")
 
 
+def optional(parse: Parser) -> Parser:
+    """A parser that keeps None, for options without a value by default."""
+    return lambda name, value: None if value is None else parse(name, value)
+
+
+def one_of(*known: str) -> Callable[[str, object], str]:
+    """A parser that accepts these words only."""
+
+    def parse(name: str, value: object) -> str:
+        if isinstance(value, str) and value.strip() in known:
+            return value.strip()
+        raise UsageError(f"{name}: {_shown(value)} is not one of {', '.join(known)}")
+
+    return parse
+
+
+parse_backend = one_of(*BACKENDS)
+
+
 def parse_order(name: str, value: object) -> str:
     """Name of a heuristic or finder, or the path of a file that exists; a path object is turned into text."""
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -82,15 +102,8 @@ def parse_seconds(name: str, value: object) -> float:
     raise UsageError(f"{name}: {_shown(value)} is not a number of seconds; give 0 or more, such as 0.5")
 
 
-def parse_time_limit(name: str, value: object) -> float | None:
-    """A finite number of seconds, not negative; None stays None."""
-    return None if value is None else parse_seconds(name, value)
-
-
-def parse_number(name: str, value: object) -> int | float | None:
-    """A finite number in the range of float64, an integer where it is written as one; None stays None."""
-    if value is None:
-        return None
+def parse_number(name: str, value: object) -> int | float:
+    """A finite number in the range of float64, an integer where it is written as one."""
     number: int | float | None = None
     with suppress(ValueError, OverflowError):
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -100,26 +113,6 @@ def parse_number(name: str, value: object) -> int | float | None:
         if number is not None and math.isfinite(number):
             return number
     raise UsageError(f"{name}: {_shown(value)} is not a finite number")
-
-
-TABLES = ("auto", "incomplete", "complete")
-"""Values of ``tables``."""
-
-
-def _one_of(known: Sequence[str], name: str, value: object) -> str:
-    if isinstance(value, str) and value.strip() in known:
-        return value.strip()
-    raise UsageError(f"{name}: {_shown(value)} is not one of {', '.join(known)}")
-
-
-def parse_tables(name: str, value: object) -> str:
-    """One of :data:`TABLES`."""
-    return _one_of(TABLES, name, value)
-
-
-def parse_bounds(name: str, value: object) -> str:
-    """One of :data:`BOUNDS`."""
-    return _one_of(BOUNDS, name, value)
 
 
 @dataclass(frozen=True)
@@ -152,11 +145,10 @@ def parse_gap(name: str, value: object) -> Gap:
         return value
     text = value.strip() if isinstance(value, str) else value
     is_relative = isinstance(text, str) and text.endswith("%")
-    try:
+    number: int | float = -1
+    with suppress(UsageError):
         number = parse_number(name, text[:-1] if is_relative else text)  # type: ignore[index]
-    except UsageError:
-        number = None
-    if number is None or number < 0:
+    if number < 0:
         raise UsageError(
             f"{name}: {_shown(value)} is no gap; give a difference of values such as 5, or a part such as 1%"
         )
@@ -176,9 +168,9 @@ def parse_integer(name: str, value: object, least: int = 0) -> int:
     raise UsageError(f"{name}: {_shown(value)} is not an integer of at least {least}")
 
 
-def parse_count(name: str, value: object) -> int | None:
-    """An integer of at least 1; None stays None."""
-    return None if value is None else parse_integer(name, value, least=1)
+def parse_count(name: str, value: object) -> int:
+    """An integer of at least 1."""
+    return parse_integer(name, value, least=1)
 
 
 WORKERS = re.compile(r"(?:(cpus|gpus):)?([1-9][0-9]{0,4})|(gpus)")
@@ -186,10 +178,10 @@ WORKERS = re.compile(r"(?:(cpus|gpus):)?([1-9][0-9]{0,4})|(gpus)")
 
 
 def parse_workers(name: str, value: object) -> str | None:
-    """Workers of this host: a number, ``cpus:4``, ``gpus`` or ``gpus:2``; None stays None."""
-    if value is None:
-        return None
+    """Workers of this host: a number, ``cpus:4``, ``gpus`` or ``gpus:2``; 0 is None, and None stays None."""
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if value is None or text == "0":
+        return None
     if WORKERS.fullmatch(text):
         return text
     raise UsageError(f"{name}: {_shown(value)} is none of 2, cpus:4, gpus and gpus:2")
@@ -202,11 +194,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Hosts whose ports nobody else reaches through a network."""
 
 
-def parse_cluster(name: str, value: object) -> str | None:
+def parse_cluster(name: str, value: object) -> str:
     """Address of a Dask scheduler: ``tls://host:port``, or ``tcp://`` on this host; ``slurm:FILE``, settings of jobs
-    that are submitted for workers; None stays None."""
-    if value is None:
-        return None
+    that are submitted for workers."""
     text = value.strip() if isinstance(value, str) else ""
     if text.startswith(SLURM):
         if not Path(text.removeprefix(SLURM)).is_file():
@@ -262,24 +252,19 @@ def parse_bytes(name: str, value: object) -> int | None:
     return count
 
 
-def parse_path(name: str, value: object) -> Path | None:
-    """A path; None stays None."""
-    if value is None:
-        return None
+def parse_path(name: str, value: object) -> Path:
+    """A path."""
     if isinstance(value, str | os.PathLike) and str(value).strip():
         refuse_url(os.fspath(value), name)
         return Path(value)
     raise UsageError(f"{name}: {_shown(value)} is not a path")
 
 
-def parse_backend(name: str, value: object) -> str:
-    """One of :data:`BACKENDS`."""
-    return _one_of(BACKENDS, name, value)
+def parse_semiring(name: str, value: object) -> Semiring:
+    """A semiring or its name."""
+    from oocbe.model.semiring import Semiring, semiring_by_name  # which loads NumPy: help does not need it
 
-
-def parse_semiring(name: str, value: object) -> Semiring | None:
-    """A semiring or its name; None stays None."""
-    if value is None or isinstance(value, Semiring):
+    if isinstance(value, Semiring):
         return value
     if isinstance(value, str):
         return semiring_by_name(value.strip())

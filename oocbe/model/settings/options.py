@@ -8,24 +8,24 @@ silently ignored gives a result that its user misreads.
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from oocbe.errors import UsageError
-from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.model.settings.option_values import (
+    BACKENDS,
     NO_GAP,
     WORKERS,
     Gap,
-    parse_backend,
+    Parser,
+    one_of,
+    optional,
     parse_boolean,
-    parse_bounds,
     parse_bytes,
     parse_cluster,
     parse_count,
@@ -36,10 +36,11 @@ from oocbe.model.settings.option_values import (
     parse_path,
     parse_seconds,
     parse_semiring,
-    parse_tables,
-    parse_time_limit,
     parse_workers,
 )
+
+if TYPE_CHECKING:
+    from oocbe.model.semiring import Semiring
 
 ENVIRONMENT_PREFIX = "OOCBE_"
 """How the variables of options begin."""
@@ -52,76 +53,130 @@ OTHER_VARIABLES = {
 }
 """Environment variables with our prefix that other parts read; they are not options of a solve."""
 
+LONG = "solve plan bound propagate verify inspect convert compile query dcop stress"
+"""Commands with long work."""
+
+EVERY = f"{LONG} trace simulate synth warm-up"
+"""Commands that have something to report."""
+
+Value = TypeVar("Value")
+
+
+class Option(NamedTuple):
+    """An option of a solve, apart from its name, type and default, which are those of its field in SolveOptions.
+
+    Attributes
+    ----------
+    parse : makes its value. commands : names of the commands that have the flag. metavar : of the flag's value.
+    help : its meaning, for the help of commands, the man page and the page of options.
+    shown : the default as text; empty: the value. page : of the documentation, with more about it.
+    also : further spellings of the flag. given_as : types that callers may give besides the field's own and text.
+    is_own : whether it is about the work of one process.
+    """
+
+    parse: Parser
+    commands: str
+    metavar: str | None
+    help: str
+    shown: str = ""
+    page: str = ""
+    also: tuple[str, ...] = ()
+    given_as: str = ""
+    is_own: bool = True
+
+
+def _option(default: Value, parse: Parser, commands: str, metavar: str | None = None, **more: Any) -> Value:
+    """The field of an option; its type for checkers is that of the default."""
+    made: Value = field(default=default, metadata={"option": Option(parse, commands, metavar, **more)})
+    return made
+
 
 @dataclass(frozen=True)
 class SolveOptions:
     """Settings of a solve. Strings are accepted for every field and parsed; the attributes hold the parsed values.
 
-    Attributes
-    ----------
-    order : ``auto``, ``min-degree``, ``min-fill``, ``weighted-min-fill``, ``linear``, or the path of a file that lists
-        variable names in the order in which they are eliminated.
-    order_seconds : time limit in seconds for the randomised search of an order; 0 tries each heuristic once. Before
-        elimination without bounds the search may take 20 times that, while elimination is expected to take longer.
-    seed : of every random choice; the same seed and time-independent settings give the same order.
-    dominance : whether substitution dominance drops rows. The optimum is the same with and without.
-    memory : limit in bytes for tables and buffers, or None for 80 % of what the control group or machine has.
-    workdir : run directory, in which every message is published so that a killed solve can be resumed; or None for
-        a temporary folder, used only when memory is short.
-    max_disk : limit in bytes on what is written there, or None for what the disk has.
-    resume : whether to go on with the run that ``workdir`` holds, if any.
-    semiring : solve in this semiring, or None for the problem's own.
-    chunk_rows : rows in a chunk of a stored table, at least 1.
-    backend : ``cpu``, ``cuda``, or ``auto``: large buckets on a CUDA device where there is one.
-    device_memory : limit in bytes on device memory, or None for all of it.
-    streams : pieces of a bucket at work at a time where it does not fit in memory, or None for one a thread.
-    piece_rows : most rows of a table in a piece, and of what comes of it; buckets with more are joined in pieces. None:
-        as many as memory has room for.
-    bounds : which lower bound rows are held against, where costs are minimised or values maximised: ``auto``, ``none``,
-        ``constant``, ``lp`` (a linear relaxation) or ``local-polytope``.
-    incumbent_seconds, bound_seconds : time shares for the search of good assignments and for the bound, before
-        elimination; where elimination does not end soon, both get as much again between its attempts. 0: none.
-    ub : only assignments strictly better than this count, or None for all.
-    time_limit : seconds after which the best bound and assignment so far are returned, or None.
-    gap : how far apart they may stay; a difference such as 5 or a part such as ``1%``.
-    tables : form of the messages: ``auto``, the cheaper one by density; ``incomplete``, feasible rows with their keys;
-        ``complete``, a value for every assignment (then there are no bounds, and dominance drops nothing).
-    workers : processes of this host that large buckets are cut into segments for: a number, ``cpus:4``, ``gpus`` (one
-        for each) or ``gpus:2``; None: this process works alone.
-    cluster : address of a Dask scheduler whose workers do that, or ``slurm:FILE``, settings of jobs for workers.
+    Each field is the one declaration of an option: ``tools/write_reference.py`` makes of them the types that callers
+    may give, the page of options and the man page; the flags of commands are made of them when a command is called.
 
     Raises
     ------
     UsageError : a value that a field does not accept; the message names the option.
     """
 
-    order: str = "auto"
-    order_seconds: float = 0.5
-    seed: int = 0
-    dominance: bool = True
-    memory: int | None = None
-    workdir: Path | None = None
-    semiring: Semiring | None = None
-    chunk_rows: int = 1 << 20
-    backend: str = "auto"
-    device_memory: int | None = None
-    streams: int | None = None
-    piece_rows: int | None = None
-    bounds: str = "auto"
-    incumbent_seconds: float = 1.0
-    bound_seconds: float = 20.0
-    ub: int | float | None = None
-    time_limit: float | None = None
-    gap: Gap = NO_GAP
-    max_disk: int | None = None
-    resume: bool = False
-    tables: str = "auto"
-    workers: str | None = None
-    cluster: str | None = None
+    # fmt: off
+    order: str = _option("auto", parse_order, "solve plan bound compile", given_as="Path", help=
+        "Order of elimination: auto, min-degree, min-fill, weighted-min-fill, linear, a finder of another package, or a "
+        "file of variable names.")
+    order_seconds: float = _option(0.5, parse_seconds, "solve plan bound compile", "SECONDS", page="limits", help=
+        "Time to search for an order; 0 tries each heuristic once. The search takes up to 20 times that before "
+        "elimination without bounds, while elimination is expected to take longer.")
+    seed: int = _option(0, parse_integer, "solve plan bound compile stress synth simulate", "INTEGER", help=
+        "Seed of every random choice; the same seed and settings without time limits give the same result.")
+    dominance: bool = _option(True, parse_boolean, "solve plan", help=
+        "Drop rows that another row makes useless. The optimum is the same without.")
+    memory: int | None = _option(None, optional(parse_bytes), EVERY, "BYTES", shown="80 % of what there is",
+        page="limits", also=("--host-memory",), help=
+        "Limit on the memory of the process, such as 2GiB, reading included; the program itself comes on top. Beyond "
+        "it, and a quarter of it for tables at least, messages go to disk and buckets are joined in pieces.")
+    workdir: Path | None = _option(None, optional(parse_path), "solve plan", "FOLDER", shown="none", page="long-runs",
+        help=
+        "Run directory: every message is published in it, so that a killed solve can be resumed. Without it, a "
+        "temporary folder is used where memory is short.")
+    semiring: Semiring | None = _option(None, optional(parse_semiring), "solve plan bound convert",
+        shown="the problem's own", help=
+        "Semiring of the values, such as counting, min-sum or max-sum.")
+    chunk_rows: int = _option(1 << 20, parse_count, "solve", "INTEGER", help=
+        "Rows in a chunk of a stored table, at least 1.")
+    backend: str = _option("auto", one_of(*BACKENDS), "solve bound propagate query dcop stress", page="gpu", help=
+        "auto, cpu or cuda; auto computes large tables on a CUDA device where there is one.")
+    device_memory: int | None = _option(None, optional(parse_bytes), "solve bound dcop", "BYTES", shown="all of it",
+        page="gpu", help=
+        "Limit on device memory, such as 16GiB.")
+    streams: int | None = _option(None, optional(parse_count), "solve plan stress", "INTEGER",
+        shown="one a thread, 2 to 16", help=
+        "Pieces at work at a time where a bucket does not fit in memory.")
+    piece_rows: int | None = _option(None, optional(parse_count), "solve plan", "INTEGER", shown="as many as fit", help=
+        "Join buckets whose tables, or results, have more rows in pieces of so many.")
+    bounds: str = _option("auto", one_of("auto", "none", "constant", "lp", "local-polytope"), "solve plan",
+        page="bounds", help=
+        "Lower bound by which rows are pruned where costs are minimised or values maximised: auto, none, constant, lp "
+        "(a linear relaxation) or local-polytope. auto takes the best for the problem, and for costs over several "
+        "variables a search by rows that each have a bound of their own.")
+    incumbent_seconds: float = _option(1.0, parse_seconds, "solve bound", "SECONDS", help=
+        "Time share of the search for good assignments before elimination; as much again between attempts at "
+        "elimination; 0: none.")
+    bound_seconds: float = _option(20.0, parse_seconds, "solve", "SECONDS", help=
+        "Time share of the bound before elimination; as much again between attempts at elimination; 0: none. It ends "
+        "earlier where the bound is tight, or elimination without it is expected to be quicker.")
+    ub: int | float | None = _option(None, optional(parse_number), "solve", "VALUE", shown="none", help=
+        "Only assignments count whose value (that of Problem.evaluate) is strictly below this one (min-sum).")
+    time_limit: float | None = _option(None, optional(parse_seconds), LONG, "SECONDS", shown="none", page="limits",
+        help=
+        "Seconds, reading included, after which the command ends: with the best bound and assignment, or what else is "
+        "known by then.")
+    gap: Gap = _option(NO_GAP, parse_gap, "solve", "GAP", given_as="float", help=
+        "End when bound and value are this near: a difference such as 5, or a part such as 1%.")
+    max_disk: int | None = _option(None, optional(parse_bytes), "solve plan bound dcop", "BYTES", shown="what is free",
+        help=
+        "Limit on what is written to disk, such as 50GiB.")
+    resume: bool = _option(False, parse_boolean, "solve", page="long-runs", help=
+        "Go on with the run in --workdir, if there is one.")
+    tables: str = _option("auto", one_of("auto", "incomplete", "complete"), "solve plan bound dcop", help=
+        "Form of messages: incomplete, feasible rows with their keys; complete, a value for every assignment (then "
+        "there are no bounds, and dominance drops nothing); or auto, the cheaper one by density.")
+    workers: str | None = _option(None, parse_workers, "solve plan dcop stress simulate", "WORKERS", shown="none",
+        page="cluster", given_as="int", is_own=False, help=
+        "Processes of this host that share the work (large buckets, pieces of tables, agents): 2, cpus:4, gpus (one "
+        "for each) or gpus:2; 0: none.")
+    cluster: str | None = _option(None, optional(parse_cluster), "solve stress", "ADDRESS", shown="none",
+        page="cluster", is_own=False, help=
+        "Address of a Dask scheduler whose workers share the work, such as tls://node1:8786; or slurm:FILE, settings "
+        "of jobs that are submitted for --workers.")
+    # fmt: on
 
     def __post_init__(self) -> None:
-        for name, parse in _PARSERS.items():
-            object.__setattr__(self, name, parse(name, getattr(self, name)))
+        for name, option in OPTIONS.items():
+            object.__setattr__(self, name, option.parse(name, getattr(self, name)))
 
     @property
     def memory_limit(self) -> int:
@@ -139,10 +194,17 @@ class SolveOptions:
         found = WORKERS.fullmatch(self.workers or "")
         return int(found[2]) if found is not None and found[2] else None
 
+    @property
+    def number_of_workers(self) -> int:
+        """:attr:`worker_count`, where a number is needed: UsageError if there is none."""
+        if self.worker_count is None:
+            raise UsageError(f"workers: {self.workers or 'none'} is no number of processes; give one, such as 8")
+        return self.worker_count
+
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Names of all options."""
-        return tuple(f.name for f in fields(cls))
+        return tuple(OPTIONS)
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, object]) -> SolveOptions:
@@ -172,7 +234,7 @@ class SolveOptions:
     @staticmethod
     def parsed(name: str, value: object, spelling: str | None = None) -> object:
         """The value of an option; UsageError, which calls it by ``spelling`` (None: by its name), where it has none."""
-        return _PARSERS[name](spelling or name, value)
+        return OPTIONS[name].parse(spelling or name, value)
 
     def with_overrides(self, **settings: Unpack[OptionValues]) -> SolveOptions:
         """These options with some replaced; an unknown name is refused with the nearest known one."""
@@ -194,36 +256,25 @@ class SolveOptions:
         }
 
 
-_PARSERS: dict[str, Callable[[str, object], object]] = {
-    "order": parse_order,
-    "order_seconds": parse_seconds,
-    "seed": parse_integer,
-    "dominance": parse_boolean,
-    "memory": parse_bytes,
-    "workdir": parse_path,
-    "semiring": parse_semiring,
-    "chunk_rows": lambda name, value: parse_integer(name, value, least=1),
-    "backend": parse_backend,
-    "device_memory": parse_bytes,
-    "streams": parse_count,
-    "piece_rows": parse_count,
-    "bounds": parse_bounds,
-    "incumbent_seconds": parse_seconds,
-    "bound_seconds": parse_seconds,
-    "ub": parse_number,
-    "time_limit": parse_time_limit,
-    "gap": parse_gap,
-    "max_disk": parse_bytes,
-    "resume": parse_boolean,
-    "tables": parse_tables,
-    "workers": parse_workers,
-    "cluster": parse_cluster,
-}
-"""What makes the value of each option from what is given."""
+OPTIONS: dict[str, Option] = {f.name: f.metadata["option"] for f in fields(SolveOptions)}
+"""All options of a solve by name."""
+
+SolveOptions.__doc__ = "\n    ".join(
+    [f"{SolveOptions.__doc__}\n    Attributes", "----------", *(f"{name} : {o.help}" for name, o in OPTIONS.items())]
+)
+
+
+def default_text(name: str) -> str:
+    """The default of an option as text."""
+    value = getattr(SolveOptions, name)
+    own = ("off", "on")[value] if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    return OPTIONS[name].shown or own
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one, or else all of them."""
+    import difflib
+
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""The man page says what the commands' help says; shells complete what there is."""
+"""Man page, page of options and types agree with the tables of options; shells complete what there is."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import pytest
 from typer.testing import CliRunner
 
 from oocbe.cli.main import app
-from tools.write_man_page import PAGE, page
+from tools.write_reference import ROOT, WRITTEN
 
 
-def test_the_page_is_that_of_the_commands():
-    assert PAGE.read_text() == page(), "run python -m tools.write_man_page"
+@pytest.mark.parametrize("path", WRITTEN)
+def test_what_is_written_agrees_with_the_tables(path):
+    assert (ROOT / path).read_text() == WRITTEN[path](), "run python -m tools.write_reference"
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="no groff")
 def test_groff_has_no_complaints():
-    done = subprocess.run(["groff", "-man", "-ww", "-z", PAGE], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["groff", "-man", "-ww", "-z", ROOT / "docs" / "oocbe.1"], capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
 
 
