@@ -154,4 +154,4 @@ def test_who_works_is_taken_from_the_environment(monkeypatch, option):
     """A job's script says so there."""
     monkeypatch.setenv(f"OOCBE_{option.upper()}", "nobody")
     done = call("stress", "--rows", "1e3")
-    assert done.exit_code == 2 and f"--{option}: 'nobody'" in done.stderr
+    assert done.exit_code == 2 and f"OOCBE_{option.upper()}: 'nobody'" in done.stderr
