@@ -105,8 +105,8 @@ class SolveOptions:
 
     # fmt: off
     order: str = _option("auto", parse_order, "solve plan bound compile", given_as="Path", help=
-        "Order of elimination: auto, min-degree, min-fill, weighted-min-fill, linear, a finder of another package, or a "
-        "file of variable names.")
+        "Order of elimination: auto, min-degree, min-fill, weighted-min-fill, linear, a finder of another package, or "
+        "a file of variable names.")
     order_seconds: float = _option(0.5, parse_seconds, "solve plan bound compile", "SECONDS", page="limits", help=
         "Time to search for an order; 0 tries each heuristic once. The search takes up to 20 times that before "
         "elimination without bounds, while elimination is expected to take longer.")
