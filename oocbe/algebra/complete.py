@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
     from oocbe.tables.stored import StoredTable
 
-WRITTEN_OUT = 1.0
-"""An incomplete table is written out where the complete one takes at most this many times its bytes."""
-
 
 def combine_tables(
     tables: Sequence[Table | CompleteTable],
@@ -76,7 +73,7 @@ def _written_out(table: Table | CompleteTable) -> Table | CompleteTable:
 
 def is_worth_writing_out(table: Table | StoredTable) -> bool:
     """Whether an incomplete table takes no less than the complete one that stands for the same rows."""
-    return table.layout.complete_rows * table.dtype.itemsize <= WRITTEN_OUT * table.nbytes
+    return table.layout.complete_rows * table.dtype.itemsize <= table.nbytes
 
 
 def look_up(table: Table, dense: CompleteTable) -> Table:

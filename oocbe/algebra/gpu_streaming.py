@@ -21,6 +21,7 @@ from oocbe.algebra.packed_transfer import DeviceChunk, packed_words, unpacked
 from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cuda.transfer.memory import device_room
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import run_piece
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
@@ -29,16 +30,6 @@ from oocbe.tables.table import Table
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
     from oocbe.tables.packed_files import ChunkFiles
-
-WORK_BYTES = 120
-"""Device memory that a piece takes for each of its rows: the row, sorted and moved, its run, a result row, the next
-piece's row and the last result's. Where that is not enough, the piece is halved."""
-
-PACKED_WORK_BYTES = 96
-"""Device memory for each row of a piece whose rows arrive and leave packed."""
-
-LEAST_ROWS = 1 << 16
-"""Pieces are not made smaller than this beforehand."""
 
 MOST_BYTES = 1 << 29
 """Rows of a piece take no more: a handful of pieces are in pinned memory at a time."""
@@ -76,7 +67,7 @@ class _WiderError(Exception):
 
 def exceeds_device(tables: Sequence[Table | PackedTable]) -> bool:
     """Whether tables in main memory, with what an operation makes of them, are larger than the device's memory."""
-    return WORK_BYTES * sum(table.rows for table in tables) > device_room()
+    return tuning().device_row_bytes * sum(table.rows for table in tables) > device_room()
 
 
 def stream_through_gpu(
@@ -111,8 +102,8 @@ def rows_a_piece(tables: Sequence[Table | PackedTable], most_bytes: int = MOST_B
     """Rows of a piece's tables together that the device's memory has room for, and that take ``most_bytes``."""
     row_bytes = max(8 * table.layout.words + _dtype(table).itemsize for table in tables)
     are_packed = all(isinstance(table, PackedTable) for table in tables)
-    work = PACKED_WORK_BYTES if are_packed else WORK_BYTES
-    return max(LEAST_ROWS, min(device_room() // work, most_bytes // row_bytes))
+    work = tuning().device_packed_row_bytes if are_packed else tuning().device_row_bytes
+    return max(tuning().least_device_piece_rows, min(device_room() // work, most_bytes // row_bytes))
 
 
 def known_dtype(tables: Sequence[Table | PackedTable], operation: StreamedOperation) -> np.dtype[Any]:

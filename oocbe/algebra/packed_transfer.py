@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cpu.packing.bit_pack import best_rotation
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.codec import SAMPLE_ROWS, SAMPLES
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.packed_files import ChunkFiles
-
-SAMPLED_ROWS = 1 << 14
-"""Rows whose keys decide how chunks are rotated, where rows are in no order."""
 
 
 def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.uint64] | ChunkFiles]:
@@ -91,7 +89,7 @@ def rotation_of(column: Any) -> int:
     """The rotation under which a column on the device packs best, by its first rows; 0 but for keys."""
     if column.dtype.kind != "u":
         return 0
-    return int(best_rotation(host_array(column[:SAMPLED_ROWS]), SAMPLE_ROWS, SAMPLES))
+    return int(best_rotation(host_array(column[: tuning().rotation_sample_rows]), SAMPLE_ROWS, SAMPLES))
 
 
 def packed_chunks(parts: Sequence[tuple[Any, Any]], rotations: Sequence[int]) -> list[PackedChunk]:

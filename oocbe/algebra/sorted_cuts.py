@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from oocbe.execution.sources import InMemorySource
 from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import Indivisible, cut_to_fit
 from oocbe.tables.layout import WORD_BITS
 from oocbe.tables.packed import PackedKeys, PackedTable
@@ -26,9 +27,6 @@ def leads_with(table: Table | PackedTable, names: Sequence[str]) -> bool:
 
 
 T = TypeVar("T")
-
-CALLS_A_THREAD = 2
-"""Groups of looks that a thread gets, where they wait for the disk."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class SortedCuts:
         if not look_bytes:
             return [function(*arguments) for arguments in calls]
         most = thread_count() if room is None else max(1, room // look_bytes)
-        count = CALLS_A_THREAD * thread_count() if most >= thread_count() else most
+        count = tuning().cut_calls_a_thread * thread_count() if most >= thread_count() else most
         # Neighbours look at the same chunks, which each thread reads for itself.
         size = -(-len(calls) // count)
         stopped = Event()

@@ -33,6 +33,7 @@ from oocbe.algebra.ranges import joined_dtype, reduced_dtype
 from oocbe.algebra.reduce_rows import reduced_layout, reduced_rows
 from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts, leads_with
 from oocbe.errors import DiskError, ResourceError
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -41,18 +42,6 @@ if TYPE_CHECKING:
     from oocbe.algebra.inputs import TableLike
     from oocbe.kernels.interface import Backend
     from oocbe.tables.writer import StoredTableWriter
-
-HOST_SHARE = 0.6
-"""Share of the memory limit for pinned memory; the rest is for the tables' indices, and for finding where to cut."""
-
-LOOKING_SHARE = 0.2
-"""Share of the memory limit, out of that rest, for data read to find where to cut."""
-
-PIECES_AT_A_TIME = 8
-"""Pieces that the pinned memory has room for."""
-
-MOST_BYTES_FROM_DISK = 1 << 28
-"""Rows of a piece take no more, unpacked: all else waits for the first one to be read."""
 
 Streamable = Table | PackedTable
 Run = Callable[[Sequence[Streamable], SortedCuts, StreamedOperation, int | None], Any]
@@ -187,13 +176,14 @@ def _run(
     rows: RowRanges | None,
 ) -> StoredTable:
     dtype = known_dtype(tables, operation)
-    host_bytes = int(context.space.budget.limit * HOST_SHARE)
+    host_bytes = int(context.space.budget.limit * tuning().pinned_share)
     if piece_rows is None:
         row_bytes = sum(table.nbytes for table in tables) / sum(table.rows for table in tables)
-        most = min(rows_a_piece(tables, MOST_BYTES_FROM_DISK), int(host_bytes / PIECES_AT_A_TIME / row_bytes))
+        pinned_rows = int(host_bytes / tuning().pinned_pieces / row_bytes)
+        most = min(rows_a_piece(tables, tuning().disk_piece_bytes), pinned_rows)
         piece_rows = max(1, most)
     whole = cuts.whole() if rows is None else rows
-    pieces = cuts.fitting(whole, piece_rows, int(context.space.budget.limit * LOOKING_SHARE))
+    pieces = cuts.fitting(whole, piece_rows, int(context.space.budget.limit * tuning().cut_search_share))
     chunk_rows = context.chunk_rows(operation.layout, dtype)
     with create(output, operation.layout, dtype, tables[0].semiring, chunk_rows=chunk_rows) as writer:
         PiecesThroughDevice(tables, cuts, operation, dtype, StoredResult(writer)).over(pieces, host_bytes)

@@ -25,6 +25,7 @@ from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.errors import InternalError, OocbeError, ResourceError
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.parents import connected_child
 from oocbe.tables.residence import to_host
@@ -34,13 +35,6 @@ from oocbe.tables.stored_complete import StoredCompleteTable
 
 WAIT_SECONDS = 0.05
 """Interval between checks of the time limit while processes work, in seconds."""
-
-SENT_BYTES = 1 << 16
-"""Size limit of a table that is sent instead of its folder, in bytes. Writing a folder takes some hundred times as long
-as sending so little, even for a few bytes."""
-
-SENT_SHARE = 0.125
-"""This process's share of the memory for messages, where each variable has a table waiting to be sent."""
 
 Work: TypeAlias = Sequence[Utility] | Mapping[str, int]
 """Input of a request to an agent: the UTIL messages of all children, or the VALUE message of the parent."""
@@ -148,7 +142,7 @@ class InProcesses:
         self._answers: deque[Answer] = deque()
         self._scratch = ScratchFolder(default_parent() if options.workdir is None else options.workdir)
         memory = message_memory(options) // count
-        sent_bytes = min(SENT_BYTES, int(message_memory(options) * SENT_SHARE) // max(1, len(shares)))
+        sent_bytes = min(tuning().sent_bytes, int(message_memory(options) * tuning().sent_share) // max(1, len(shares)))
         seconds = None if deadline.remaining == float("inf") else deadline.remaining
         try:
             for number in range(count):

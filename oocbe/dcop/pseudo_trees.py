@@ -28,6 +28,7 @@ from oocbe.kernels.cpu.orders.depth_first import list_separators, search_depth_f
 from oocbe.model.dcop import Dcop
 from oocbe.model.names import unknown_variable
 from oocbe.model.problem import Problem
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 AUTO = "auto"
@@ -42,14 +43,6 @@ ORDERS = ("min-fill", "weighted-min-fill")
 
 HEURISTICS = (*SEARCHES, *ORDERS)
 """Ways to make a pseudo-tree."""
-
-ROOTS = 16
-"""Number of roots that ``auto`` tries with each heuristic in each connected part: those with most neighbours."""
-
-SEARCHED_STEPS = 1 << 23
-"""Limit of search steps after which ``auto`` tries no other tree. In grids, random and scale-free graphs up to 10,000
-variables a step takes 32 to 70 ns, in total a quarter to half a second. Limits of 2^22 and 2^28 gave the same tree,
-because an elimination order had the best."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +261,7 @@ class _Search:
 
 def _best(graph: _Graph, heuristic: str, root: int | None) -> _Search:
     """The search of a connected part with a heuristic; of ``auto``, the one whose messages have the fewest cells."""
-    by_degree = np.argsort(-graph.degrees, kind="stable")[:ROOTS].tolist()
+    by_degree = np.argsort(-graph.degrees, kind="stable")[: tuning().tree_roots].tolist()
     if heuristic != AUTO:
         first = int(np.argmin(graph.degrees)) if heuristic == "min-degree" else by_degree[0]
         return _Search(graph, first if root is None else root, heuristic)
@@ -277,7 +270,7 @@ def _best(graph: _Graph, heuristic: str, root: int | None) -> _Search:
     steps = 0
     for first in roots:
         for name in SEARCHES:
-            if best is not None and steps > SEARCHED_STEPS:
+            if best is not None and steps > tuning().tree_search_steps:
                 return best
             found = _Search(graph, first, name)
             steps += found.steps

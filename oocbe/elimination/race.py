@@ -31,19 +31,10 @@ from oocbe.elimination.runs.durability import Run
 from oocbe.errors import DiskError, ResourceError, without_frames
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
-
-FIRST_CAP = 1 << 20
-"""Row cap of a message (before dominance) in the first round: a fraction of a second's work."""
+from oocbe.model.settings.tuning import tuning
 
 CAP_FACTOR = 8
 """Factor by which the cap grows each round."""
-
-HOPELESS = 1000.0
-"""Orders whose predicted rows exceed the best one's by this factor do not run in the first round. Dominance and other
-unpredicted effects were observed to compensate a factor of a hundred."""
-
-CONTENTION = 2.0
-"""Orders predicted to cost up to this many times the best one's rows run in the same round."""
 
 
 @dataclass
@@ -155,7 +146,7 @@ class Race:
     def rounds(self) -> Iterator[Attempt]:
         """Rounds with growing caps until an order is complete; the last one left has no cap. Errors as for round."""
         for turn in count():
-            yield from self.round(FIRST_CAP * CAP_FACTOR**turn if len(self._standing) > 1 else None)
+            yield from self.round(tuning().first_cap * CAP_FACTOR**turn if len(self._standing) > 1 else None)
             if self.winner is not None:
                 return
 
@@ -172,7 +163,8 @@ class Race:
         """
         self._standing.sort(key=lambda r: (r.expected_cost, r.number))
         # Before anything has run, predictions are uncorrected and most of them are worth a try.
-        line = self._standing[0].expected_cost * (CONTENTION if self._turn else HOPELESS)
+        factor = tuning().contention_factor if self._turn else tuning().hopeless_factor
+        line = self._standing[0].expected_cost * factor
         self._turn += 1
         failure: ResourceError | None = None
         for runner in [r for r in self._standing if r.expected_cost <= line]:

@@ -31,23 +31,10 @@ from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.scratch import ScratchFile
 from oocbe.execution.sources import Buffers, SliceSource, Source, row_bytes, sliced
 from oocbe.kernels.interface import Backend
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.moves import move_plan
 
 Item = TypeVar("Item")
-
-WINDOW_BITS, MOST_WINDOW_BITS = 8, 11
-"""Usual and maximum number of varying bits of a window: 256 digits are one pass of the radix sort, and enough parts for
-most tables. More bits take another sort pass in memory; digits that do not fit take another pass over rows on disk."""
-
-MOST_DIGITS = 1 << 12
-"""Maximum number of distinct digits of a run; more (if a sample missed varying bits) are combined."""
-
-SAMPLE_ROWS = 1 << 12
-"""Rows sampled to find the varying bits of a source."""
-
-LEAST_STRETCHES = 2
-"""Minimum stretches of a piece for cuts at the chunks' first keys: smaller pieces would read boundary chunks
-repeatedly."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +214,7 @@ def parts(
 def _indices(inputs: Sequence[JoinInput], space: MemoryPlan) -> list[list[KeyIndex]]:
     """Indices of each source's runs, for cuts into pieces of several chunks; empty if one source cannot be cut so."""
     found = [runs_in_order(ordered.source, ordered.common) for ordered in inputs]
-    sizes = [sum(min(run.rows, LEAST_STRETCHES * run.stretch_rows) for run in runs) for runs in found]
+    sizes = [sum(min(run.rows, tuning().least_stretches * run.stretch_rows) for run in runs) for runs in found]
     if not all(found) or not space.fits([(rows, o.cost) for rows, o in zip(sizes, inputs, strict=True)]):
         return []
     return [[KeyIndex(run, o.common, space.budget) for run in runs] for runs, o in zip(found, inputs, strict=True)]
@@ -266,7 +253,7 @@ def _bits_wanted(inputs: Sequence[JoinInput], space: MemoryPlan) -> int:
     pieces = sum(ordered.rows * ordered.cost for ordered in inputs) / max(1, space.piece_bytes)
     if space.piece_rows is not None:
         pieces = max(pieces, *(ordered.rows / space.piece_rows for ordered in inputs))
-    return min(MOST_WINDOW_BITS, max(WINDOW_BITS, math.ceil(math.log2(2 * max(1.0, pieces)))))
+    return min(tuning().most_window_bits, max(tuning().window_bits, math.ceil(math.log2(2 * max(1.0, pieces)))))
 
 
 def _next_window(inputs: Sequence[JoinInput], first: int, wanted: int, kernels: Backend) -> BitWindow:
@@ -286,7 +273,7 @@ def _next_window(inputs: Sequence[JoinInput], first: int, wanted: int, kernels: 
 
 def _sample(source: Source) -> NDArray[np.uint64]:
     """Keys from the beginning, the middle and the end of a source."""
-    count = min(SAMPLE_ROWS, source.rows)
+    count = min(tuning().partition_sample_rows, source.rows)
     stretches = []
     for start in (0, (source.rows - count) // 2, source.rows - count):
         stretches.append(np.empty((source.layout.words, count), dtype=np.uint64))
@@ -382,7 +369,7 @@ def _digits(keys: NDArray[np.uint64], partition: _Partition) -> tuple[NDArray[np
     digits = kernels.download(kernels.permute(heads, window.plan(written), 1))[0]
     bounds = kernels.download(starts)
     given_up = 0
-    while len(digits) > MOST_DIGITS:
+    while len(digits) > tuning().partition_digits:
         given_up += 1
         digits = digits >> np.uint64(1)
         kept = np.flatnonzero(np.append(True, digits[1:] != digits[:-1]))

@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError
 from oocbe.model.row_numbers import even_ranges
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.checksums import crc32
 from oocbe.runtime.tracing.recorder import READER, WRITER, span
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.nameless_file import NamelessFile
-
-STRIPE_ROWS = 1 << 16
-"""Rows encoded or decoded at a time, so that they stay in the processor's cache."""
 
 
 class _Column(NamedTuple):
@@ -101,9 +99,9 @@ class ScratchFile:
     def _write(self, words: NDArray[Any], how: _Column) -> None:
         from oocbe.kernels.cpu.packing.narrow import narrow
 
-        buffer = np.empty(min(len(words), STRIPE_ROWS) * how.size, dtype=np.uint8)
-        for first in range(0, len(words), STRIPE_ROWS):
-            stripe = words[first : first + STRIPE_ROWS]
+        buffer = np.empty(min(len(words), tuning().stripe_rows) * how.size, dtype=np.uint8)
+        for first in range(0, len(words), tuning().stripe_rows):
+            stripe = words[first : first + tuning().stripe_rows]
             data = buffer[: len(stripe) * how.size]
             narrow(stripe, how.base, how.size, data)
             # The whole column is counted with its first stripe, so that an error reports its whole size.
@@ -131,9 +129,9 @@ class ScratchFile:
     def _read(self, words: NDArray[Any], how: _Column, low: int) -> None:
         from oocbe.kernels.cpu.packing.narrow import widen
 
-        rows = min(len(words), STRIPE_ROWS)
+        rows = min(len(words), tuning().stripe_rows)
         buffer = np.empty(rows * how.size, dtype=np.uint8)
-        for first in range(0, len(words), STRIPE_ROWS):
+        for first in range(0, len(words), tuning().stripe_rows):
             stripe = words[first : first + rows]
             data = buffer[: len(stripe) * how.size]
             self._file.read(data.data, how.offset + (low + first) * how.size)

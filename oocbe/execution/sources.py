@@ -18,15 +18,13 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.pairs.search import find_rows
 from oocbe.model.row_numbers import even_ranges, first_not_below, key_number
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.tracing.recorder import phase
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-
-STRETCH_ROWS = 1 << 16
-"""Rows of a stretch of a table in memory."""
 
 
 class Source(Protocol):
@@ -76,7 +74,7 @@ class InMemorySource:
         table = to_host(table)
         self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
         self.row_bytes = table.row_bytes
-        self.stretch_rows = STRETCH_ROWS if stretch_rows is None else stretch_rows
+        self.stretch_rows = tuning().stretch_rows if stretch_rows is None else stretch_rows
         self._table = table
 
     @property

@@ -18,35 +18,13 @@ from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.model.settings.machine import available_memory
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.pictures.html import first_words
 from oocbe.runtime.pictures.shown import Shown
 
 EXACT, IMPOSSIBLE = "exact", "impossible"
 """Status of a case: its numbers are correct up to rounding, or its evidence has probability 0."""
-
-SECONDS_OF_WORK, DEVICE_SECONDS_OF_WORK = 0.5e-9, 5e-12
-"""Approximate seconds per case for a row or an entry of a map, on one core and on an H200."""
-
-CONDITIONING_SECONDS, VARIABLE_SECONDS = 0.002, 0.0003
-"""Approximate seconds to make a tree for a group of cases: the minimum, and for each variable."""
-
-MAX_RELATIVE_SWEEP_COST = 0.8
-"""Share of the whole tree's work above which a group gets no tree of its own."""
-
-MIN_SOLO_SECONDS, ALONE_TIMES = 0.02, 4.0
-"""Minimum seconds per case with the whole tree before cases are answered one by one, and the limit of their total time
-as a multiple of the minimum time to make a group's tree."""
-
-SMALL_TIMES = 3.0
-"""Approximate time of a case of a small group, as a multiple of that of a case of a large block: blocks are smaller,
-and some trees of groups are made in vain."""
-
-CONDITIONED_BYTES = 1 << 30
-"""Memory limit of the rows of a group's tree, in bytes. A tree that is not smaller than the whole one is not used."""
-
-CONDITIONED_TREES = 32
-"""Number of groups' trees that are cached with each tree for later batches."""
 
 _CONDITIONED: WeakKeyDictionary[CompiledTree | StoredTree, dict[tuple[bytes, frozenset[int]], Conditioned | None]]
 _CONDITIONED = WeakKeyDictionary()
@@ -102,7 +80,7 @@ def sweep_cases(
         return found, logarithms
     rest = np.ones(len(cases), dtype=bool)
     is_there = isinstance(tree, CompiledTree) and takes_device(tree, len(cases), backend)
-    seconds = tree.work * (DEVICE_SECONDS_OF_WORK if is_there else SECONDS_OF_WORK)
+    seconds = tree.work * (tuning().device_case_row_seconds if is_there else tuning().case_row_seconds)
     if isinstance(tree, CompiledTree) and not is_there:
         for group, answers in _groups_alone(tree, cases, targets, seconds):
             rest[group] = False
@@ -129,11 +107,11 @@ def _groups_alone(
     tree: CompiledTree, cases: Cases, targets: Sequence[int], case_seconds: float
 ) -> Iterator[tuple[NDArray[np.int64], tuple[NDArray[np.float64], NDArray[np.float64]]]]:
     """Groups too small for a tree of their own whose cases are faster one by one than with the whole tree."""
-    factors = written_out(tree.problem) if case_seconds >= MIN_SOLO_SECONDS and not tree.is_log else None
+    factors = written_out(tree.problem) if case_seconds >= tuning().least_alone_seconds and not tree.is_log else None
     if factors is None:
         return
     for group in _groups(cases):
-        most = min(ALONE_TIMES * _effort(tree), len(group) * SMALL_TIMES * case_seconds)
+        most = min(tuning().alone_times * _effort(tree), len(group) * tuning().small_group_times * case_seconds)
         answers = answer_cases(factors, cases.some(group), targets, most, available_memory(), "cpu")
         if answers is not None:
             yield group, answers
@@ -148,7 +126,7 @@ def _conditioned_groups(
 
     case_seconds : approximate time of a case with the whole tree.
     """
-    if len(cases) * case_seconds < CONDITIONING_SECONDS:
+    if len(cases) * case_seconds < tuning().group_tree_seconds:
         return
     for group in _groups(cases):
         check_deadline()
@@ -162,10 +140,12 @@ def _conditioned_groups(
         known = _CONDITIONED.setdefault(tree, {})
         key = (pattern.tobytes(), needed)
         if key not in known:
-            if len(known) == CONDITIONED_TREES:
+            if len(known) == tuning().group_trees:
                 known.pop(next(iter(known)))
-            room = min(CONDITIONED_BYTES, tree.memory // 4) if isinstance(tree, StoredTree) else CONDITIONED_BYTES
-            known[key] = condition(tree, observed, needed, MAX_RELATIVE_SWEEP_COST * tree.work, room)
+            room = tuning().group_tree_bytes
+            if isinstance(tree, StoredTree):
+                room = min(room, tree.memory // 4)
+            known[key] = condition(tree, observed, needed, tuning().group_tree_share * tree.work, room)
         made = known[key]
         if made is not None:
             yield group, made
@@ -173,7 +153,7 @@ def _conditioned_groups(
 
 def _effort(tree: CompiledTree | StoredTree) -> float:
     """Approximate minimum seconds to make a tree for a group."""
-    return CONDITIONING_SECONDS + len(tree.problem.variables) * VARIABLE_SECONDS
+    return tuning().group_tree_seconds + len(tree.problem.variables) * tuning().group_tree_variable_seconds
 
 
 def _groups(cases: Cases) -> list[NDArray[np.int64]]:

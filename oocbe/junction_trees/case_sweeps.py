@@ -16,17 +16,8 @@ from oocbe.junction_trees.shares import shares_of
 from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.settings.machine import available_memory
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
-
-BLOCK_CASES = 64
-"""Maximum number of cases in a block. It makes a row's overhead small; with more, the numbers of a row and of the
-messages that it reads exceed the L1 cache."""
-
-BLOCK_BYTES, MEMORY_PARTS = 1 << 29, 8
-"""Maximum bytes of a block's messages; all blocks together take at most 1 / MEMORY_PARTS of the memory."""
-
-LEAST_CASES = 8
-"""Minimum number of cases in a block, however large its messages are: a cache line of each row."""
 
 
 def evidence_columns(tree: CompiledTree, cases: Cases) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -90,14 +81,14 @@ class CaseSweep:
             doubtful = self._run(doubtful, self._block_cases, self._tree.is_log)
         if len(doubtful):
             check_deadline()
-            self._run(doubtful, LEAST_CASES, True)
+            self._run(doubtful, tuning().least_block_cases, True)
         self._spare.clear()
 
     @property
     def _block_cases(self) -> int:
         case_bytes = 2 * 8 * max(1, self._tree.message_rows)
-        room = min(BLOCK_BYTES, available_memory() // (MEMORY_PARTS * thread_count()))
-        return max(LEAST_CASES, min(BLOCK_CASES, room // case_bytes))
+        room = min(tuning().block_bytes, available_memory() // (tuning().block_memory_parts * thread_count()))
+        return max(tuning().least_block_cases, min(tuning().block_cases, room // case_bytes))
 
     def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:
         """Sweep over some cases; returns those with unreliable results, which are discarded."""

@@ -21,14 +21,11 @@ from oocbe.junction_trees.programs import TreeShape
 from oocbe.junction_trees.support import CliqueDone, CliqueRows, clique_rows
 from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
 from oocbe.model.problem import Problem
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline, current, looked
 
 LEAST_WEIGHT = 2.0**-600
 """Smallest weight of a clique relative to its greatest; below it, the tree is made in log space."""
-
-CELL_WORK = 0.05
-"""Upper bound of a bucket's estimated cost, as a share of its joined cells. Predictions see few zeros, and the cells
-predict the size of cliques better than messages do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +131,8 @@ def find_order(problem: Problem, wanted: str | Sequence[str], seconds: float, se
         deadline = current() or Deadline()
         longest = longest_search(seconds, deadline.remaining)
         least = min(seconds, deadline.remaining)
-        return search_orders(problem, wanted, least, seed, cell_work=CELL_WORK, deadline=deadline, longest=longest)[0]
+        work = tuning().tree_cell_work
+        return search_orders(problem, wanted, least, seed, cell_work=work, deadline=deadline, longest=longest)[0]
     index = {v.name: number for number, v in enumerate(problem.variables)}
     unknown = [name for name in wanted if name not in index]
     if unknown:

@@ -24,18 +24,6 @@ from oocbe.runtime.deadline import check_deadline
 if TYPE_CHECKING:
     from oocbe.junction_trees.kernels.cuda.sweeps import Block, DeviceTree, SweepPlan
 
-MOST_CASES = 1 << 14
-"""Maximum number of cases in a block; with so many, every launch fills the device."""
-
-BLOCK_WORK = 1 << 37
-"""Maximum work of a block, in rows and map entries times cases: about a second, between checks of the deadline."""
-
-BLOCK_BYTES, ROOM_SHARE = 1 << 34, 0.5
-"""Limits of a block's device memory: bytes, and share of the free memory."""
-
-LEAST_CASES = 32
-"""Minimum number of cases in a block, however little memory there is: one warp."""
-
 _TREES: WeakKeyDictionary[CompiledTree, DeviceTree] = WeakKeyDictionary()
 """Trees cached on the device for later batches."""
 
@@ -73,7 +61,7 @@ def _has_room(tree: CompiledTree) -> bool:
     from oocbe.kernels.cuda.transfer.memory import device_room
 
     backend_named("cuda")  # sets the limit of device memory
-    return tree_bytes(tree.arrays) <= ROOM_SHARE * device_room()
+    return tree_bytes(tree.arrays) <= tuning().device_tree_share * device_room()
 
 
 def sweep_of(
@@ -141,9 +129,9 @@ class DeviceSweep:
                 left = self._run(device, plan, most)
                 break
             except ResourceError:
-                if most == LEAST_CASES:
+                if most == tuning().least_device_cases:
                     raise
-                most = max(LEAST_CASES, most // 2)
+                most = max(tuning().least_device_cases, most // 2)
         if len(left):
             check_deadline()
             inputs = [(entered, columns[left]) for entered, columns in self._inputs]
@@ -157,8 +145,9 @@ class DeviceSweep:
         from oocbe.kernels.cuda.transfer.memory import device_room
 
         case_bytes = Block.case_bytes(device, plan.belief_rows) + 3 * 8 * self.posteriors.shape[1]
-        most = min(BLOCK_BYTES, int(ROOM_SHARE * device_room())) // case_bytes
-        return max(LEAST_CASES, min(MOST_CASES, len(self._cases), most, int(BLOCK_WORK / self._tree.work)))
+        most = min(tuning().device_block_bytes, int(tuning().device_tree_share * device_room())) // case_bytes
+        short = int(tuning().device_block_work / self._tree.work)
+        return max(tuning().least_device_cases, min(tuning().device_block_cases, len(self._cases), most, short))
 
     def _run(self, device: DeviceTree, plan: SweepPlan, most: int) -> NDArray[np.int64]:
         """Sweep over all cases in similar blocks of at most ``most``; returns those with unreliable results."""

@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 from oocbe.errors import LimitError
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.model.problem import Problem
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 
 MOST_NUMBERS = 1 << 27
 """Maximum numbers of a joint posterior of all cases together: one GiB, and as much again while it is computed."""
-
-PIECE_NUMBERS = 1 << 22
-"""Numbers of evidence per sweep, 32 MiB; a case has a number for each variable of the problem."""
 
 Sweep = Callable[[Cases, Sequence[int]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 """Signature of :meth:`oocbe.junction_trees.query_engine.QueryEngine.sweep`."""
@@ -47,7 +45,7 @@ def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequ
     many = math.prod(sizes[v] for v in others)
     found = np.zeros((len(cases) * many, sizes[largest]))
     logarithms = np.full(len(found), -np.inf)
-    length = max(1, PIECE_NUMBERS // len(sizes))
+    length = max(1, tuning().joint_piece_numbers // len(sizes))
     for first in range(0, len(found), length):
         check_deadline()
         rows = np.arange(first, min(first + length, len(found)))

@@ -14,14 +14,12 @@ from oocbe.junction_trees.stored.folder import unfinished
 from oocbe.junction_trees.stored.tree import StoredTree, make_tree
 from oocbe.model.problem import Problem
 from oocbe.model.settings.machine import give_back_large_blocks, resident_memory
-
-LEAST_SHARE = 0.5
-"""Minimum share of the memory for sweeps over rows on disk, whatever the process already uses."""
+from oocbe.model.settings.tuning import tuning
 
 
 def room_of(memory: int) -> int:
     """Bytes for rows read from disk, given the memory limit of the process."""
-    return max(int(LEAST_SHARE * memory), memory - resident_memory())
+    return max(int(tuning().sweep_share * memory), memory - resident_memory())
 
 
 def make_or_store(

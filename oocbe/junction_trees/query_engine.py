@@ -18,7 +18,7 @@ from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import CaseEvidence, Cases
-from oocbe.junction_trees.query_elimination.answer import FACTOR_SECONDS, QueryAnswer
+from oocbe.junction_trees.query_elimination.answer import QueryAnswer
 from oocbe.junction_trees.query_elimination.case_by_case import answer_cases
 from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.junction_trees.query_elimination.groups import whole_cost
@@ -27,24 +27,9 @@ from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import weights_of
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
+from oocbe.model.settings.tuning import tuning
 
 Answered = TypeVar("Answered")
-
-LARGE_COST = float(1 << 24)
-"""Cells of all buckets of a first greedy order from which on a tree is made only on request, because its rows take a
-second or more."""
-
-MAKING_SECONDS = 2e-7
-"""Approximate seconds to make a tree, for each of these cells."""
-
-SWEEP_SECONDS = 4e-9
-"""Approximate seconds of a sweep for one case, for each row and each entry of a map."""
-
-LEAST_SECONDS = 0.02
-"""Seconds of a sweep up to which no alternative is considered."""
-
-MAX_RELATIVE_COST = 0.7
-"""Maximum cost of an alternative to a sweep, relative to the sweep; below 1 because both costs are estimates."""
 
 
 def large_cost(problem: Problem) -> float | None:
@@ -58,7 +43,7 @@ def large_cost(problem: Problem) -> float | None:
     if problem.linear_constraints or not problem.variables:
         return None
     cost = whole_cost(scopes, problem.sizes)
-    if cost < LARGE_COST or written_out(problem) is None:
+    if cost < tuning().large_tree_cells or written_out(problem) is None:
         return None
     weights_of(problem, range(len(problem.variables)), is_log=False)
     return cost
@@ -66,7 +51,7 @@ def large_cost(problem: Problem) -> float | None:
 
 def making_seconds(cost: float) -> float:
     """Estimated seconds to make a tree, from :func:`large_cost`."""
-    return MAKING_SECONDS * cost
+    return tuning().tree_cell_seconds * cost
 
 
 class QueryEngine:
@@ -224,15 +209,16 @@ class QueryEngine:
         seconds = self._answer.seconds(asked, self._memory)
         if tree is None:
             return self._spent + seconds <= self._making
-        return seconds <= MAX_RELATIVE_COST * SWEEP_SECONDS * tree.work
+        return seconds <= tuning().alternative_share * tuning().sweep_row_seconds * tree.work
 
     def _is_slow(self, tree: CompiledTree) -> bool:
         """Whether a sweep over the rows is slow enough to consider an alternative."""
-        seconds = SWEEP_SECONDS * tree.work
-        if seconds < LEAST_SECONDS or tree.is_log or not tree.is_possible or self._is_calibrated:
+        seconds = tuning().sweep_row_seconds * tree.work
+        if seconds < tuning().least_sweep_seconds or tree.is_log or not tree.is_possible or self._is_calibrated:
             return False
         parts = len(self._problem.functions) + len(self._problem.constraints)
-        return FACTOR_SECONDS * parts < MAX_RELATIVE_COST * seconds and written_out(self._problem) is not None
+        is_cheap = tuning().factor_seconds * parts < tuning().alternative_share * seconds
+        return is_cheap and written_out(self._problem) is not None
 
     @property
     def _is_calibrated(self) -> bool:

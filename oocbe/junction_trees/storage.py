@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from oocbe.errors import CorruptDataError, DiskError, OocbeError, UnsupportedError, UsageError
 from oocbe.junction_trees.arrays import tree_arrays
 from oocbe.junction_trees.compiled import CompiledTree, shape_of, sharing
+from oocbe.junction_trees.stored.folder import LARGEST_RECORD
 from oocbe.junction_trees.stored.tree import STORED_VERSION, StoredTree, copy_tree, tree_from
 from oocbe.junction_trees.stored_problem import (
     FORMAT_NAME,
@@ -48,9 +49,6 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **PROBLEM_DTYPES,
 }
 """Dtypes of the stored arrays, except ``values``, which has the smallest dtype for the domains."""
-
-LARGEST_RECORD = 1 << 28
-"""Maximum size of a record, in bytes; a larger one is not read."""
 
 
 def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:

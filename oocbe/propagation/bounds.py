@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from oocbe.errors import RequestedEndError, TimeLimitError, UsageError
 from oocbe.kernels import backend_for
 from oocbe.model.linear_system import EXACT_LIMIT, LinearSystem, Numbers
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.exact_bounds import exact_round
 from oocbe.propagation.kernels.cpu.linear_rows import (
     INTEGER_COEFFICIENTS,
@@ -38,10 +39,6 @@ ROUNDS = 1000
 
 PROGRESS = 1e-9
 """Default least improvement of a real bound, relative to its size (or to 1); smaller improvements do not count."""
-
-ENTRIES_A_ROW = 64
-"""Non-zeros that weigh as much as one table row in the choice of a device by backend ``auto``. A round over 4 million
-takes the processor some 20 ms, and a device needs start-up and transfer first."""
 
 FIXPOINT, INFEASIBLE, LIMIT, INTERRUPTED = "fixpoint", "infeasible", "limit", "interrupted"
 """How a propagation ended."""
@@ -116,7 +113,8 @@ def propagate_bounds(
     found = Found(*(np.full(1, start, dtype=np.int64) for start in (-1, -1, 0)))
     counts: list[int] = []
     changes, stop = room_for_changes(rows), current_flag()
-    if waiting.all() and len(waiting) and backend_for(len(rows.columns) // ENTRIES_A_ROW, backend).name == "cuda":
+    work = len(rows.columns) // tuning().entries_a_row
+    if waiting.all() and len(waiting) and backend_for(work, backend).name == "cuda":
         from oocbe.propagation.kernels.cuda.linear_rows import DeviceRows
 
         simultaneous = True

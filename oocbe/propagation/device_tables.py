@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oocbe.kernels.cuda.transfer.memory import device_room
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.kernels.cuda.compact_tables import (
     LARGEST_DOMAIN,
@@ -22,18 +23,6 @@ from oocbe.propagation.kernels.cuda.compact_tables import (
 from oocbe.propagation.large_tables import SharedRows
 from oocbe.runtime.deadline import check_deadline
 
-MOST_ROWS = 1 << 22
-"""Limit of rows of a table: one block filters a variable of a table, whereas all blocks scan larger tables."""
-
-ROUNDS = 64
-"""Limit of rounds of a launch; the deadline is checked after each launch."""
-
-SHARE_OF_MEMORY = 4
-"""Codes of all tables take at most one part in so many of the device's free memory."""
-
-CELLS_AT_ONCE = 1 << 16
-"""Cells that the device reads in the time of one cell on the host; used to order constraints by cost."""
-
 DeviceTable = tuple[tuple[int, ...], SharedRows, str]
 """Scope, rows, at least one, and the name of a constraint."""
 
@@ -42,8 +31,8 @@ def fits(scope: Sequence[int], rows: SharedRows, domains: Domains, taken: int) -
     """Whether the device can propagate a table beside others whose codes take ``taken`` bytes."""
     sizes = [int(domains.offsets[v + 1] - domains.offsets[v]) for v in scope]
     needed = bytes_of(rows) + taken
-    is_small = 0 < len(rows.codes) <= MOST_ROWS and max(sizes, default=0) <= LARGEST_DOMAIN
-    return bool(scope) and is_small and SHARE_OF_MEMORY * needed <= device_room()
+    is_small = 0 < len(rows.codes) <= tuning().device_table_rows and max(sizes, default=0) <= LARGEST_DOMAIN
+    return bool(scope) and is_small and tuning().device_tables_part * needed <= device_room()
 
 
 def bytes_of(rows: SharedRows) -> int:
@@ -69,7 +58,7 @@ class DeviceTables:
         self.name = "a table constraint"
         self._names = [name for _, _, name in tables]
         self.scope = tuple(sorted({v for scope, _, _ in tables for v in scope}))
-        self.cost = sum(rows.codes.size for _, rows, _ in tables) // CELLS_AT_ONCE
+        self.cost = sum(rows.codes.size for _, rows, _ in tables) // tuning().device_cells_at_once
         itemsize = max(rows.codes.itemsize for _, rows, _ in tables)
         uploaded = {id(rows): upload_codes(rows.codes, itemsize) for rows in {id(r): r for _, r, _ in tables}.values()}
         domains.alive = pinned_flags(domains.alive)
@@ -84,7 +73,8 @@ class DeviceTables:
             domains.alive,
             domains.counts,
         )
-        self._rounds = ROUNDS if len(tables) > 1 else 1  # a second round of one table removes nothing more
+        # A second round of one table removes nothing more.
+        self._rounds = tuning().table_rounds if len(tables) > 1 else 1
         self._slot, self._has_slot, self._was_asked = 0, True, False
         self._levels: list[tuple[int, bool, bool]] = []
 

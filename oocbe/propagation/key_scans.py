@@ -9,18 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.threads import run_all
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.kernels.cpu.table_rows import scan_keys
 from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables.layout import Layout
 
 Keys = NDArray[np.uint64]
-
-GROUP_BITS = 14
-"""Bits of neighbouring columns of a key that share one flag lookup: 16 KiB of flags. 6 columns of 7 bits took half the
-time of one lookup a column."""
-
-GROUP_SHARE = 6
-"""Binary logarithm of the least number of rows for each flag of a group."""
 
 
 class KeyScan:
@@ -80,7 +74,7 @@ def _groups(
 
     A group shares one flag lookup. The bytes of its flags and the rows to be scanned limit its size.
     """
-    most = min(GROUP_BITS, rows.bit_length() - GROUP_SHARE)
+    most = min(tuning().flag_bits, rows.bit_length() - tuning().flag_row_bits)
     places: list[tuple[int, int, int]] = []
     joined: list[NDArray[np.uint8]] = []
     for field, own in sorted(zip(layout.fields, flags, strict=True), key=lambda pair: (pair[0].word, pair[0].shift)):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import row_ranges
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.key_scans import Keys, KeyScan
 from oocbe.propagation.tables import AllowedRows, Propagator
@@ -21,15 +22,6 @@ from oocbe.tables.layout import Layout
 
 if TYPE_CHECKING:
     from oocbe.propagation.kernels.cuda.table_rows import DeviceTable
-
-LARGE_ROWS = 1 << 16
-"""Rows from which a table is scanned by several threads."""
-
-PART_ROWS = 1 << 18
-"""Rows that a thread scans at a time."""
-
-SCANNED_ROWS = 16
-"""Scanned rows that weigh as much as one joined row in the choice of a device by backend ``auto``."""
 
 
 class SharedRows:
@@ -74,7 +66,7 @@ def is_worth_a_device(rows: int, backend: str | None) -> bool:
     ------
     UsageError : there is no CUDA device where one is asked for.
     """
-    return rows > 0 and backend_for(rows // SCANNED_ROWS, backend).name == "cuda"
+    return rows > 0 and backend_for(rows // tuning().scanned_rows_a_row, backend).name == "cuda"
 
 
 def allowed_rows(
@@ -94,7 +86,7 @@ def allowed_rows(
 
         if sum(1 << field.bits for field in rows.layout.fields) <= most_slots():
             return DeviceRows(scope, rows, name)
-    if count < LARGE_ROWS or not scope:
+    if count < tuning().large_table_rows or not scope:
         return AllowedRows(scope, rows.codes, domains, name)
     return ThreadedRows(scope, rows, name)
 
@@ -146,7 +138,7 @@ class ThreadedRows(_LargeTable):
     def __init__(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> None:
         super().__init__(scope, rows, name)
         keys = rows.keys
-        self._parts = [keys[:, low:high] for low, high in row_ranges(keys.shape[1], PART_ROWS)]
+        self._parts = [keys[:, low:high] for low, high in row_ranges(keys.shape[1], tuning().scan_part_rows)]
         self._levels: list[tuple[list[Keys], int]] = []
 
     def push(self) -> None:
@@ -172,7 +164,7 @@ class ThreadedRows(_LargeTable):
 
         left = sum(scanned.run(part, ((number,) for number in range(len(parts)))))
         parts = [keys for keys in parts if keys.shape[1]]
-        if len(parts) > 1 and sum(keys.shape[1] for keys in parts) <= PART_ROWS:
+        if len(parts) > 1 and sum(keys.shape[1] for keys in parts) <= tuning().scan_part_rows:
             parts = [np.concatenate(parts, axis=1)]
         self._parts = parts
         return left, list(scanned.seen())

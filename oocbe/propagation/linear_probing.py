@@ -17,6 +17,7 @@ from oocbe.errors import TimeLimitError
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.linear_system import LinearSystem
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.bounds import (
     FIXPOINT,
     INFEASIBLE,
@@ -40,21 +41,6 @@ from oocbe.runtime.deadline import check_deadline, current_flag
 
 if TYPE_CHECKING:
     from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
-
-PART = 1 << 8
-"""Limit of the probes of one thread at a time."""
-
-BLOCK = 1 << 12
-"""Probes from the same bounds; the next block starts from the bounds tightened by this one."""
-
-DEVICE_BLOCK = 1 << 14
-"""Probes from the same bounds on a device."""
-
-DEVICE_ROUNDS = 1 << 8
-"""Limit of rounds of a launch of probes on a device; the deadline is checked after each launch."""
-
-PROBED_ENTRIES = 1 << 14
-"""Non-zeros times probed variables that weigh as much as a joined row in the choice of a device by backend ``auto``."""
 
 STEPS = 1000
 """Limit of propagations of all rows in a probe: unbounded variables may converge for ever."""
@@ -130,7 +116,7 @@ def probe_bounds(
         is_changed = False
         waiting = two_valued(bounds, system.integral)
         while len(waiting) and bounds.status == FIXPOINT:
-            block = BLOCK if device is None else DEVICE_BLOCK
+            block = tuning().probe_block if device is None else tuning().probe_device_block
             tried, waiting = waiting[: block // 2], waiting[block // 2 :]
             values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).astype(np.float64).reshape(-1)
             try:
@@ -176,7 +162,7 @@ def _device_for(rows: LinearRows, tried: int, backend: str | None) -> DeviceProb
     if (
         not tried
         or not len(rows.kinds)
-        or backend_for(tried * len(rows.columns) // PROBED_ENTRIES, backend).name != "cuda"
+        or backend_for(tried * len(rows.columns) // tuning().probed_entries, backend).name != "cuda"
     ):
         return None
     from oocbe.propagation.kernels.cuda.linear_probes import DeviceProbes
@@ -207,7 +193,8 @@ def outcomes_of(
         host = prober if isinstance(prober, HostProbes) else HostProbes(rows)
         return host.propagate(lower, upper, variables, values, rounding, has_implied)
     check_deadline()
-    there = prober.propagate(lower, upper, variables, values, rounding, DEVICE_ROUNDS, has_implied=has_implied)
+    rounds = tuning().probe_device_rounds
+    there = prober.propagate(lower, upper, variables, values, rounding, rounds, has_implied=has_implied)
     return Outcomes(variables, values, there.failed, there.starts, there.implied, there.entries)
 
 
@@ -243,7 +230,7 @@ class HostProbes:
         counts = np.zeros(count if has_implied else 0, dtype=np.int64)
         probes = Probes(variables, values, np.zeros(count, dtype=np.uint8), counts)
         stop = current_flag()
-        part = max(1, min(PART, -(-count // max(1, thread_count()))))
+        part = max(1, min(tuning().probe_part, -(-count // max(1, thread_count()))))
 
         def work(first: int, last: int) -> tuple[int, NDArray[np.uint32]]:
             try:

@@ -15,15 +15,13 @@ from oocbe.model.linear_system import INFINITE, LinearSystem, Numbers
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.results.propagation_result import PropagationResult
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, PROGRESS, ROUNDS, propagate_bounds
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.linear_probing import ProbedBounds, probe_bounds
 from oocbe.propagation.probing import Probed, probe
 from oocbe.propagation.reduction import reduced
 from oocbe.runtime.deadline import unlimited
-
-BIT_SET_BYTES = 2**29
-"""Memory for tables as bit sets in probing, in bytes."""
 
 
 def propagate(
@@ -111,7 +109,7 @@ def with_bounds(system: LinearSystem, lower: Numbers, upper: Numbers) -> LinearS
 
 def _of_problem(model: Problem | CompactProblem, rounds: int, probing: bool, backend: str | None) -> PropagationResult:
     compact = model if isinstance(model, CompactProblem) else CompactProblem(model)
-    network = Network(compact, BIT_SET_BYTES if probing else 0, backend=backend)
+    network = Network(compact, tuning().bit_set_bytes if probing else 0, backend=backend)
     found = network.propagate(rounds)
     probed = probe(network, found) if probing else Probed(found)
     smaller: Problem | CompactProblem | None = None

@@ -16,23 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from oocbe.errors import ModelError
 from oocbe.execution.sources import InMemorySource, Source, source_of
 from oocbe.kernels import backend_for
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.key_scans import KeyScan
-from oocbe.propagation.large_tables import SCANNED_ROWS
 from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-
-PIECE_ROWS = 1 << 20
-"""Rows that a thread reads and scans at a time."""
-
-DEVICE_PIECE_ROWS = 1 << 24
-"""Rows read from disk and copied to a device at a time: 134 MB a key word, enough for all reading threads."""
-
-HELD_PIECE_BYTES = 1 << 24
-"""Bytes of keys in main memory copied to a device at a time: a third of a millisecond of the bus, which is idle until
-the first piece is in pinned memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +59,7 @@ def scan(
     layout = table.layout
     flags = _flags(layout, left or {})
     source = source_of(table)
-    if source.rows and layout.scope and backend_for(source.rows // SCANNED_ROWS, backend).name == "cuda":
+    if source.rows and layout.scope and backend_for(source.rows // tuning().scanned_rows_a_row, backend).name == "cuda":
         found = _on_device(source, table, flags)
         if found is not None:
             return found
@@ -101,7 +91,7 @@ def _by_threads(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> S
         source.read_into(low, keys, None)
         return scanned.part(keys, 0, high - low, nothing)
 
-    rows_left = sum(scanned.run(piece, source.ranges(PIECE_ROWS)))
+    rows_left = sum(scanned.run(piece, source.ranges(tuning().scan_piece_rows)))
     return Scan(rows_left, _named(layout, scanned.seen()))
 
 
@@ -125,10 +115,10 @@ def _on_device(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> Sc
         alive[start : start + len(own)] = own
     pieces: list[list[Any]]
     if isinstance(source, InMemorySource):
-        held_rows = HELD_PIECE_BYTES // (8 * layout.words)
+        held_rows = tuning().scan_held_bytes // (8 * layout.words)
         pieces = [[*table.keys[:, low:high]] for low, high in source.ranges(held_rows)]
     else:
-        pieces = [[_Rows(source, low, high)] for low, high in source.ranges(DEVICE_PIECE_ROWS)]
+        pieces = [[_Rows(source, low, high)] for low, high in source.ranges(tuning().scan_device_rows)]
     with Conveyor(pieces, brings_back=False) as conveyor:
         scanner = Scanner([(f.word, f.shift, f.bits) for f in layout.fields], alive)
 
@@ -157,5 +147,5 @@ class _Rows:
         def part(low: int, high: int) -> Any:
             return lambda: self._source.read_into(self._low + low, keys[:, low:high], None)
 
-        ends = [*range(0, self._high - self._low, PIECE_ROWS), self._high - self._low]
+        ends = [*range(0, self._high - self._low, tuning().scan_piece_rows), self._high - self._low]
         return [(8 * len(keys) * (b - a), part(a, b)) for a, b in pairwise(ends)]

@@ -18,12 +18,10 @@ from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.table_batch import TableBatch, may_remove
 from oocbe.runtime.deadline import check_deadline, looked
-
-BATCH_ROWS = 1 << 14
-"""Limit of rows of a table in a batch: beyond it, the rows take longer than the overhead of a separate call."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def remove_values(problem: Problem, removed: Iterable[tuple[int, int]]) -> Reduc
     from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE
     from oocbe.propagation.fixpoint import Network
 
-    network = Network(problem, batch_rows=BATCH_ROWS)
+    network = Network(problem, batch_rows=tuning().removal_batch_rows)
     found = network.propagate_without(removed)
     if found.status not in (FIXPOINT, INFEASIBLE):
         check_deadline()
@@ -110,8 +108,8 @@ def may_lose_values(problem: Problem) -> bool:
         return True
     tables = [(c.scope, c.tuples, c.allowed) for c in problem.constraints]
     tables += [(f.scope, f.tuples, True) for f in problem.functions if f.default is None]
-    first = [table for table in looked(tables) if may_remove(table, sizes)]
-    if not first or any(len(rows) > BATCH_ROWS or not scope for scope, rows, _ in first):
+    first, most = [table for table in looked(tables) if may_remove(table, sizes)], tuning().removal_batch_rows
+    if not first or any(len(rows) > most or not scope for scope, rows, _ in first):
         return bool(first)
     domains = Domains.of_sizes(sizes)
     return TableBatch(first, domains).filter(domains) != []

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import DiskError, ModelError
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group import layout_attributes
@@ -22,9 +23,6 @@ from oocbe.tables.table import format_bytes
 LEAST_CHUNK_BYTES = 64
 """Minimum bytes of a chunk and its manifest record, reached with equal values; used to refuse oversized tables
 early."""
-
-CELLS_AT_ONCE = 1 << 24
-"""Cells written between two checks of the deadline."""
 
 
 class CompleteTableWriter(GroupWriter):
@@ -76,7 +74,7 @@ class CompleteTableWriter(GroupWriter):
                 f"{self.path}: {self.layout.complete_rows:,} values of {self.dtype}, {self.cells:,} of which are there,"
                 f" go on with no {values.dtype} {values.shape}"
             )
-        step = max(1, CELLS_AT_ONCE // self._chunk_rows) * self._chunk_rows
+        step = max(1, tuning().written_cells // self._chunk_rows) * self._chunk_rows
         for begin in range(0, len(values), step):
             check_deadline()
             self._append(values[begin : begin + step])

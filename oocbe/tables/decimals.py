@@ -20,6 +20,7 @@ MOST_UNITS = 1 << 53
 """Integers up to this, and powers of ten up to the 22nd, are exact in float64; their quotient is rounded once."""
 
 MOST_PLACES = 22
+"""Largest exponent of a power of ten that is a float."""
 
 
 def decimal_dtype(scale: int) -> np.dtype[Any]:

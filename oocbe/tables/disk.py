@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from oocbe.errors import UsageError
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.file_hook import before
 from oocbe.runtime.file_hook import hooked as hooked
 from oocbe.runtime.plain_files import open_plain
@@ -32,9 +33,6 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 ADVICE_BYTES = 1 << 17
 """Bytes per advice call: Linux reads ahead at most the disk's setting at a time, 128 KiB by default."""
-
-LARGE_BYTES = 1 << 17
-"""Size in bytes from which a file's write-back starts directly after writing."""
 
 RENAME_EXCHANGE, AT_FDCWD = 2, -100
 """Constants of Linux: exchange two names; resolve relative names from the working folder."""
@@ -64,7 +62,7 @@ def _write(path: Path, data: bytes | memoryview) -> None:
             if written == 0:
                 raise OSError(errno.EIO, "nothing was written", str(path))
             rest = rest[written:]
-        if len(data) >= LARGE_BYTES:
+        if len(data) >= tuning().early_write_bytes:
             _begin_writing(handle)
     except OSError as error:
         raise _naming(error, path) from None

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 LIMB_BITS = 64
+"""Bits of a limb, a machine word."""
 
 MOST_LIMBS = 1 << 12
-"""Maximum limbs of a table on disk: numbers of 78,000 digits."""
+"""Maximum limbs of a number in a table on disk: 78,000 digits. More are taken for a damaged header."""
 
 
 def limbs_for(bound: int) -> int:

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from oocbe.errors import DiskError, UsageError
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.object_path import ObjectPath
-
-UPLOAD_BYTES, UPLOADS = 8 << 20, 2
-"""Bytes of a part of an upload, and parts uploaded concurrently. Stores accept at most 10,000 parts per object."""
 
 
 class ObjectReader(io.RawIOBase):
@@ -120,6 +118,6 @@ def refuse_existing(place: ObjectPath) -> None:
 def upload_file(file: Path, place: ObjectPath) -> None:
     """Write a file as an object, replacing an existing one; DiskError if the store refuses."""
     try:
-        place.upload(file, UPLOAD_BYTES, UPLOADS)
+        place.upload(file, tuning().upload_bytes, tuning().uploads)
     except OSError as error:
         raise DiskError(f"{place}: cannot be written: {error.strerror}") from None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from oocbe.errors import CorruptDataError, DiskError, UsageError
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk
 from oocbe.tables.manifest import MANIFEST_NAME, OF_PARQUET, Manifest
 from oocbe.tables.object_path import ObjectPath, Place, place_named
@@ -30,9 +31,6 @@ POINTER_NAME, POINTER_FORMAT, LARGEST_POINTER = "table.json", "oocbe-object-tabl
 
 DATA_NAME = re.compile(r"data-[0-9a-f]{16}")
 """Pattern of the prefixes of a table's files; excludes names that lead out of the table."""
-
-REQUESTS = 8
-"""Concurrent uploads: a store takes tens of milliseconds for each object, however small."""
 
 
 def place_of(path: str | Path | ObjectPath) -> Place:
@@ -120,13 +118,13 @@ def upload(folder: Place, names: Iterable[str], url: str) -> None:
         (data / name).create(content)
 
     try:
-        with ThreadPoolExecutor(REQUESTS, thread_name_prefix="oocbe-objects") as pool:
+        with ThreadPoolExecutor(tuning().store_requests, thread_name_prefix="oocbe-objects") as pool:
             for _ in pool.map(copy, names):
                 pass
         content = {"format": POINTER_FORMAT, "version": 1, "folder": data.name}
         (place / POINTER_NAME).create(render_record(content))
     except BaseException as error:
-        with ThreadPoolExecutor(REQUESTS) as pool, suppress(OSError):
+        with ThreadPoolExecutor(tuning().store_requests) as pool, suppress(OSError):
             list(pool.map(ObjectPath.remove, begun))
         if isinstance(error, FileExistsError):
             raise UsageError(f"{place} exists already, written meanwhile; choose another name") from None

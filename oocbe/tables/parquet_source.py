@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from oocbe.errors import FormatError, ModelError, UsageError
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.plain_files import kind_of, no_file
@@ -31,9 +32,6 @@ BATCH_ROWS = 1 << 20
 
 COPIES = 6
 """Maximum number of batches in memory: read ahead by Arrow, in processing, and waiting to be written."""
-
-BUFFER_BYTES = 1 << 20
-"""Buffer size of a column's stream. Without it, Arrow holds whole row groups, which may be as large as the file."""
 
 
 def batch_rows(memory: int, row_bytes: int) -> int:
@@ -114,7 +112,7 @@ class _File:
         import pyarrow.parquet as files
 
         given: Any = ObjectReader(place) if isinstance(place, ObjectPath) else str(place.absolute())
-        return files.ParquetFile(given, buffer_size=BUFFER_BYTES, pre_buffer=False)
+        return files.ParquetFile(given, buffer_size=tuning().parquet_buffer_bytes, pre_buffer=False)
 
     @property
     def what(self) -> str:

@@ -9,12 +9,7 @@ from __future__ import annotations
 
 from threading import Lock
 
-AHEAD_BYTES = 1 << 24
-"""Bytes on disk announced ahead of the read position. On 2 cores and a disk of 0.9 GB/s, reading with decoding rose
-from 65 to 89 % of the disk's speed, and to 83 and 81 % with two and four times as many."""
-
-OVERTAKING = 8
-"""Tolerance for sequential reads by several threads: maximum distance in reads."""
+from oocbe.model.settings.tuning import tuning
 
 
 class ReadAhead:
@@ -30,7 +25,7 @@ class ReadAhead:
 
     def __init__(self, chunks: int, chunk_bytes: int) -> None:
         self._chunks = chunks
-        self._ahead = max(1, AHEAD_BYTES // max(1, chunk_bytes))
+        self._ahead = max(1, tuning().ahead_bytes // max(1, chunk_bytes))
         self._reached = self._asked = 0
         self._lock = Lock()
 
@@ -39,7 +34,7 @@ class ReadAhead:
         with self._lock:
             if first == 0:
                 self._reached = self._asked = 0
-            elif abs(first - self._reached) > OVERTAKING * (last - first):
+            elif abs(first - self._reached) > tuning().overtaking_reads * (last - first):
                 self._reached = self._asked = last
                 return range(0)
             self._reached = max(self._reached, last)

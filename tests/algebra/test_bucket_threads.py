@@ -10,6 +10,7 @@ from oocbe.elimination.engine.bucket_join import TooManyRowsError, join_and_elim
 from oocbe.elimination.engine.factors import FactorPool, PoolBuilder
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.model.semiring import MIN_SUM
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
@@ -69,7 +70,7 @@ def test_a_large_domain_does_not_blow_up_merged_lookups():
 
 
 @pytest.mark.parametrize("rows", [0, 3, 40])
-def test_few_rows_that_branch_make_few_blocks(monkeypatch, rows):
+def test_few_rows_that_branch_make_few_blocks(monkeypatch, tune, rows):
     """Each branch of an enumerated variable shares its row's range: branches are not blocks of their own."""
     sizes = (2, 40, 8, 8, 8, 8, 8)
     names = ("x", "a", "b", "c", "d", "e", "f")
@@ -87,15 +88,15 @@ def test_few_rows_that_branch_make_few_blocks(monkeypatch, rows):
     blocks = []
     cut = bucket_join._blocks
     monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
-    monkeypatch.setattr(bucket_join, "SERIAL_WORK", 512)  # otherwise this is too little to share
+    tune(serial_work=512)  # otherwise this is too little to share
     monkeypatch.setenv("OOCBE_THREADS", "4")
     message = join_and_eliminate(program, separator, tables, MIN_SUM, np.dtype(np.int64), 1 << 22)
     assert message.rows == 8**5 * (rows or 40)
     assert (np.diff(message.keys[0].astype(np.int64)) > 0).all()
-    assert 4 < len(blocks) <= 4 * bucket_join.BLOCKS_A_THREAD * 4
+    assert 4 < len(blocks) <= 4 * tuning().blocks_a_thread * 4
 
 
-def test_more_than_was_expected_is_shared_among_threads(monkeypatch):
+def test_more_than_was_expected_is_shared_among_threads(monkeypatch, tune):
     """A walk that looked short was one thread's however long it took: nothing forbids anything here."""
     sizes = (2, 8, 8, 8, 8, 8)
     functions = PoolBuilder(sizes, tuple(range(6)), np.int64, 0)
@@ -104,7 +105,7 @@ def test_more_than_was_expected_is_shared_among_threads(monkeypatch):
     builder = ProgramBuilder(sizes, FactorPool((), np.zeros(1, dtype=np.uint8)), pool, MIN_SUM)
     separator = Layout(("a", "b", "c", "d", "e"), sizes[1:])
     program = builder.build(BucketScope(0, 2, tuple(range(1, 6)), separator), [], [], pool.factors, 0)
-    assert program.expected_work(0) < bucket_join.SERIAL_WORK
+    assert program.expected_work(0) < tuning().serial_work
     given = (program, separator, [], MIN_SUM, np.dtype(np.int64))
     monkeypatch.setenv("OOCBE_THREADS", "1")
     alone = join_and_eliminate(*given, 1 << 22)
@@ -112,7 +113,7 @@ def test_more_than_was_expected_is_shared_among_threads(monkeypatch):
     blocks = []
     cut = bucket_join._blocks
     monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
-    monkeypatch.setattr(bucket_join, "SURPRISING_ROWS", 1000)
+    tune(surprising_rows=1000)
     monkeypatch.setenv("OOCBE_THREADS", "4")
     shared = join_and_eliminate(*given, 1 << 22)
     assert len(blocks) > 4

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.algebra import join_maximise, join_sum, maximise
-from oocbe.algebra.out_of_core import segmented_operation
 from oocbe.errors import ClusterError, CorruptDataError, ResourceError, UsageError
 from oocbe.execution.cluster.workers import LostWorkError, use_workers
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
@@ -41,9 +40,9 @@ def workers():
 
 
 @pytest.fixture(autouse=True)
-def few_rows_are_many(monkeypatch):
+def few_rows_are_many(tune):
     """Runs of a few rows, which have several chunks."""
-    monkeypatch.setattr(segmented_operation, "LEAST_RUN_CHUNK", 5)
+    tune(least_run_chunk_rows=5)
     with cutting():
         yield
 

@@ -124,9 +124,9 @@ def test_out_of_core(monkeypatch, tune, memory_folder, piece_rows, memory, more)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_blocks_of_threads(seed, monkeypatch):
+def test_blocks_of_threads(seed, monkeypatch, tune):
     """Every bucket cut into blocks for several threads, all counts in limbs."""
-    monkeypatch.setattr("oocbe.elimination.engine.bucket_join.SERIAL_WORK", 0)
+    tune(serial_work=0)
     monkeypatch.setenv("OOCBE_THREADS", "2")
     monkeypatch.setattr(counts, "limbs_for", lambda bound: limbs_for(bound) + seed % 3)
     day = random_day(seed, 40)

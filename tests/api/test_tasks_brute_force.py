@@ -12,12 +12,12 @@ from oocbe.api.tasks.count import count
 from oocbe.api.tasks.count_optimal import count_optimal
 from oocbe.api.tasks.k_best import k_best
 from oocbe.api.tasks.marginals import log_partition, marginals, min_marginals
-from oocbe.elimination.narrow.narrow_problem import LEAST_VARIABLES
 from oocbe.errors import ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Combination
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
 from tests.helpers.small_problems import all_values, make_problem, structures, without_bound
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
@@ -102,7 +102,7 @@ def test_log_partition_and_marginals(structure):
 
 
 @pytest.mark.parametrize(("cost", "temperature"), [(1e307, 0.01), (1.0, 5e-324), (0.0, 1e-310), (1e308, 1.0)])
-@pytest.mark.parametrize("count", [2, LEAST_VARIABLES])
+@pytest.mark.parametrize("count", [2, tuning().narrow_variables])
 def test_weights_beyond_floats_are_refused(count, cost, temperature):
     functions = tuple(Function.from_array((v,), [cost, 0.0]) for v in range(count))
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions)

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination import race as racing
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine import bucket_join
@@ -84,10 +83,10 @@ def test_a_disk_limit_gives_the_figures():
     assert "--max-disk" in message
 
 
-def test_a_race_with_tiny_caps_finds_the_same_optimum(monkeypatch):
+def test_a_race_with_tiny_caps_finds_the_same_optimum(tune):
     problem = clique(7, 4)
     expected = oocbe.solve(problem, order_seconds=0).value
-    monkeypatch.setattr(racing, "FIRST_CAP", 1)
+    tune(first_cap=1)
     for seed in range(4):
         result = oocbe.solve(problem, order_seconds=0.02, seed=seed)
         assert result.value == expected == problem.evaluate(result.assignment)
@@ -137,7 +136,7 @@ def test_nothing_is_left_on_disk_after_an_error_at_any_write(error, with_workdir
     assert place > 0 or not with_workdir
 
 
-def test_a_run_that_was_given_up_holds_no_memory(monkeypatch):
+def test_a_run_that_was_given_up_holds_no_memory(monkeypatch, tune):
     """Errors hold the frames that they went through, and frames hold tables, until the garbage collector comes."""
     stores = []
     make_store = Run.make_store
@@ -152,7 +151,7 @@ def test_a_run_that_was_given_up_holds_no_memory(monkeypatch):
             assert [store() for store in stores[:-1]] == [None] * (len(stores) - 1)
 
     monkeypatch.setattr(Run, "make_store", remembered)
-    monkeypatch.setattr(racing, "FIRST_CAP", 1)
+    tune(first_cap=1)
     gc.collect()
     gc.disable()
     try:

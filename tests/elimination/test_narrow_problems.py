@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination.narrow import narrow_problem as narrow_module
 from oocbe.elimination.narrow.narrow_problem import COUNTS, narrow_problem
-from oocbe.elimination.orders import order as order_module
 from oocbe.elimination.orders.separators import ScopeGraph
 from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -21,10 +19,9 @@ from oocbe.runtime.deadline import Deadline
 
 
 @pytest.fixture
-def all_narrow(monkeypatch):
+def all_narrow(tune):
     """Every problem is one for one loop, however few variables it has."""
-    monkeypatch.setattr(narrow_module, "LEAST_VARIABLES", 1)
-    monkeypatch.setattr(narrow_module, "BUCKET_SECONDS", 10.0)
+    tune(narrow_variables=1, narrow_bucket_seconds=10.0)
 
 
 def random_problem(seed, semiring=MIN_SUM):
@@ -202,10 +199,9 @@ def test_what_forbids_nothing_is_not_counted_along(count, near):
 
 @pytest.mark.parametrize("temperature", [None, COUNTS])
 @pytest.mark.parametrize("kind", ["star", "tree"])
-def test_a_busy_machine_makes_no_problem_wide(kind, temperature, monkeypatch):
+def test_a_busy_machine_makes_no_problem_wide(kind, temperature, tune):
     """Where time was up, variables came in any order: a hub first, whose message has 2^20000 cells."""
-    for name in ("FIRST_SECONDS", "GRACE_SECONDS", "GRACE_A_VARIABLE"):
-        monkeypatch.setattr(order_module, name, 0.0)
+    tune(first_order_seconds=0.0, grace_seconds=0.0, grace_variable_seconds=0.0)
     problem = chain(edges_of(kind, 20_000), 20_000, [[0, 1], [1, 0]])
     assert narrow_problem(problem, SolveOptions(), temperature).width == 1
 

@@ -8,13 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from oocbe.elimination.orders.order import CRITERIA, FINAL_PROBES, HEURISTICS, longest_search
+from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, longest_search
 from oocbe.elimination.orders.order_improvement import Chain
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order, linear_order
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.settings.tuning import tuning
 
 NEVER = np.zeros(1, dtype=np.int64)
 """A flag that nobody sets."""
@@ -45,7 +46,7 @@ def test_a_chain_never_gets_worse_and_gets_better(name, hard):
             assert sorted(order.tolist()) == list(range(60))
             seen.append(chain.work)
             if not hard:
-                assert graph.work(order, FINAL_PROBES, 0) == pytest.approx(chain.work)
+                assert graph.work(order, tuning().final_probes, 0) == pytest.approx(chain.work)
     assert seen == sorted(seen, reverse=True)
     assert seen[-1] < seen[0]
 

@@ -261,7 +261,7 @@ def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path,
     assert oocbe.solve(star(count), **options).value == count
 
 
-def test_a_plan_leaves_long_preparations_out(monkeypatch):
+def test_a_plan_leaves_long_preparations_out(monkeypatch, tune):
     """Reduction and a sample of rows took tens of seconds of 100,000 variables, whatever ``order_seconds`` said."""
     monkeypatch.setattr(outlook, "PREPARATION_SECONDS", 0.0)
     monkeypatch.setattr(row_results, "PREPARATION_SECONDS", 0.0)
@@ -273,6 +273,6 @@ def test_a_plan_leaves_long_preparations_out(monkeypatch):
     assert "propagated and reduced in part, which a solve does" in plan.propagation and len(plan.buckets) == 301
     fixed = problem.with_evidence({"x300": 1})
     assert len(oocbe.plan(fixed, order_seconds=0).buckets) == 300
-    monkeypatch.setattr(outlook, "MANY_PARTS", 1)
+    tune(outlook_parts=1)
     assert len(oocbe.plan(fixed, order_seconds=0).buckets) == 301
     assert plan.bounds.startswith("first rows with bounds of their own (a sample of them takes more than 0 s)")

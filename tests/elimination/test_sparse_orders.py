@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from oocbe.api.facade import solve
-from oocbe.elimination.orders import separators
 from oocbe.elimination.orders.order import HEURISTICS, search_orders
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.errors import ResourceError
@@ -87,17 +86,17 @@ def test_hubs_come_last_and_a_hurry_leaves_an_order_of_all():
 @pytest.mark.parametrize("limit", ["hurry", "give_up"])
 @pytest.mark.parametrize("name", HEURISTICS)
 @pytest.mark.parametrize("bitsets", [0, 1 << 12])
-def test_every_heuristic_ends_in_a_hurry(limit, name, bitsets, monkeypatch):
-    monkeypatch.setattr(separators, "BITSET_VARIABLES", bitsets)
+def test_every_heuristic_ends_in_a_hurry(limit, name, bitsets, tune):
+    tune(bitset_variables=bitsets)
     graph = ScopeGraph("g", random_scopes(200, 400, 3, 1), [2] * 200)
     order = HEURISTICS[name](graph, 0, flags=Hurry(**{limit: NOW}))
     assert sorted(order.tolist()) == list(range(200))
 
 
 @pytest.mark.parametrize("bitsets", [0, 1 << 12])
-def test_bit_sets_and_lists_come_to_orders_alike(bitsets, monkeypatch):
+def test_bit_sets_and_lists_come_to_orders_alike(bitsets, tune):
     """A chain of triangles has width 2 along any order without fill."""
-    monkeypatch.setattr(separators, "BITSET_VARIABLES", bitsets)
+    tune(bitset_variables=bitsets)
     functions = tuple(Function((v, v + 1, v + 2), [[0, 0, 0]], [1], 0) for v in range(298))
     problem = Problem(tuple(Variable(f"x{v}", 3) for v in range(300)), functions)
     for choice in search_orders(problem, "auto", 0.0, 0):
@@ -105,8 +104,8 @@ def test_bit_sets_and_lists_come_to_orders_alike(bitsets, monkeypatch):
         assert sum(choice.predicted_rows) == 298 * 9 + 3 + 1
 
 
-def test_separators_of_too_many_members_are_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(separators, "MOST_MEMBERS", 100)
+def test_separators_of_too_many_members_are_refused(tune, tmp_path):
+    tune(most_members=100)
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(40)), (Function((0, 1), [[0, 0]], [1], 0),))
     clique = Problem(problem.variables, (Function(tuple(range(40)), [[0] * 40], [1], 0),))
     assert search_orders(problem, "auto", 0.0, 0)
@@ -119,9 +118,9 @@ def test_separators_of_too_many_members_are_refused(monkeypatch, tmp_path):
         search_orders(dense, str(tmp_path / "order"), 0.0, 0)
 
 
-def test_an_order_of_too_many_members_is_no_obstacle_to_another_one(monkeypatch):
+def test_an_order_of_too_many_members_is_no_obstacle_to_another_one(tune):
     """A tree: the frontiers of a linear order are far wider than the messages of a greedy one."""
-    monkeypatch.setattr(separators, "MOST_MEMBERS", 600)  # twice the edges are allowed in any case
+    tune(most_members=600)  # twice the edges are allowed in any case
     functions = tuple(Function(((v - 1) // 2, v), [[0, 0]], [1], 0) for v in range(1, 400))
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(400)), functions)
     with pytest.raises(ResourceError, match="more than 798 variables together"):
@@ -137,9 +136,9 @@ def test_sets_as_lists():
     assert Separators.of([]).listed() == [] and Separators.of([]).width == 0
 
 
-def test_a_problem_whose_separators_are_too_many_is_bounded(monkeypatch):
+def test_a_problem_whose_separators_are_too_many_is_bounded(tune):
     """Elimination is out of reach; bounds and a search are not."""
-    monkeypatch.setattr(separators, "MOST_MEMBERS", 100)
+    tune(most_members=100)
     random = np.random.default_rng(0)
     pairs = {tuple(sorted(random.choice(120, 2, replace=False).tolist())) for _ in range(360)}
     functions = tuple(Function.from_array(pair, random.integers(0, 9, (2, 2))) for pair in sorted(pairs))

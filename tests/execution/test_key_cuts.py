@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.algebra import join_maximise, join_sum
-from oocbe.execution import partition, sources
+from oocbe.execution import partition
 from oocbe.execution.budget import Budget
 from oocbe.execution.concatenation import LaidEndToEnd, OrderedSlice
 from oocbe.execution.key_cuts import KeyIndex, cut_alike
@@ -89,10 +89,10 @@ def test_sources_are_cut_alike(seed, rows1, rows2, stretch, most):
 @pytest.mark.parametrize(
     ("mode", "wide"), [((40, 1), False), ((100, 2), True), ((400, 8), False), ((400, 8), True), ((None, 2), True)]
 )
-def test_operators_on_sorted_tables_need_no_pass_before(tmp_path, monkeypatch, mode, wide):
+def test_operators_on_sorted_tables_need_no_pass_before(tmp_path, monkeypatch, tune, mode, wide):
     tables = [sorted_table("a", 1, 900, wide), sorted_table("b", 2, 700, wide)]
     stored = [StoredTable.save(tmp_path / f"{n}", table, chunk_rows=9) for n, table in enumerate(tables)]
-    monkeypatch.setattr(sources, "STRETCH_ROWS", 9)
+    tune(stretch_rows=9)
     asked, ask = [], partition.cut_alike
     monkeypatch.setattr(partition, "cut_alike", lambda *arguments: asked.append(1) or ask(*arguments))
     how = {"memory": "32MiB", "scratch": MEMORY_DISK, "piece_rows": mode[0], "streams": mode[1]}

@@ -8,9 +8,10 @@ import pytest
 from oocbe.execution import partition
 from oocbe.execution.budget import Budget
 from oocbe.execution.memory_plan import MemoryPlan
-from oocbe.execution.partition import MOST_WINDOW_BITS, WINDOW_BITS, JoinInput, parts
+from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.sources import InMemorySource
 from oocbe.kernels import backend_named
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.scratch import default_parent
@@ -27,8 +28,8 @@ def shuffled(rows: int) -> JoinInput:
     ("piece_rows", "rows", "most_bits", "passes"),
     [(200, 4096, 11, 1), (80, 4096, 11, 1), (20, 4096, 11, 1), (4, 4096, 11, 1), (1, 512, 9, 1), (1, 512, 8, 2)],
 )
-def test_rows_are_partitioned_once_where_digits_can_fit(monkeypatch, piece_rows, rows, most_bits, passes):
-    monkeypatch.setattr(partition, "MOST_WINDOW_BITS", most_bits)
+def test_rows_are_partitioned_once_where_digits_can_fit(monkeypatch, tune, piece_rows, rows, most_bits, passes):
+    tune(most_window_bits=most_bits)
     made = []
     monkeypatch.setattr(
         partition,
@@ -53,6 +54,6 @@ def test_bits_grow_with_the_pieces(pieces):
     space = MemoryPlan(Budget(1000 * 100), DiskBudget(default_parent()), 1)
     ordered = shuffled(pieces * 600)
     bits = partition._bits_wanted([ordered], space)
-    assert WINDOW_BITS <= bits <= MOST_WINDOW_BITS
-    if bits < MOST_WINDOW_BITS:
+    assert tuning().window_bits <= bits <= tuning().most_window_bits
+    if bits < tuning().most_window_bits:
         assert 2 * ordered.rows / (1 << bits) * ordered.cost <= space.piece_bytes + ordered.cost

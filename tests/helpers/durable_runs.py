@@ -23,8 +23,6 @@ from pathlib import Path
 import numpy as np
 
 from oocbe.api.solving import solve as solving
-from oocbe.elimination import race as racing
-from oocbe.elimination.runs import checkpoint
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
@@ -90,14 +88,12 @@ def solve_in(
                 digests.append(f"{message.scope} {message.rows} {hashlib.sha256(content).hexdigest()}")
         return backward(prepared, buckets, recomputation, deadline)
 
-    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP
-    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = embedded_bytes, FIRST_CAP
     solving.backward_pass = digesting
     try:
-        with tuned(chunk_share=0.0):  # rows of complete tables are listed a few at a time
+        # Rows of complete tables are listed a few at a time.
+        with tuned(chunk_share=0.0, embedded_bytes=embedded_bytes, first_cap=FIRST_CAP):
             result = solving.solve(problem or small_problem(), options_for(folder, resume, **more))
     finally:
-        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = before
         solving.backward_pass = backward
     return {
         "value": result.value,

@@ -12,6 +12,7 @@ import multiprocessing
 import signal
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -19,10 +20,10 @@ import oocbe
 from oocbe.errors import ResourceError
 from oocbe.junction_trees import making
 from oocbe.junction_trees.stored import folder as folders
-from oocbe.junction_trees.stored import rows
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import SUM_PRODUCT
+from oocbe.model.settings.tuning import tuned
 from oocbe.tables import faults
 
 PIECE_ROWS, SEGMENT_BYTES = 5, 400
@@ -52,13 +53,9 @@ def stored_tree(problem: Problem, folder: Path | None = None, **options: object)
     def refuse(*_: object, **__: object) -> None:
         raise ResourceError("this tree is to be made on disk")
 
-    before = making.tree_of, rows.PIECE_ROWS, rows.LEAST_ROWS, folders.SEGMENT_BYTES
-    making.tree_of, rows.PIECE_ROWS, rows.LEAST_ROWS = refuse, PIECE_ROWS, PIECE_ROWS
-    folders.SEGMENT_BYTES = SEGMENT_BYTES
-    try:
+    sizes = {"tree_piece_rows": PIECE_ROWS, "least_tree_piece_rows": PIECE_ROWS, "tree_segment_bytes": SEGMENT_BYTES}
+    with mock.patch.object(making, "tree_of", refuse), tuned(**sizes):
         return oocbe.JunctionTree(problem, order_seconds=0, folder=folder, **options)
-    finally:
-        making.tree_of, rows.PIECE_ROWS, rows.LEAST_ROWS, folders.SEGMENT_BYTES = before
 
 
 def made_in(folder: Path, fault: str | None) -> tuple[int, dict | None]:

@@ -10,7 +10,7 @@ from tests.helpers.small_networks import random_network, random_product
 
 
 @pytest.fixture
-def eager(monkeypatch):
+def eager(monkeypatch, tune):
     """Makes every group worth a tree of its own, and says which were made."""
     made = []
 
@@ -19,8 +19,7 @@ def eager(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(batches, "condition", record)
-    monkeypatch.setattr(batches, "CONDITIONING_SECONDS", 0.0)
-    monkeypatch.setattr(batches, "VARIABLE_SECONDS", 0.0)
+    tune(group_tree_seconds=0.0, group_tree_variable_seconds=0.0)
     return made
 
 

@@ -12,7 +12,7 @@ import oocbe
 from oocbe.elimination.orders.order import judge_order
 from oocbe.elimination.plan import plan
 from oocbe.errors import FormatError, LimitError, ResourceError, TimeLimitError
-from oocbe.junction_trees import compiled, joints, support
+from oocbe.junction_trees import compiled, support
 from oocbe.junction_trees.arrays import tree_arrays
 from oocbe.junction_trees.case_files import read_cases
 from oocbe.junction_trees.cliques import cliques_of
@@ -86,12 +86,12 @@ def test_a_number_of_thousands_of_digits_in_cases_is_a_malformed_file(tmp_path):
         read_cases(tmp_path / "cases.json", chain([2, 2]))
 
 
-def test_joint_posteriors_take_little_beside_what_they_return(monkeypatch):
+def test_joint_posteriors_take_little_beside_what_they_return(monkeypatch, tune):
     """Evidence of every case and combination at once was 96 MiB here, several times over, for half a MiB of numbers."""
     tree = oocbe.JunctionTree(chain([2] * 400), order_seconds=0)
     names = [f"x{40 * i}" for i in range(10)]
     cases = [{"x3": i % 2, "x80": 1} for i in range(64)]
-    monkeypatch.setattr(joints, "PIECE_NUMBERS", 1 << 18)
+    tune(joint_piece_numbers=1 << 18)
     pieces = tree.batch(cases[:2], [], [names]).joints[tuple(names)]
     tracemalloc.start()
     try:

@@ -9,7 +9,6 @@ import pytest
 
 import oocbe
 from oocbe.api.tasks import marginals as task
-from oocbe.junction_trees import batches
 from oocbe.model.settings.options import SolveOptions
 
 SMALL = ["alarm", "hailfinder", "water", "mildew", "pigs"]
@@ -73,7 +72,7 @@ def test_posteriors_are_those_of_elimination(name, network, data, monkeypatch):
 
 
 @pytest.mark.parametrize("name", without("pigs", *SMALL))
-def test_batches_single_cases_and_trees_of_groups_agree(name, network, data, monkeypatch):
+def test_batches_single_cases_and_trees_of_groups_agree(name, network, data, monkeypatch, tune):
     problem, cases, tree = network(name, data)
     batch = tree.batch(cases)
     assert (batch.status == "exact").all()
@@ -84,9 +83,7 @@ def test_batches_single_cases_and_trees_of_groups_agree(name, network, data, mon
         assert batch.log_evidence[i] == pytest.approx(tree.log_evidence, rel=1e-12)
         for v in names:
             np.testing.assert_allclose(batch.marginals[v][i], tree.marginal(v), atol=1e-12)
-    monkeypatch.setattr(batches, "CONDITIONING_SECONDS", 0.0)
-    monkeypatch.setattr(batches, "VARIABLE_SECONDS", 0.0)
-    monkeypatch.setattr(batches, "MAX_RELATIVE_SWEEP_COST", math.inf)
+    tune(group_tree_seconds=0.0, group_tree_variable_seconds=0.0, group_tree_share=math.inf)
     grouped = tree.batch(cases[:5], targets=names[::3])
     np.testing.assert_allclose(grouped.log_evidence, batch.log_evidence[:5], rtol=1e-12)
     for v in names[::3]:

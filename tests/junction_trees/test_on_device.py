@@ -10,7 +10,7 @@ import pytest
 
 import oocbe
 from oocbe.errors import ResourceError
-from oocbe.junction_trees import batches, device_sweeps
+from oocbe.junction_trees import batches
 from oocbe.junction_trees.conditioning import condition
 from oocbe.junction_trees.kernels.cuda import layout
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
@@ -85,14 +85,14 @@ def test_a_batch_equals_enumeration():
             np.testing.assert_allclose(found.marginals[variable.name][i], expected, **CLOSE)
 
 
-def test_thousands_of_cases_in_blocks(monkeypatch):
+def test_thousands_of_cases_in_blocks(tune):
     random = np.random.default_rng(41)
     problem = random_network(random, variables=12)
     here, there = both(problem)
     cases = random_cases(random, problem, 5000)
     expected = here.batch(cases)
     assert_same(there.batch(cases), expected)
-    monkeypatch.setattr(device_sweeps, "MOST_CASES", 700)
+    tune(device_block_cases=700)
     first = there.batch(cases)
     assert_same(first, expected)
     again = there.batch(cases)  # no sum depends on how threads are scheduled
@@ -146,7 +146,7 @@ def test_what_probabilities_would_lose_is_computed_in_logarithms():
     np.testing.assert_allclose(found.marginals["cause"], [[1, 0], [0, 1], [0, 0], [0.5, 0.5]], atol=1e-15)
 
 
-def test_trees_of_groups_have_inputs(monkeypatch):
+def test_trees_of_groups_have_inputs(monkeypatch, tune):
     made = []
 
     def record(*arguments):
@@ -154,8 +154,7 @@ def test_trees_of_groups_have_inputs(monkeypatch):
         return made[-1]
 
     monkeypatch.setattr(batches, "condition", record)
-    monkeypatch.setattr(batches, "CONDITIONING_SECONDS", 0.0)
-    monkeypatch.setattr(batches, "VARIABLE_SECONDS", 0.0)
+    tune(group_tree_seconds=0.0, group_tree_variable_seconds=0.0)
     random = np.random.default_rng(44)
     problem = random_network(random, variables=9)
     here, there = both(problem)
@@ -167,7 +166,7 @@ def test_trees_of_groups_have_inputs(monkeypatch):
     assert any(tree is not None and tree.inputs for tree in made)
 
 
-def test_blocks_are_smaller_where_memory_is_short(monkeypatch):
+def test_blocks_are_smaller_where_memory_is_short(monkeypatch, tune):
     from oocbe.junction_trees.kernels.cuda.sweeps import Block
     from oocbe.kernels.cuda.transfer.memory import free_blocks, held_bytes, limit_bytes, set_limit
 
@@ -185,7 +184,7 @@ def test_blocks_are_smaller_where_memory_is_short(monkeypatch):
         make(self, tree, rows, count, **named)
 
     monkeypatch.setattr(Block, "__init__", record)
-    monkeypatch.setattr(device_sweeps, "ROOM_SHARE", 100)  # more is thought to be free than there is
+    tune(device_tree_share=100)  # more is thought to be free than there is
     free_blocks()
     limit = limit_bytes()
     try:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.junction_trees import batches, query_engine
-from oocbe.junction_trees.query_elimination import answer, complete_tree, groups
+from oocbe.junction_trees.query_elimination import answer, complete_tree
 from oocbe.junction_trees.query_elimination.factors import factors_of_case, written_out
 from oocbe.junction_trees.relevance import components, relevant
 from oocbe.junction_trees.tree import JunctionTree
@@ -17,27 +16,25 @@ from tests.junction_trees.test_small_trees import CLOSE, random_evidence
 
 
 @pytest.fixture
-def waiting(monkeypatch):
+def waiting(monkeypatch, tune):
     """Trees are not made before they are needed, and targets are put into groups however little that saves."""
 
     def refuse(*arguments, **settings):
         raise AssertionError("a tree was made")
 
-    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
-    monkeypatch.setattr(query_engine, "MAKING_SECONDS", math.inf)
-    monkeypatch.setattr(groups, "GROUP_SECONDS", 0.0)
+    tune(large_tree_cells=0.0, tree_cell_seconds=math.inf, group_seconds=0.0)
     monkeypatch.setattr("oocbe.junction_trees.tree.make_or_store", refuse)
 
 
 @pytest.mark.parametrize("in_logarithms", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_everything_equals_enumeration(seed, in_logarithms, waiting, monkeypatch):
+def test_everything_equals_enumeration(seed, in_logarithms, waiting, monkeypatch, tune):
     random = np.random.default_rng(seed)
     problem = random_product(random) if seed % 2 else random_network(random, variables=9)
     if in_logarithms:
         monkeypatch.setattr(complete_tree, "LEAST_PRODUCT", math.inf)
     if seed % 3 == 0:
-        monkeypatch.setattr(groups, "CLIQUE_CELLS", 0.0)  # or all are merged
+        tune(clique_cells=0.0)  # or all are merged
     tree = JunctionTree(problem)
     for _ in range(4):
         values, soft, known = random_evidence(random, problem)
@@ -64,11 +61,10 @@ def test_everything_equals_enumeration(seed, in_logarithms, waiting, monkeypatch
 
 
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_each_part_of_the_evidence_counts_once(seed, monkeypatch):
+def test_each_part_of_the_evidence_counts_once(seed, tune):
     """Whatever is asked beside it: groups for targets have parts of the evidence, too, or the same part twice."""
     random = np.random.default_rng(50 + seed)
-    monkeypatch.setattr(groups, "GROUP_SECONDS", 0.0)
-    monkeypatch.setattr(groups, "CLIQUE_CELLS", float(random.choice([0.0, 20.0])))
+    tune(group_seconds=0.0, clique_cells=float(random.choice([0.0, 20.0])))
     problem = random_network(random, variables=10, zeros=0.2)
     _, _, known = random_evidence(random, problem)
     weights = enumerated(problem, known)
@@ -146,8 +142,8 @@ def test_a_large_network_answers_before_its_tree_is_made(waiting):
     assert tree.marginal(f"x{width}")[0] == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_tree_is_made_once_it_is_asked_for(monkeypatch):
-    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
+def test_the_tree_is_made_once_it_is_asked_for(tune):
+    tune(large_tree_cells=0.0)
     problem = random_network(np.random.default_rng(4))
     tree = JunctionTree(problem)
     assert "made when it is needed" in repr(tree)
@@ -155,9 +151,8 @@ def test_the_tree_is_made_once_it_is_asked_for(monkeypatch):
     assert "cliques" in repr(tree)
 
 
-def test_many_questions_make_the_tree_after_all(monkeypatch):
-    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
-    monkeypatch.setattr(query_engine, "MAKING_SECONDS", 1.0)  # for each cell
+def test_many_questions_make_the_tree_after_all(tune):
+    tune(large_tree_cells=0.0, tree_cell_seconds=1.0)  # for each cell
     problem = random_network(np.random.default_rng(6), zeros=0)
     tree = JunctionTree(problem)
     tree.observe({"v0": 0})
@@ -170,8 +165,8 @@ def test_many_questions_make_the_tree_after_all(monkeypatch):
     assert tree._case.made is not None
 
 
-def test_what_no_tree_can_be_made_of_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
+def test_what_no_tree_can_be_made_of_is_refused_at_once(tune):
+    tune(large_tree_cells=0.0)
     problem = oocbe.Problem(
         (oocbe.Variable("a", 2),), (oocbe.Function.from_array((0,), [-1.0, 2.0]),), semiring=oocbe.SUM_PRODUCT
     )
@@ -207,13 +202,12 @@ def test_passes_shared_by_threads_and_kernels_for_many_cells_agree_with_sums(see
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_task_takes_the_same_way(seed, monkeypatch):
+def test_the_task_takes_the_same_way(seed, tune):
     random = np.random.default_rng(seed)
     problem = random_product(random) if seed % 2 else random_network(random, variables=9)
     total = enumerated(problem)
     known = oocbe.marginals(problem, backend="cpu")
-    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
-    monkeypatch.setattr(query_engine, "MAKING_SECONDS", math.inf)
+    tune(large_tree_cells=0.0, tree_cell_seconds=math.inf)
     found = oocbe.marginals(problem, backend="cpu")
     assert found.status == known.status
     assert found.value == pytest.approx(known.value, rel=1e-12, abs=1e-13)
@@ -224,16 +218,14 @@ def test_the_task_takes_the_same_way(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_cases_of_small_groups_are_answered_beside_a_tree(seed, monkeypatch):
-    monkeypatch.setattr(batches, "MIN_SOLO_SECONDS", 0.0)
-    monkeypatch.setattr(batches, "SECONDS_OF_WORK", 1.0)
-    monkeypatch.setattr(batches, "ALONE_TIMES", 1e9)
+def test_cases_of_small_groups_are_answered_beside_a_tree(seed, tune):
+    tune(least_alone_seconds=0.0, case_row_seconds=1.0, alone_times=1e9)
     random = np.random.default_rng(seed)
     problem = random_product(random) if seed % 2 else random_network(random, variables=8)
     tree = JunctionTree(problem, order_seconds=0)
     cases = [random_evidence(random, problem)[0] for _ in range(6)]
     alone = tree.batch(cases)
-    monkeypatch.setattr(batches, "MIN_SOLO_SECONDS", math.inf)
+    tune(least_alone_seconds=math.inf)
     swept = tree.batch(cases)
     assert alone.status.tolist() == swept.status.tolist()
     np.testing.assert_allclose(alone.log_evidence, swept.log_evidence, rtol=1e-12, atol=1e-13)
@@ -249,8 +241,8 @@ def test_cases_of_small_groups_are_answered_beside_a_tree(seed, monkeypatch):
         ([[1e300, 1e300], [1e-300, 1e-300]], oocbe.SUM_PRODUCT, math.log(2e-300)),
     ],
 )
-def test_weights_too_far_apart_for_floats_are_no_zeros(factor, semiring, log_evidence, monkeypatch):
-    monkeypatch.setattr(query_engine, "LARGE_COST", 0.0)
+def test_weights_too_far_apart_for_floats_are_no_zeros(factor, semiring, log_evidence, tune):
+    tune(large_tree_cells=0.0)
     variables = tuple(oocbe.Variable(name, 2) for name in "ab")
     problem = oocbe.Problem(variables, (oocbe.Function.from_array((0, 1), factor),), semiring=semiring)
     tree = JunctionTree(problem)

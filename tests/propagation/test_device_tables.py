@@ -59,10 +59,10 @@ def restore(domains, saved):
 
 @pytest.mark.parametrize("rounds", [64, 1])
 @pytest.mark.parametrize("largest", [7, 300, 5000])
-def test_searches_go_down_and_back(monkeypatch, largest, rounds):
+def test_searches_go_down_and_back(tune, largest, rounds):
     from oocbe.propagation import device_tables
 
-    monkeypatch.setattr(device_tables, "ROUNDS", rounds)
+    tune(table_rounds=rounds)
     contradictions = 0
     for seed in range(25):
         random = np.random.default_rng(seed)

@@ -18,10 +18,10 @@ from oocbe.model.linear_system import LinearSystem
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.bounds import propagate_bounds
 from oocbe.propagation.compact_table import CompactTable
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.propagate import BIT_SET_BYTES
 from oocbe.propagation.tables import ForbiddenPatterns
 from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
@@ -97,7 +97,7 @@ def left(found, model):
 
 
 @settings(max_examples=examples(200))
-@given(models(), st.sampled_from([0, 200, BIT_SET_BYTES]))
+@given(models(), st.sampled_from([0, 200, tuning().bit_set_bytes]))
 def test_fixpoints_are_what_their_definition_says(model, bit_set_bytes):
     found = Network(model, bit_set_bytes, 0).propagate()
     expected = defined_fixpoint(model)
@@ -148,7 +148,7 @@ def test_bit_sets_go_down_and_back_as_rows_do(data):
     tuples[random.random(tuples.shape) < data.draw(st.sampled_from([0.0, 0.1]))] = ANY
     variables = tuple(Variable(f"v{i}", size) for i, size in enumerate(sizes))
     model = CompactProblem(Problem(variables), (ShortTable(tuple(range(len(sizes))), tuples),))
-    networks = [Network(model), Network(model, BIT_SET_BYTES, 0)]
+    networks = [Network(model), Network(model, tuning().bit_set_bytes, 0)]
     assert isinstance(networks[1].propagators[0], CompactTable)
     stacks = [[], []]
     for _ in range(12):
@@ -291,7 +291,7 @@ LARGE = ("Sudoku-table-Sudoku_s13a.xml", "Wwtpp-short-Wwtpp_ex04400.xml")
 
 
 @pytest.mark.parametrize("with_large", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("bit_set_bytes", [0, BIT_SET_BYTES])
+@pytest.mark.parametrize("bit_set_bytes", [0, tuning().bit_set_bytes])
 def test_positive_tables_of_real_instances(data, model_of, bit_set_bytes, with_large):
     entries = reference(data)
     assert set(LARGE) < entries.keys()

@@ -8,7 +8,7 @@ import pytest
 from oocbe.errors import ModelError, TimeLimitError
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.propagation import large_tables, scans
+from oocbe.propagation import scans
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.large_tables import DeviceRows, SharedRows, ThreadedRows, allowed_rows
@@ -33,9 +33,8 @@ def backend(request):
 
 
 @pytest.fixture(autouse=True)
-def _small_parts(monkeypatch):
-    monkeypatch.setattr(large_tables, "LARGE_ROWS", 1)
-    monkeypatch.setattr(large_tables, "PART_ROWS", 5000)
+def _small_parts(tune):
+    tune(large_table_rows=1, scan_part_rows=5000)
 
 
 def random_codes(seed, sizes, rows, share_of_any=0.0):
@@ -153,10 +152,8 @@ def placed(request, tmp_path):
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-def test_scans_of_tables_anywhere(sizes, placed, backend, monkeypatch):
-    monkeypatch.setattr(scans, "PIECE_ROWS", 3000)
-    monkeypatch.setattr(scans, "DEVICE_PIECE_ROWS", 7000)
-    monkeypatch.setattr(scans, "HELD_PIECE_BYTES", 8 * 7000)
+def test_scans_of_tables_anywhere(sizes, placed, backend, tune):
+    tune(scan_piece_rows=3000, scan_device_rows=7000, scan_held_bytes=8 * 7000)
     table = random_table(1, sizes, 20_000)
     there = placed(table)
     rows, _ = table.to_rows()
@@ -173,9 +170,9 @@ def test_scans_of_tables_anywhere(sizes, placed, backend, monkeypatch):
 
 
 @pytest.mark.parametrize("sizes", [(2,) * 40, (2, 3, 500, 2, 9, 9, 40000, 2), (30, 200, 600, 1, 8)])
-def test_columns_that_share_a_look_at_a_flag(sizes, monkeypatch):
+def test_columns_that_share_a_look_at_a_flag(sizes, tune):
     """Some have lost nothing, fields fill several words, and a group is full before its neighbour comes."""
-    monkeypatch.setattr(scans, "PIECE_ROWS", 7000)
+    tune(scan_piece_rows=7000)
     table = random_table(3, sizes, 20_000)
     rows, _ = table.to_rows()
     lost = {c: int(rows[-1, c]) for c in range(len(sizes)) if c % 4 and sizes[c] > 1}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from oocbe.formats import as_problem
 from oocbe.model.linear_system import LinearSystem
+from oocbe.model.settings.tuning import tuned
 from oocbe.propagation import linear_probing
 from oocbe.propagation.bounds import PROGRESS, linear_rows_of, propagate_bounds
 from oocbe.propagation.fixpoint import Network
@@ -86,8 +87,8 @@ def sparse_binaries(seed, count):
     return LinearSystem.from_rows(rows, [0] * count, [1] * count)
 
 
-def test_many_probes_by_threads(monkeypatch):
-    monkeypatch.setattr(linear_probing, "PART", 32)
+def test_many_probes_by_threads(tune):
+    tune(probe_part=32)
     system = sparse_binaries(1, 120)
     bounds = propagate_bounds(system, backend="cpu")
     assert bounds.status == "fixpoint"
@@ -102,12 +103,9 @@ def test_many_probes_by_threads(monkeypatch):
 @settings(max_examples=examples(150))
 @given(systems(is_binary=True), st.sampled_from([2, 4, 4096]))
 def test_probed_bounds_are_the_domains_that_probing_of_values_leaves(system, block):
-    before, linear_probing.BLOCK = linear_probing.BLOCK, block
-    try:
+    with tuned(probe_block=block):
         bounds = propagate_bounds(system, backend="cpu")
         found = probe_bounds(system, bounds)
-    finally:
-        linear_probing.BLOCK = before
     network = Network(as_problem(system))
     expected = network.propagate()
     probed = probe(network, expected)
@@ -193,11 +191,8 @@ def test_probes_on_a_device_are_those_of_the_processor(seed, count):
     assert_same(there, here)
     assert len(there.implied)
     for block in (64, 1 << 14):
-        linear_probing.DEVICE_BLOCK, before = block, linear_probing.DEVICE_BLOCK
-        try:
+        with tuned(probe_device_block=block):
             found = [probe_bounds(system, bounds, backend=backend) for backend in ("cuda", "cpu")]
-        finally:
-            linear_probing.DEVICE_BLOCK = before
         assert found[0].bounds.status == found[1].bounds.status
         if found[0].bounds.status == "fixpoint":
             assert found[0].bounds.lower.tobytes() == found[1].bounds.lower.tobytes()

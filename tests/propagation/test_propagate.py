@@ -20,12 +20,12 @@ from oocbe.cli.main import app
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats import as_problem, read_model, write
 from oocbe.model.compact_problem import CompactProblem
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation import bounds
 from oocbe.propagation.bounds import propagate_round
 from oocbe.propagation.exact_bounds import exact_round
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.probing import probe
-from oocbe.propagation.propagate import BIT_SET_BYTES
 from tests.propagation.test_fixpoint import left, models
 from tests.propagation.test_linear_bounds import integer_systems, real_systems
 
@@ -56,7 +56,7 @@ def test_what_is_left_has_the_same_solutions(model, probing):
 
 
 @settings(max_examples=75)
-@given(models(), st.sampled_from([0, 200, BIT_SET_BYTES]))
+@given(models(), st.sampled_from([0, 200, tuning().bit_set_bytes]))
 def test_probing_removes_what_is_contradictory_alone_and_puts_everything_back(model, bit_set_bytes):
     network = Network(model, bit_set_bytes, 0)
     found = network.propagate()

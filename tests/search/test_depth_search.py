@@ -13,13 +13,14 @@ import oocbe
 from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.plan.plan import SUPPLY_ROWS, easy_orders, needs_no_bounds
+from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds
 from oocbe.elimination.preparation.packing import is_supply
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import beam_search_scheduler, depth_search, depth_tree, depth_worker
 from oocbe.search.beam_search_scheduler import BeamSearchScheduler
@@ -415,7 +416,8 @@ def test_supply_is_for_linear_programs_first(seed):
 def test_supply_of_many_rows_is_not_eliminated_first():
     problem, _ = warehouses(7, 12, 1)
     choice = easy_orders(problem, SolveOptions())[0]
-    few, many = (replace(choice, predicted_rows=(rows,)) for rows in (SUPPLY_ROWS, SUPPLY_ROWS + 1))
+    most = tuning().supply_rows
+    few, many = (replace(choice, predicted_rows=(rows,)) for rows in (most, most + 1))
     assert needs_no_bounds(problem, problem.semiring, few, SolveOptions())
     assert not needs_no_bounds(problem, problem.semiring, many, SolveOptions())
     other = conflicts(20, 0.5, 1)

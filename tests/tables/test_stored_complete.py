@@ -209,9 +209,9 @@ def test_what_no_disk_can_hold_is_refused_before_anything_is_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_many_cells_are_written_in_parts_between_which_the_deadline_is_looked_at(tmp_path, monkeypatch):
+def test_many_cells_are_written_in_parts_between_which_the_deadline_is_looked_at(tmp_path, monkeypatch, tune):
     table = example()
-    monkeypatch.setattr("oocbe.tables.complete_writer.CELLS_AT_ONCE", 20)
+    tune(written_cells=20)
     looks = []
     monkeypatch.setattr("oocbe.tables.complete_writer.check_deadline", lambda: looks.append(1))
     with StoredCompleteTable.create(tmp_path / "whole", table.layout, np.int32, chunk_cells=7) as writer:

@@ -97,20 +97,14 @@ def inside_settings(settings: Settings) -> Iterator[None]:
     """Within the block, the engine works with the changed constants of a case."""
     inside = settings.get("inside", {})
     with ExitStack() as stack:
-        if "message_bytes" in inside:
-            stack.enter_context(tuned(message_bytes=inside["message_bytes"]))
+        numbers = ("message_bytes", "first_cap", "embedded_bytes")
+        stack.enter_context(tuned(**{name: inside[name] for name in numbers if name in inside}))
         if "mixed_forms" in inside:
             coin = Random(inside["mixed_forms"])
             cheaper = "oocbe.elimination.engine.decision.is_cheaper_complete"
             stack.enter_context(mock.patch(cheaper, lambda *_, **__: coin.random() < 0.5))
-        if "first_cap" in inside:
-            stack.enter_context(mock.patch("oocbe.elimination.race.FIRST_CAP", inside["first_cap"]))
         if "forgets" in inside:
             stack.enter_context(_forgetting(Random(inside["forgets"])))
-        if "embedded_bytes" in inside:
-            stack.enter_context(
-                mock.patch("oocbe.elimination.runs.checkpoint.EMBEDDED_BYTES", inside["embedded_bytes"])
-            )
         if "threads" in inside:
             stack.enter_context(mock.patch.dict(os.environ, {"OOCBE_THREADS": str(inside["threads"])}))
         yield

@@ -17,15 +17,10 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.tuning import tuning
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import CompleteBackend
-
-FUSED_PART = 16
-"""Functions are fused into one whose cells are at most this part of the joined ones: it costs a few percent."""
-
-FUSED_CELLS = 1 << 12
-"""Or into one this small, which stays in the first-level cache."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ class CompleteBucket:
     def fused(self, functions: Sequence[BucketFunction]) -> list[BucketFunction]:
         """Fewer functions with the same combination, whose values are where the kernels work."""
         place = {v: i for i, v in enumerate(self._axes)}
-        limit = max(FUSED_CELLS, self.joined_cells // FUSED_PART)
+        limit = max(tuning().fused_cells, self.joined_cells // tuning().fused_part)
         groups: list[tuple[set[int], list[BucketFunction]]] = []
         # The largest first: a small one joins the group that grows least by it.
         for f in sorted(functions, key=lambda f: -self._cells(f.scope)):

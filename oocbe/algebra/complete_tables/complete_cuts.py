@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-from oocbe.algebra.complete_tables.complete_bucket import FUSED_PART
+from oocbe.model.settings.tuning import tuning
 
 Ranges = dict[int, tuple[int, int]]
 """For variables that are cut, the range of their values in a piece; all others have their whole domain."""
@@ -123,7 +123,7 @@ class CompleteCuts:
         read = sum(self._cells(scope, widths) * itemsize for scope, itemsize in self.scopes)
         made = self._cells(self.separator, widths)
         joined = made * self._cells(self.eliminated, widths)
-        return INPUT_COPIES * read + (RESULT_COPIES * made + joined // FUSED_PART) * self.itemsize
+        return INPUT_COPIES * read + (RESULT_COPIES * made + joined // tuning().fused_part) * self.itemsize
 
     def _cells(self, scope: Sequence[int], widths: Mapping[int, int]) -> int:
         return math.prod(widths.get(v, self.sizes[v]) for v in scope)

@@ -19,15 +19,13 @@ from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts, 
 from oocbe.execution.cells import read_box, runs_of
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
 from oocbe.kernels.interface import CompleteFunction, steps_of
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 
 Values = NDArray[np.generic]
 Scratch = Callable[[Iterable[Values]], AbstractContextManager[StoredCompleteTable]]
 """Writes values and gives them as a table on disk; they are removed when the block ends."""
-
-COPIES = 4
-"""A block is read, transposed and written, a piece put together from ranges that are read, and handed over."""
 
 
 def transposed(
@@ -47,9 +45,9 @@ def transposed(
     CorruptDataError : the source is on disk and damaged. DiskError : the disk is full.
     """
     itemsize = source.dtype.itemsize
-    room = CellRoom(nbytes // COPIES // itemsize * itemsize, most)
+    room = CellRoom(nbytes // tuning().transpose_copies // itemsize * itemsize, most)
     if tuple(scope) == source.scope:
-        step = max(1, nbytes // (COPIES * itemsize))
+        step = max(1, nbytes // (tuning().transpose_copies * itemsize))
         yield from (source.window(low, min(low + step, source.cells)) for low in range(0, source.cells, step))
         return
     sizes, order = source.layout.sizes, tuple(source.layout.place(name) for name in scope)

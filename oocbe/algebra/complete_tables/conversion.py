@@ -23,6 +23,7 @@ from oocbe.execution.sources import Buffers, Source, row_bytes
 from oocbe.kernels.cpu.complete.complete_rows import cells_of_rows
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable, key_fields, rows_among
 from oocbe.tables.feasible_values import check_feasible
 from oocbe.tables.packed import PackedTable
@@ -39,15 +40,9 @@ if TYPE_CHECKING:
 AnyTable = Table | StoredTable | PackedTable | AnyComplete
 """Every form that a table has."""
 
-LISTED_BYTES = 48
-"""Bytes of a cell whose rows are listed: its value and place, key and value of its row, and copies of them."""
-
 COPIES, CELL_BYTES = 3, 24
 """Memory of a row that is written out: as read, sorted by its cell, of the dtype wanted; its cell, and the order of
 cells."""
-
-WINDOW_SHARE = 0.1
-"""Share of the memory for the window of cells that rows are written to."""
 
 
 def in_memory(table: AnyTable) -> Table | CompleteTable:
@@ -104,7 +99,7 @@ def row_pieces(table: AnyComplete, scope: Sequence[str], nbytes: int, scratch: S
     CorruptDataError : the table is on disk and damaged. DiskError : the disk is full.
     """
     layout, semiring, first = table.layout.select(scope), table.semiring, 0
-    most = max(1, nbytes // LISTED_BYTES)
+    most = max(1, nbytes // tuning().listed_cell_bytes)
     source = to_host(table) if isinstance(table, CompleteTable) else table
     for values in transposed(source, layout.scope, nbytes, scratch):
         for low in range(0, len(values), most):
@@ -134,7 +129,7 @@ def cell_pieces(
     cost = COPIES * row_bytes(source.layout, source.dtype) + CELL_BYTES
     what = f"complete table over {layout.scope}"
     infeasible = infeasible_value(dtype, semiring.combination, semiring.marginalisation)
-    most = max(1, int(space.budget.limit * WINDOW_SHARE) // dtype.itemsize)
+    most = max(1, int(space.budget.limit * tuning().window_share) // dtype.itemsize)
     buffers, low = Buffers(), 0
     window = np.full(min(most, layout.complete_rows), infeasible, dtype=dtype)
     for part in parts([JoinInput(source, layout.scope, layout.scope, cost)], space, kernels):

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from oocbe.algebra.inputs import TableLike
     from oocbe.kernels.interface import Backend
 
-SPREAD = 2.0
-"""Ratio of decoded cells to cells of the boxes above which a table is transposed first."""
-
 
 @dataclass(frozen=True)
 class CompletePlace:
@@ -226,7 +223,7 @@ def _gathered(
         return table
     ranges = {**next(cuts.ranges()), **next(cuts.parts())}
     box = tuple(ranges.get(number[n], (0, s)) for n, s in zip(table.scope, table.layout.sizes, strict=True))
-    if cells_touched(table.layout.sizes, box, table.chunk_cells) <= SPREAD * box_cells(box):
+    if cells_touched(table.layout.sizes, box, table.chunk_cells) <= tuning().transpose_spread * box_cells(box):
         return table
     if table.cells <= 2 * table.chunk_cells or cuts.repeats([number[n] for n in table.scope]):
         return table

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from oocbe.algebra.inputs import TableLike
     from oocbe.kernels.interface import Backend
 
-MOST_STREAMS = 4
-"""Default streams: one thread a core, but no more than it takes to keep reading, kernels and writing busy."""
-
 
 class ResultRows(NamedTuple):
     """Rows of a result in main memory.
@@ -104,7 +101,7 @@ class ExecutionContext:
         cls, kernels: Backend, budget: Budget, folder: Path, streams: int | None, piece_rows: int | None
     ) -> ExecutionContext:
         """A context of some memory, with a folder for scratch files; the others as for the operators."""
-        many = max(2, min(MOST_STREAMS, thread_count())) if streams is None else streams
+        many = max(2, min(tuning().operator_streams, thread_count())) if streams is None else streams
         return cls(kernels, MemoryPlan(budget, DiskBudget(folder), many, piece_rows)).fresh()
 
     def fresh(self, space: MemoryPlan | None = None) -> ExecutionContext:

@@ -52,24 +52,6 @@ if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
     from oocbe.model.semiring import Semiring
 
-CUTS = 128
-"""Places at which each input can be cut, about; a quarter of them does."""
-
-RUNS_A_WORKER = 4
-"""Minimum number of sorted runs of a table for each worker. With fewer, workers wait for the last runs; with more, each
-segment reads from more places."""
-
-RUN_SHARE = 0.8
-"""Share of a worker's memory for the rows of a run and their sorting."""
-
-RUN_CHUNKS, LEAST_RUN_CHUNK = 128, 1 << 14
-"""Chunks of a run, and rows of one at least: a segment reads two of each run that it needs no more than a part of."""
-
-
-SMALLEST = 4
-"""Minimum rows of a segment, as a multiple of ``segment_rows``; about half a second of work. Each segment wastes the
-reads at the ends of its ranges."""
-
 
 class Range(NamedTuple):
     """Some of the smallest ranges that an operation can be cut into: the first one, and the one behind the last."""
@@ -210,10 +192,10 @@ class SegmentedOperation:
         """The table's rows in runs that workers sort, in the order that they had in the table."""
         folder.mkdir(parents=True)
         how = self._circumstances(1, 1)
-        fitting = int(how.memory_limit * RUN_SHARE) // run_cost(ordered.source)
-        even = -(-table.rows // (RUNS_A_WORKER * max(1, self._workers.count)))
+        fitting = int(how.memory_limit * tuning().run_share) // run_cost(ordered.source)
+        even = -(-table.rows // (tuning().runs_a_worker * max(1, self._workers.count)))
         rows = max(1, min(fitting, even))
-        chunk_rows = min(CHUNK_ROWS, max(LEAST_RUN_CHUNK, rows // RUN_CHUNKS))
+        chunk_rows = min(CHUNK_ROWS, max(tuning().least_run_chunk_rows, rows // tuning().run_chunks))
         at, name = TableAt.of(table), f"{name}, sorting"
         made_of: dict[int, TableAt] = {}
 
@@ -264,7 +246,7 @@ class KeyRanges:
             for at in sent.tables:
                 index = KeyIndex(StoredRows(opened(at)), sent.cut, budget)
                 end = max(end, index.end)
-                for number, count in index.samples(-(-CUTS // len(sent.tables))):
+                for number, count in index.samples(-(-tuning().operator_cuts // len(sent.tables))):
                     rows[number] += count
         numbers = sorted(rows)
         self._numbers = [0, *numbers[1:], end] if numbers else []
@@ -282,7 +264,7 @@ class KeyRanges:
             raise StopIteration
         total = self._before[-1]
         wanted = self.pace.wanted((total - self._before[first]) / total, self._workers.count) * total
-        wanted = max(wanted, SMALLEST * tuning().segment_rows)
+        wanted = max(wanted, tuning().operator_segment_factor * tuning().segment_rows)
         self._next = min(last, max(first + 1, bisect_right(self._before, self._before[first] + wanted) - 1))
         return Range(first, self._next)
 
@@ -314,5 +296,6 @@ def _cut_in_order(inputs: Sequence[JoinInput], cut: tuple[str, ...]) -> tuple[st
     for first in range(len(cut)):
         less = cut[first:]
         if all(replace(ordered, common=less).in_order for ordered in concerned):
-            return less if not first or prod(concerned[0].source.layout.select(less).sizes) >= CUTS else cut
+            places = prod(concerned[0].source.layout.select(less).sizes)
+            return less if not first or places >= tuning().operator_cuts else cut
     return cut

@@ -20,6 +20,7 @@ from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.propagated import propagated, what_went
 from oocbe.propagation.value_removal import ReducedProblem
 from oocbe.runtime.compilation import Stopwatch, working_time
@@ -31,9 +32,6 @@ Found = TypeVar("Found")
 
 PREPARATION_SECONDS = 1.0
 """Time limit of propagation and reduction together, in seconds, in addition to that of the search for an order."""
-
-MANY_PARTS = 1 << 12
-"""Number of functions and constraints below which propagation has no time limit, because loading it takes longer."""
 
 
 def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
@@ -87,7 +85,7 @@ class _Preparation:
         def step() -> tuple[Problem, ReducedProblem]:
             return propagated(with_penalties_forbidden(problem, self._options), self._options)
 
-        if len(problem.functions) + len(problem.constraints) < MANY_PARTS:
+        if len(problem.functions) + len(problem.constraints) < tuning().outlook_parts:
             return step()
         return self.run(step) or (problem, ReducedProblem.of_all(problem))
 

@@ -21,11 +21,9 @@ from oocbe.elimination.engine.consumption import Consumption
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.model.semiring import Combination
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
-
-PAIRS = 1 << 20
-"""Pairs (partial choice, row of the next message) that are processed in one array operation."""
 
 
 @spanning(ELIMINATION, "backward pass")
@@ -183,7 +181,7 @@ class _Shares:
         adds = self._semiring.combination is Combination.ADD
         wide = values.astype(self._dtype)
         found = []
-        step = max(1, PAIRS // len(theirs))
+        step = max(1, tuning().assignment_pairs // len(theirs))
         for first in range(0, len(amounts), step):
             self._deadline.check()
             mine, own = amounts[first : first + step], worths[first : first + step]

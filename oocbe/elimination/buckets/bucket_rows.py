@@ -19,13 +19,11 @@ from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.execution.sources import ChunkCache, SortedRows
 from oocbe.model.semiring import Combination
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.layout import bits_for
 
 CHUNK_ROWS = 1 << 16
 """Separator rows evaluated at a time, so that a bucket's work arrays take tens of megabytes."""
-
-CACHE_BYTES = 1 << 26
-"""Default cache size for chunks of messages on disk, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class BucketRows:
     def __init__(self, prepared: Prepared, bucket: Bucket, cache: ChunkCache | None = None) -> None:
         self._prepared = prepared
         self._bucket = bucket
-        cache = cache or ChunkCache(CACHE_BYTES)
+        cache = cache or ChunkCache(tuning().chunk_cache_bytes)
         self._tables: list[SortedRows] = [m.sorted_rows(cache) for m in bucket.messages]
         self._dtype = np.dtype(np.int64 if prepared.dtype.kind == "i" else np.float64)
 

@@ -22,16 +22,6 @@ from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.layout import Field, bits_for
 from oocbe.tables.table import Table
 
-SAMPLE_ROWS = 1 << 12
-"""Number of evenly spaced rows examined first: at most a few microseconds a variable, and usually none."""
-
-TRIALS = 16
-"""Number of messages that are always examined. If none of them lacked a value, only longer messages are examined."""
-
-MOST_PASSES = 4
-"""Maximum number of variables whose values are searched for in all rows of a larger message. Each pass takes 1 to 2 ns
-a row; the join took 100 ns."""
-
 
 class SupportedValues:
     """The domains as reduced by the messages of one forward pass.
@@ -60,7 +50,8 @@ class SupportedValues:
 
     def learn(self, message: Table, separator: Sequence[int]) -> None:
         """Remove the values without a row in a message in main memory."""
-        is_idle = self.removed == 0 and self._looked >= TRIALS and message.rows < SAMPLE_ROWS
+        is_short = message.rows < tuning().supported_sample_rows
+        is_idle = self.removed == 0 and self._looked >= tuning().supported_trials and is_short
         if message.rows == 0 or not separator or is_idle or not tuning().narrows:
             return
         self._looked += 1
@@ -70,9 +61,9 @@ class SupportedValues:
         if cells - cells // max(sizes, default=1) < message.rows and len(message.layout.scope) == len(separator):
             return
         fields = message.layout.fields[len(message.layout.fields) - len(separator) :]
-        step = -(-message.rows // SAMPLE_ROWS)
+        step = -(-message.rows // tuning().supported_sample_rows)
         missing = self._missing(message, separator, fields, step)
-        for place in missing if step == 1 else missing[-MOST_PASSES:]:
+        for place in missing if step == 1 else missing[-tuning().supported_passes :]:
             self._remove(message, separator[place], fields[place])
 
     def _missing(self, message: Table, scope: Sequence[int], fields: Sequence[Field], step: int) -> list[int]:

@@ -21,23 +21,13 @@ from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, SharedCounts, Tab
 from oocbe.kernels.cpu.buckets.walk_steps import Frontier
 from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
-SERIAL_WORK = 1 << 15
-"""Expected work below which one thread is faster than several."""
-
-BLOCKS_A_THREAD = 4
-"""Blocks per thread. Blocks are uneven in cost; several a thread balance the load."""
-
-SURPRISING_ROWS = 1 << 17
-"""Rows after which a walk that was expected to be short counts as long: some ten milliseconds."""
-
-SURPRISING_STEPS = 1 << 20
-"""Steps after which such a walk counts as long."""
-
 NO_LIMIT = 1 << 62
+"""Limit of rows and steps that no walk reaches."""
 
 
 class TooManyRowsError(LimitError):
@@ -152,12 +142,12 @@ def _walked_alone(
     The expected work is an estimate, and far too low if the constraints permit nearly everything. Such a walk is
     stopped early and restarted.
     """
-    if program.expected_work(rows) >= SERIAL_WORK:
+    if program.expected_work(rows) >= tuning().serial_work:
         return None
     counts = limits.counts()
     most_rows, most_steps = limits.rows, limits.steps
     if thread_count() > 1:
-        most_rows, most_steps = min(most_rows, SURPRISING_ROWS), min(most_steps, SURPRISING_STEPS)
+        most_rows, most_steps = min(most_rows, tuning().surprising_rows), min(most_steps, tuning().surprising_steps)
     walked = _run(program, flat, root, 0, 1, 0, program.levels, most_rows, most_steps, counts)
     if not walked.complete and (most_rows, most_steps) != (limits.rows, limits.steps):
         limits.deadline.check()
@@ -173,17 +163,17 @@ def _walked_in_blocks(
     count = len(flat.rows)
     rows = int(flat.rows[largest]) if count else 0
     wanted_blocks = NO_LIMIT
-    is_short = block_rows is not None and program.expected_work(rows) < SERIAL_WORK
+    is_short = block_rows is not None and program.expected_work(rows) < tuning().serial_work
     if block_rows is None:
         threads = thread_count()
-        wanted_blocks = 1 if threads == 1 else BLOCKS_A_THREAD * threads
+        wanted_blocks = 1 if threads == 1 else tuning().blocks_a_thread * threads
         block_rows = rows + 1 if threads == 1 else max(1, rows // wanted_blocks)
     # Without tables there are no rows by which to measure blocks.
     most_levels = 0 if count == 0 and wanted_blocks == NO_LIMIT else program.levels
     level, items = 0, root
     while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
         # Prefixes without table constraints can outnumber all rows: stop before those levels.
-        most = max(rows, SERIAL_WORK)
+        most = max(rows, tuning().serial_work)
         unshared = SharedCounts(np.zeros(2, np.int64), limits.deadline.flag)
         narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, limits.steps, unshared)
         if not narrower.complete:

@@ -28,9 +28,6 @@ from oocbe.tables.table import Table, format_bytes
 if TYPE_CHECKING:
     from oocbe.elimination.engine.bucket_engine import BucketEngine
 
-FIRST_PIECES_A_STREAM = 2
-"""Minimum number of pieces per stream into which a bucket is cut, so that all streams have work."""
-
 
 @dataclass(frozen=True)
 class PieceRoom:
@@ -97,7 +94,7 @@ class BucketStream:
         self._lock = Lock()
         self._most_bytes = float(self._input_bytes)
         # A join of functions alone has no table bytes by which to cut, and one stream would do everything.
-        self._first_share = self._most_share = 1 / (FIRST_PIECES_A_STREAM * room.streams)
+        self._first_share = self._most_share = 1 / (tuning().first_pieces_a_stream * room.streams)
         self.pieces = self.rows = self.input_bytes = self.made = 0
         self.done = 0.0
 

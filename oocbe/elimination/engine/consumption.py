@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.buckets.join_arrays import ConsumptionArrays
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.layout import WORD_BITS, Field, bits_for
 
 USUAL_BITS = 32
@@ -36,9 +37,6 @@ USUAL_BITS = 32
 MOST_BITS = 62
 """Limit in bits if all constraints then fit, or if otherwise none would: packed numbers, and sums of two of them, are
 signed 64-bit integers. The eliminated variable is in the same word of the key."""
-
-MERGED_BITS = 8
-"""Bits of the separator's key that share one lookup; each bucket tabulates the consumption of their values."""
 
 INT64 = np.iinfo(np.int64)
 
@@ -236,7 +234,7 @@ def consumption_arrays(
     shifts, masks = consumption.parts
     given = np.zeros(len(masks), dtype=dtype)
     given[: len(prices)] = prices
-    ahead = consumption.ahead(separator, fields, min(MERGED_BITS, max(1, rows.bit_length() - 2)))
+    ahead = consumption.ahead(separator, fields, min(tuning().consumption_bits, max(1, rows.bit_length() - 2)))
     return ConsumptionArrays(
         bits=consumption.bits,
         limit=consumption.limit | consumption.guards,

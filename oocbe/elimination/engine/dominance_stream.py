@@ -21,14 +21,11 @@ from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.sources import ChunkCache
 from oocbe.kernels.cpu.buckets.dominance import compact_rows, mark_dominated
 from oocbe.model.row_numbers import key_number
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.tables.layout import WORD_BITS
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-
-NEAR_CHUNKS = 2
-"""Maximum number of chunks with the substitutes of some rows. Beyond it the rows are split in halves, as their
-substitutes may be far apart."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ class DominanceStream:
         high = table.first_chunk_not_below(last, low, table.chunk_count)
         if high == table.chunk_count or table.chunk_keys(high)[0] > last:
             high -= 1
-        if high - low < NEAR_CHUNKS or len(rows) == 1:
+        if high - low < tuning().near_chunks or len(rows) == 1:
             return set(range(low, high + 1))
         middle = len(rows) // 2
         return self._chunks_of(keys, rows[:middle], moved) | self._chunks_of(keys, rows[middle:], moved)

@@ -22,10 +22,8 @@ from oocbe.elimination.engine.segments import Segments
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, LeafArrays, LookupArrays, RunArrays, SemiringCodes
 from oocbe.kernels.cpu.buckets.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
-
-LARGEST_MERGED_BITS = 12
-"""Maximum index bits of a merged lookup: 4,096 entries, since each bucket builds them in the first-level cache."""
 
 
 @dataclass(slots=True)
@@ -181,7 +179,7 @@ class ProgramBuilder:
         pruning : the bound for pruning rows; None: all are kept.
         limbs : of each resulting count (:mod:`oocbe.tables.limbs`); 0 if values are plain numbers.
         """
-        limit = min(LARGEST_MERGED_BITS, max(4, rows.bit_length() - 2))
+        limit = min(tuning().merged_bits, max(4, rows.bit_length() - 2))
         runs, level_of = self._runs(scope, tables)
         levels = len(runs.word)
         at_level: list[list[PackedFactor]] = [[] for _ in range(levels)]

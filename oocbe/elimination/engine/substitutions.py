@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.buckets.consumption_dominance import mark_dominated_consumption
 from oocbe.kernels.cpu.buckets.dominance import compact_rows, mark_dominated
 from oocbe.kernels.cpu.threads import run_all
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables.layout import Field
-
-SERIAL_ROWS = 1 << 12
-"""Number of rows below which one thread is faster than several."""
-
 
 Substitution = tuple[Field, NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
 """Substitutions of one variable: bit field, and CSR by the replaced value, as in :class:`Substitutions`."""
@@ -68,7 +65,7 @@ class Substitutions:
                 (keys, values, *arguments_of(own), saving, self.parts, sign, dominated, stop)
                 for own, saving in zip(self.variables, self.savings, strict=True)
             ]
-        if len(values) < SERIAL_ROWS:
+        if len(values) < tuning().serial_rows:
             for call in calls:
                 mark(*call)
         else:

@@ -7,7 +7,7 @@ import numpy as np
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.bucket_sizes import Place
 from oocbe.elimination.engine.decision import COMPLETE, Strategy, WhyForm
-from oocbe.elimination.narrow.narrow_problem import CELL_SECONDS, NarrowProblem
+from oocbe.elimination.narrow.narrow_problem import NarrowProblem
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.plan.bucket_forecast import BucketForecast
@@ -15,10 +15,8 @@ from oocbe.elimination.plan.plan import Plan, disk_available
 from oocbe.elimination.plan.planned_bucket import PlannedBucket
 from oocbe.kernels.cpu.orders.graphs import summed
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.layout import bits_for
-
-BEGIN_SECONDS_A_VARIABLE = 5e-6
-"""Time for laying tables out and checking the result, in seconds for each variable."""
 
 
 def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:
@@ -55,7 +53,7 @@ def narrow_plan(narrow: NarrowProblem, options: SolveOptions) -> Plan:
         memory=message_memory(options),
         disk=disk_available(options),
         is_certain=True,
-        loop_seconds=CELL_SECONDS * narrow.joined + BEGIN_SECONDS_A_VARIABLE * len(order),
+        loop_seconds=tuning().narrow_cell_seconds * narrow.joined + tuning().narrow_variable_seconds * len(order),
     )
 
 

@@ -43,25 +43,14 @@ from oocbe.kernels.cpu.orders.graphs import added_up
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
-
-LEAST_VARIABLES = 1 << 12
-"""Minimum number of variables. The engine solves smaller problems, with better orders and bounds."""
-
-BUCKET_SECONDS = 1e-3
-"""Minimum time of a bucket in the engine, in seconds."""
-
-CELL_SECONDS = 4e-8
-"""Time of a joined cell in the loop, in seconds: with two to four tables, 5 to 10 ns for each of them."""
 
 ULP = 2.0**-52
 """Rounding error of an addition of floats relative to the largest partial sum, with a safety margin."""
 
 COUNT_FLOORS = (0.0, 1.0, 3.0, 6.0, 10.0)
 """Floors of the orders tried for counts. A floor increases the messages' cells, but far fewer have long numbers."""
-
-ORDER_SECONDS = 1e-6
-"""Time of an order for each variable and each neighbour of one, in seconds. No order is computed to save less."""
 
 COUNT_BITS = 62.0
 """Maximum bits of counts in machine integers."""
@@ -73,12 +62,6 @@ seconds."""
 DIGIT_BITS, SHORT_DIGITS, PRODUCT_POWER = 30.0, 70.0, 0.585
 """Model of Python's integer products: bits of a digit; digits up to which each takes one pass; and the exponent with
 which passes grow with the digits beyond (Karatsuba's log2(3) - 1)."""
-
-CELL_BYTES = 24
-"""Bytes of a message's cell: its value, its permission, the variable's best value, and its probability."""
-
-FACTOR_BYTES = 80
-"""Bytes of a cell of the problem's own tables, during their construction and layout."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +226,9 @@ def narrow_problem(
     FormatError : the file named by ``options.order`` is no order.
     """
     semiring, count = problem.semiring, len(problem.variables)
-    if count < LEAST_VARIABLES or options.tables == INCOMPLETE or options.workdir is not None or options.has_workers:
+    numbers = tuning()
+    is_small = count < numbers.narrow_variables
+    if is_small or options.tables == INCOMPLETE or options.workdir is not None or options.has_workers:
         return None
     if options.bounds not in ("auto", "none") or carried_in_rows(problem) or left_out(problem):
         return None
@@ -257,12 +242,12 @@ def narrow_problem(
         if semiring.counts or (is_integral and semiring.combination is Combination.MULTIPLY):
             return None
     begin, memory = time.monotonic(), message_memory(options)
-    spared = BUCKET_SECONDS * count
-    found = _order(problem, options, min(spared / CELL_SECONDS, memory / CELL_BYTES), counts)
+    most = numbers.narrow_bucket_seconds * count / numbers.narrow_cell_seconds
+    found = _order(problem, options, min(most, memory / numbers.narrow_cell_bytes), counts)
     if found is None:
         return None
     taken = time.monotonic() - begin
-    tables = flat_tables(problem, semiring, memory // FACTOR_BYTES)
+    tables = flat_tables(problem, semiring, memory // numbers.narrow_factor_bytes)
     check_deadline()
     if tables is None:
         return None
@@ -292,7 +277,7 @@ def _order(
         work = _count_seconds(graph, order, separators, joined) if counts else float(joined.sum())
         if work < least:
             best, least = (order, name, separators, float(joined.sum())), work
-        if counts and least <= ORDER_SECONDS * (len(graph.sizes) + len(graph.neighbours)):
+        if counts and least <= tuning().narrow_order_seconds * (len(graph.sizes) + len(graph.neighbours)):
             break
     return best
 
@@ -333,5 +318,6 @@ def _count_seconds(
     shorter = (bits - longest) / DIGIT_BITS
     passes = np.clip(shorter, 1.0, SHORT_DIGITS) * np.clip(shorter / SHORT_DIGITS, 1.0, None) ** PRODUCT_POWER
     digits = DIGIT_SECONDS * bits * passes
-    cells = np.where(bits > COUNT_BITS, joined * (LARGE_CELL_SECONDS + digits) + LARGE_SECONDS, joined * CELL_SECONDS)
+    large = joined * (LARGE_CELL_SECONDS + digits) + LARGE_SECONDS
+    cells = np.where(bits > COUNT_BITS, large, joined * tuning().narrow_cell_seconds)
     return float(cells.sum())

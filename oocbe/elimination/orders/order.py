@@ -9,9 +9,9 @@ or until the search has taken as long as elimination with the best order would: 
 was already spent.
 
 Every heuristic is tried once even if the limit is zero, as that takes milliseconds, except on graphs of thousands of
-variables. There min-degree, which is fast, runs first. After the limit and :data:`FIRST_SECONDS`, min-degree also
+variables. There min-degree, which is fast, runs first. After the limit and ``first_order_seconds``, min-degree also
 completes the other heuristics' orders (see :class:`~oocbe.elimination.orders.separators.Hurry`), and after another
-:data:`GRACE_SECONDS` the rest of an order is arbitrary.
+``grace_seconds`` the rest of an order is arbitrary.
 """
 
 from __future__ import annotations
@@ -37,48 +37,9 @@ from oocbe.elimination.orders.separators import UNHURRIED, Hurry, ScopeGraph
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import order_finders
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import ELIMINATION, spanning
-
-SEARCH_PROBES = 16
-"""Probes a separator during the search: enough to distinguish orders whose rows differ by half."""
-
-FINAL_PROBES = 64
-"""Probes a separator for the plan's predictions and for the final comparison of the best candidates."""
-
-FINALISTS = 4
-"""Candidates of each heuristic evaluated again. Probes are noisy, so the best of many candidates is partly luck."""
-
-CERTAINLY = 4.0
-"""Factor by which an estimate of few probes must exceed a limit, so that one of many probes certainly would."""
-
-TURNS_FOR_ALL, HOPELESS = 3, 16.0
-"""Turns after which a heuristic is dropped, and the ratio of its best rows to the overall best from which it is."""
-
-FIRST_SECONDS = 0.5
-"""Minimum total time for the first order of each heuristic, in seconds, even if the search limit is shorter."""
-
-GRACE_SECONDS = 0.5
-"""Seconds after the limit for min-degree to complete an order, and for the final evaluation of the best orders."""
-
-GRACE_A_VARIABLE = 4e-6
-"""The same for each variable and each neighbour of one, in seconds: the time of a few passes over a large graph."""
-
-QUICK_VARIABLES = 512
-"""Number of variables up to which an order takes a few milliseconds on any graph."""
-
-OUT_OF_REACH = 2.0**64
-"""Predicted rows of the best order beyond which a long search is useless: no search makes them few."""
-
-LONGER = 20
-"""Multiple of ``order_seconds`` permitted to the search before elimination without bounds, see :func:`longest_search`.
-
-Orders keep improving: pedigree9 of the UAI competition has 3.3 billion predicted rows after half a second and 100
-million after five.
-"""
-
-TIME_SHARE = 0.25
-"""Maximum share of a time limit for such a search."""
 
 CRITERIA = {
     "min-degree": greedy.MIN_DEGREE,
@@ -167,27 +128,27 @@ def search_orders(
     candidates, least_work, begin = 0, math.inf, time.monotonic()
     deadline = deadline or Deadline()
     # Without constraints that make rows fewer than assignments, an order with too many assignments is not completed.
-    most_cells = CERTAINLY * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
+    most_cells = tuning().probe_margin * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
     with OrderFlags(graph, seconds, longest) as flags:
         for name, order in _candidates(graph, names, seconds, seed, finalists, cell_work, most_cells, flags):
             deadline.check()
             candidates += 1
             if order is not None and (name, order.tobytes()) not in tried:
                 tried.add((name, order.tobytes()))
-                work = graph.work(order, SEARCH_PROBES, seed, CERTAINLY * most_work, cell_work)
+                work = graph.work(order, tuning().search_probes, seed, tuning().probe_margin * most_work, cell_work)
                 least_work = min(least_work, work)
                 ranked = sorted([*finalists[name], (work, candidates, order)], key=lambda f: f[:2])
-                finalists[name] = ranked[:FINALISTS]
+                finalists[name] = ranked[: tuning().finalists]
             spent = time.monotonic() - begin
             worth = max(min(seconds, least_work / ROWS_A_SECOND), min(longest, least_work / MANY_ROWS_A_SECOND))
-            if least_work > OUT_OF_REACH:
+            if least_work > tuning().hopeless_rows:
                 worth = seconds
             if candidates >= len(names) and spent >= worth:
                 break
-    if least_work > CERTAINLY * most_work:
+    if least_work > tuning().probe_margin * most_work:
         return []
     best: dict[str, OrderChoice] = {}
-    until = time.monotonic() + GRACE_SECONDS
+    until = time.monotonic() + tuning().grace_seconds
     ranks = [(rank, *found, name) for name, ranked in finalists.items() for rank, found in enumerate(ranked)]
     for _, work, _, order, name in sorted(ranks, key=lambda r: r[:3]):
         deadline.check()
@@ -202,9 +163,10 @@ class OrderFlags:
     """Flags that make a search complete its orders faster; a context manager that stops its timers."""
 
     def __init__(self, graph: ScopeGraph, seconds: float, longest: float) -> None:
-        self._first, self._later = max(seconds, FIRST_SECONDS), max(seconds, longest)
-        self._grace = GRACE_SECONDS + GRACE_A_VARIABLE * (len(graph.sizes) + len(graph.neighbours))
-        self._is_quick = len(graph.sizes) <= QUICK_VARIABLES  # a timer costs more than it could save
+        self._first, self._later = max(seconds, tuning().first_order_seconds), max(seconds, longest)
+        size = len(graph.sizes) + len(graph.neighbours)
+        self._grace = tuning().grace_seconds + tuning().grace_variable_seconds * size
+        self._is_quick = len(graph.sizes) <= tuning().quick_variables  # a timer costs more than it could save
         self._begin = time.monotonic()
         self._timers: list[Deadline] = []
         self.first = self._made(self._first)
@@ -233,7 +195,7 @@ class OrderFlags:
 
 def longest_search(order_seconds: float, remaining: float) -> float:
     """Maximum search time, in seconds, if only elimination can solve the problem; ``remaining`` : time left."""
-    return min(LONGER * order_seconds, TIME_SHARE * remaining)
+    return min(tuning().longest_search_factor * order_seconds, tuning().longest_search_share * remaining)
 
 
 def judge_order(
@@ -262,13 +224,13 @@ def _candidates(
     for restart in count():
         turn, which = divmod(restart, len(names))
         name = names[which]
-        if turn >= TURNS_FOR_ALL:
+        if turn >= tuning().heuristic_turns:
             best = {n: ranked[0][0] if ranked else math.inf for n, ranked in finalists.items()}
-            if best[name] > HOPELESS * min(best.values()):
+            if best[name] > tuning().hopeless_heuristic * min(best.values()):
                 continue
         if turn and name in CRITERIA:
             if name not in chains:
-                chains[name] = Chain(graph, CRITERIA[name], SEARCH_PROBES, seed & 0x7FFFFFFF, cell_work)
+                chains[name] = Chain(graph, CRITERIA[name], tuning().search_probes, seed & 0x7FFFFFFF, cell_work)
             yield name, chains[name].step(flags.later)
         elif turn == 0 and flags.first.hurry[0] != 0 and any(finalists.values()):
             yield name, None
@@ -286,6 +248,6 @@ def _judged(
     cell_work: float = math.inf,
 ) -> OrderChoice:
     sets = graph.separators(order)
-    rows = graph.limited(order, sets, graph.predict(sets, FINAL_PROBES, seed))
+    rows = graph.limited(order, sets, graph.predict(sets, tuning().final_probes, seed))
     costs = () if cell_work == math.inf else tuple((cell_work * graph.joined_cells(order, sets)).tolist())
     return OrderChoice(tuple(order.tolist()), name, candidates, tuple(sets.listed()), tuple(rows.tolist()), costs)

@@ -19,18 +19,10 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import UNHURRIED, Hurry
 from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.model.settings.tuning import tuning
 
 if TYPE_CHECKING:
     from oocbe.elimination.orders.primal_graph import PrimalGraph
-
-CHANGED = 0.05
-"""Mean share of the variables whose factors are changed at a time; at least one variable."""
-
-SPREAD = 0.7
-"""Standard deviation of a change, in the logarithm of a factor."""
-
-FIRST_SPREAD = 0.1
-"""Standard deviation of a chain's initial factors, in the logarithm: enough to break ties between equal scores."""
 
 SEEDS = 1 << 31
 """Exclusive upper limit of the seeds of single orders."""
@@ -59,7 +51,7 @@ class Chain:
         self._probes = probes
         self._cell_work = cell_work
         self._random = np.random.default_rng([seed, criterion])
-        self._logarithms = FIRST_SPREAD * self._random.normal(size=len(graph.sizes))
+        self._logarithms = tuning().order_first_spread * self._random.normal(size=len(graph.sizes))
         self.work = float("inf")
 
     def step(self, flags: Hurry = UNHURRIED) -> NDArray[np.int64] | None:
@@ -69,10 +61,10 @@ class Chain:
         if self.work < float("inf"):
             trials = []
             for _ in range(thread_count()):
-                chosen = self._random.random(count) < CHANGED
+                chosen = self._random.random(count) < tuning().order_changed_share
                 chosen[self._random.integers(0, count)] = True
                 changes = np.zeros(count)
-                changes[chosen] = SPREAD * self._random.normal(size=np.count_nonzero(chosen))
+                changes[chosen] = tuning().order_spread * self._random.normal(size=np.count_nonzero(chosen))
                 trials.append(self._logarithms + changes)
         seeds = self._random.integers(0, SEEDS, size=len(trials)).tolist()
         calls = [(np.exp(t), seed, flags, copy_context()) for t, seed in zip(trials, seeds, strict=True)]

@@ -17,13 +17,11 @@ from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.orders.estimate import estimate_rows
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
 
 MASKED_SIZE = 64
 """Largest domain whose pairwise constraints are probed: remaining values are the bits of a word."""
-
-PROBE_STEPS = 1 << 23
-"""Approximate limit of constraints examined by all probes: a third of a second. Large orders have fewer probes."""
 
 
 class PrimalGraph(ScopeGraph):
@@ -93,7 +91,7 @@ class PrimalGraph(ScopeGraph):
         if otherwise is None:
             otherwise = np.full(len(separators.starts) - 1, np.inf)
         uses = len(self._pairs[1]) / max(1, len(self.sizes))
-        probes = max(1, min(probes, int(PROBE_STEPS / (1 + (1 + uses) * len(separators.members)))))
+        probes = max(1, min(probes, int(tuning().probe_steps / (1 + (1 + uses) * len(separators.members)))))
         limits = (otherwise, most, current_flag())
         rows = estimate_rows(*separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF, *limits)
         check_deadline()

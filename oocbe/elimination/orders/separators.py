@@ -17,27 +17,15 @@ from oocbe.kernels.cpu.orders.graphs import graph_of_scopes, separators_of, summ
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order
 from oocbe.kernels.cpu.orders.sparse_order import sparse_order
 from oocbe.model.settings.machine import available_memory
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
 from oocbe.tables.table import format_bytes
 
 MOST_ROWS = 2.0**960
 """Maximum of predictions, so that their sums, ratios and bytes stay within float64."""
 
-BITSET_VARIABLES = 1 << 12
-"""Number of variables up to which greedy orders use bit sets, which are then faster than lists."""
-
 EDGE_BYTES = 16
 """Bytes for each neighbour of a variable during the computation of an order: growing lists are copied."""
-
-MOST_MEMBERS = 1 << 22
-"""Limit of the members of an order's separators, or the number of neighbours if that is larger: plans list them, at
-some dozens of bytes and a microsecond each."""
-
-MOST_FILL = 1 << 25
-"""Limit of the neighbours of all variables during the computation of an order, or their initial number if larger."""
-
-LINEAR_SWEEPS = 16
-"""Sweeps from random ends for one linear order: bad ends are common, and their width reveals them at once."""
 
 NEVER = np.zeros(1, dtype=np.int64)
 """A flag that is never set."""
@@ -148,12 +136,12 @@ class ScopeGraph:
         """
         factors = np.ones(len(self.sizes)) if factors is None else factors
         order: NDArray[np.int64]
-        if len(self.sizes) <= BITSET_VARIABLES and floor == 0:
+        if len(self.sizes) <= tuning().bitset_variables and floor == 0:
             limits = (most, flags.hurry, current_flag())
             order, cells = greedy.greedy_order(self.adjacency.copy(), self.weights, criterion, seed, factors, *limits)
         else:
             graph = (self.starts, self.neighbours, self.weights)
-            edges = max(len(self.neighbours), min(MOST_FILL, available_memory() // EDGE_BYTES))
+            edges = max(len(self.neighbours), min(tuning().most_fill, available_memory() // EDGE_BYTES))
             order, cells = sparse_order(*graph, criterion, seed, factors, most, edges, floor, *flags, current_flag())
         check_deadline()
         return order, float(cells)
@@ -162,14 +150,14 @@ class ScopeGraph:
         """The best of some linear orders (:mod:`oocbe.kernels.cpu.orders.linear_order`); ``most`` as above."""
         graph = (self.starts, self.neighbours, self.weights)
         order: NDArray[np.int64]
-        order = best_linear_order(*graph, seed, LINEAR_SWEEPS, math.log2(most), flags.hurry, current_flag())
+        order = best_linear_order(*graph, seed, tuning().linear_sweeps, math.log2(most), flags.hurry, current_flag())
         check_deadline()
         return order
 
     @property
     def most_members(self) -> int:
         """Limit of the members of all separators of an order."""
-        return max(MOST_MEMBERS, len(self.neighbours))
+        return max(tuning().most_members, len(self.neighbours))
 
     def separators(self, order: NDArray[np.int64]) -> Separators:
         """Separator of each bucket.

@@ -38,6 +38,7 @@ from oocbe.tables.layout import WORD_BITS, bits_for, key_words
 from oocbe.tables.scratch import default_parent
 
 SCHEMA_VERSION = 1
+"""Version of the plan's JSON."""
 
 PRINTED_BUCKETS = 12
 """Buckets that ``str(plan)`` lists, the largest ones; ``to_json`` has all."""
@@ -285,33 +286,26 @@ def _cell_work(problem: Problem, semiring: Semiring, options: SolveOptions) -> f
     return order_cell_work(speed_of(options.backend), tables)
 
 
-EASY_ROWS = 500_000.0
-"""Predicted rows up to which ``auto`` eliminates without bounds: 0.1 to 0.2 s."""
-
-SUPPLY_ROWS = 200_000.0
-"""The same limit for supply problems (customers and warehouses), whose linear program is nearly integral."""
-
-
 def easy_orders(problem: Problem, options: SolveOptions, graph: PrimalGraph | None = None) -> list[OrderChoice]:
     """One order of each heuristic, the best first; none where all of them are certainly too much without bounds.
 
     graph : of the problem, where somebody has it.
     """
     cell_work = math.inf if options.tables == INCOMPLETE else 1 / tuning().cells_a_row
-    return search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS, cell_work, graph=graph)
+    return search_orders(problem, options.order, 0.0, options.seed, tuning().easy_rows, cell_work, graph=graph)
 
 
 def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> bool:
     """Whether elimination with an order ends before a bound could be computed; supply bounds take little time."""
-    if sum(choice.predicted_rows) > SUPPLY_ROWS and is_supply(problem):
+    if sum(choice.predicted_rows) > tuning().supply_rows and is_supply(problem):
         return False
-    if options.tables == INCOMPLETE or sum(choice.predicted_rows) <= EASY_ROWS:
-        return sum(choice.predicted_rows) <= EASY_ROWS
+    if options.tables == INCOMPLETE or sum(choice.predicted_rows) <= tuning().easy_rows:
+        return sum(choice.predicted_rows) <= tuning().easy_rows
     dtype = value_dtype(problem, semiring)
     tables = supported_representations(problem, semiring, dtype, options.tables)
     predicted = (choice.order, choice.separators, choice.predicted_rows)
-    work = expected_work(problem.sizes, *predicted, dtype, tables, options.memory_limit, most=EASY_ROWS)
-    return work <= EASY_ROWS
+    work = expected_work(problem.sizes, *predicted, dtype, tables, options.memory_limit, most=tuning().easy_rows)
+    return work <= tuning().easy_rows
 
 
 def bounds_to_come(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> str:

@@ -33,12 +33,10 @@ from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.kernels.cpu.buckets.penalties import collect_substitutions
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
-
-PAIRS_A_VALUE = 8
-"""Substitutions tried per value, the cheapest first: each takes another pass over the rows with the value."""
 
 LARGEST_DOMAIN = 256
 """Largest domain with substitutions: matrices grow with the square of the domain, for every factor."""
@@ -194,11 +192,12 @@ class SubstitutionDominance:
         worth = spread - self._margin
         sizes = [self._sizes[v] if self._sizes[v] <= LARGEST_DOMAIN else 0 for v in separator]
         start = np.empty(sum(sizes) + len(sizes), dtype=np.int64)
-        most = sum(size * min(size, PAIRS_A_VALUE) for size in sizes)
+        a_value = tuning().pairs_a_value
+        most = sum(size * min(size, a_value) for size in sizes)
         target, penalty = np.empty(most, dtype=np.int64), np.empty(most, dtype=self._dtype)
         pairs = np.empty(len(separator), dtype=np.int64)
         scopes = np.array(separator, dtype=np.int64)
-        limits = (LARGEST_DOMAIN, self._factors, ahead, inside, self._blocked, worth, self._margin, PAIRS_A_VALUE)
+        limits = (LARGEST_DOMAIN, self._factors, ahead, inside, self._blocked, worth, self._margin, a_value)
         collect_substitutions(scopes, self._size_array, *limits, start, target, penalty, pairs)
         found = Substitutions(parts=None if self._consumption is None else self._consumption.parts)
         start_end = pair_end = 0

@@ -20,6 +20,7 @@ import numpy as np
 
 from oocbe.errors import CorruptDataError, OocbeError
 from oocbe.model.semiring import Semiring
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
@@ -33,11 +34,6 @@ RECORD_FORMAT = "oocbe-message"
 
 LARGEST_RECORD = 1 << 20
 """Bytes above which the record of a message is not even read: one with an embedded message takes a tenth."""
-
-
-EMBEDDED_BYTES = 1 << 16
-"""Largest message, in bytes of keys and values, that is put into its record. On a local disk a record takes some 1 ms
-to publish, a table 20; a record of this size is as quick to read and to check as a table."""
 
 
 class PublishedMessage(NamedTuple):
@@ -85,7 +81,7 @@ class OrderCheckpoint:
     @staticmethod
     def embeds(nbytes: int) -> bool:
         """Whether a message of so many bytes of keys and values is put into its record."""
-        return nbytes <= EMBEDDED_BYTES
+        return nbytes <= tuning().embedded_bytes
 
     def publish(self, place: int, scope: tuple[int, ...], table: Table, exponent: int) -> StoredTable | None:
         """Put the message of the bucket at ``place`` (from 0) on disk, to be found by a run that is resumed.

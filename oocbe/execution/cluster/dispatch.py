@@ -28,9 +28,6 @@ from oocbe.runtime.tracing.recorder import CALLER, waiting
 Segment = TypeVar("Segment")
 Result = TypeVar("Result")
 
-UNDER_WAY = 2
-"""Segments per worker at a time: one in progress, one waiting."""
-
 LOOK_SECONDS = 0.1
 """Interval between checks of the time limit and the workers, in seconds."""
 
@@ -107,7 +104,7 @@ class Dispatch(Generic[Segment, Result]):
         running: dict[Future[Result], _Attempt[Segment]] = {}
         try:
             while True:
-                most = UNDER_WAY * max(1, workers.count)
+                most = tuning().segments_under_way * max(1, workers.count)
                 while len(running) < most:
                     attempt = again.popleft() if again else _next(segments)
                     if attempt is None:

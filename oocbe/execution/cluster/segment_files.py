@@ -26,6 +26,7 @@ from oocbe.execution.cluster.ownership import own_reading, own_writer, reading
 from oocbe.execution.cluster.workers import DiskShareError
 from oocbe.model.results.rows_read import NOTHING_READ, RowsRead
 from oocbe.model.settings.machine import default_memory_limit
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
@@ -37,9 +38,6 @@ from oocbe.tables.table import Table
 
 WANTED_SECONDS = 0.2
 """Interval between checks whether a segment is still needed, in seconds."""
-
-MOST_OPENED = 32
-"""Tables that a worker keeps open, since the next segments are usually of the same bucket or operator."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def opened(at: TableAt) -> StoredTable:
             if found.manifest_checksum != at.checksum:
                 raise ClusterError(f"{socket.gethostname()} finds another table in {at.path} than was written there")
         _opened[key] = found
-        if len(_opened) > MOST_OPENED:
+        if len(_opened) > tuning().open_tables:
             _opened.popitem(last=False)
     own = own_reading()
     return found if own is None else own.of(found)

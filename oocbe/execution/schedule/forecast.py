@@ -8,16 +8,13 @@ from oocbe.execution.schedule.simulation import Conditions, Simulated, simulate
 from oocbe.execution.schedule.stages import Stage
 from oocbe.model.settings.tuning import tuning
 
-PIECE_ROWS, MOST_PIECES = 1 << 19, 100_000
-"""Rows of a piece, about 0.1 s of work, and the maximum pieces of a stage; larger stages have larger pieces."""
-
 STRAGGLING = 3.0
 """The 95th percentile of the seconds of equal segments over their median."""
 
 
 def piece_rows(rows: float) -> int:
     """Rows of a piece of a stage with ``rows`` rows."""
-    return max(PIECE_ROWS, int(rows) // MOST_PIECES)
+    return max(tuning().forecast_piece_rows, int(rows) // tuning().forecast_most_pieces)
 
 
 def usual_conditions() -> Conditions:

@@ -10,14 +10,9 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.query_elimination.complete_tree import UnderflowError
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors, factors_of_case, written_out
-from oocbe.junction_trees.query_elimination.groups import CELL_SECONDS, CasePlan
+from oocbe.junction_trees.query_elimination.groups import CasePlan
 from oocbe.model.problem import Problem
-
-CELL_BYTES = 3 * 8
-"""Bytes per cell of the largest clique: the joined table, its arrangement for the kernel, and its messages."""
-
-FACTOR_SECONDS = 1e-4
-"""Approximate seconds per factor before planning."""
+from oocbe.model.settings.tuning import tuning
 
 
 class QueryAnswer:
@@ -51,8 +46,8 @@ class QueryAnswer:
         if self._case is None:
             return 0.0
         plan = self._plan(asked)
-        seconds = CELL_SECONDS * plan.cost + FACTOR_SECONDS * len(self._case.factors)
-        return math.inf if plan.largest * CELL_BYTES > memory else seconds
+        seconds = tuning().clique_cell_seconds * plan.cost + tuning().factor_seconds * len(self._case.factors)
+        return math.inf if plan.largest * tuning().clique_cell_bytes > memory else seconds
 
     def log_evidence(self, backend: str) -> float:
         """Natural logarithm of the sum of all weights, -inf for none; ``backend`` as for a tree."""

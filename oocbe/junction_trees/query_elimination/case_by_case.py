@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
-from oocbe.junction_trees.query_elimination.answer import FACTOR_SECONDS, QueryAnswer
+from oocbe.junction_trees.query_elimination.answer import QueryAnswer
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 
 
@@ -29,7 +30,7 @@ def answer_cases(
     ------
     TimeLimitError : the deadline passed.
     """
-    if len(cases) * FACTOR_SECONDS * len(factors.factors) > most_seconds:
+    if len(cases) * tuning().factor_seconds * len(factors.factors) > most_seconds:
         return None  # before the first case
     sizes = factors.sizes
     ends = np.cumsum([0, *(sizes[v] for v in targets)])

@@ -19,28 +19,8 @@ from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree
 from oocbe.junction_trees.query_elimination.factors import CaseFactors
 from oocbe.junction_trees.relevance import components, relevant
 from oocbe.kernels.cpu.orders import greedy_order as greedy
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
-
-CLIQUE_CELLS = 2e4
-"""Overhead of a clique, in joined cells."""
-
-GROUP_SECONDS = 3e-3
-"""Approximate seconds to find a group for each target that is barren otherwise."""
-
-CELL_SECONDS = 3e-9
-"""Approximate seconds per joined cell, up and down together."""
-
-ORDER_SECONDS = 1e-3
-"""Approximate seconds to compute an order."""
-
-SEARCH_SHARE = 0.2
-"""Time limit of the search for better orders, as a share of the estimated time of a tree."""
-
-MOST_TRIES = 200
-"""Maximum number of orders tried for a tree."""
-
-NOISE = 0.15
-"""Standard deviation of the noise on the log scores of orders after the first ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +110,7 @@ class CasePlan:
         whole = self._together(evidence, rest)
         uses = np.bincount([v for scope in self._scopes for v in scope], minlength=len(self._sizes))
         leaves = sum(uses[v] == 1 for v in rest)
-        if CELL_SECONDS * _cost(whole) <= GROUP_SECONDS * leaves:
+        if tuning().clique_cell_seconds * _cost(whole) <= tuning().group_seconds * leaves:
             return whole
         wanted: set[int] = set(rest)
         alone: list[Group] = []
@@ -187,12 +167,12 @@ class CasePlan:
 
     def _improved(self, group: Group) -> Group:
         """The group with the best order of a search limited to a share of its tree's time."""
-        if SEARCH_SHARE * CELL_SECONDS * group.order.cost < ORDER_SECONDS:
+        if tuning().group_search_share * tuning().clique_cell_seconds * group.order.cost < tuning().group_order_seconds:
             return group
         orders, best = self._orders(group.factors), group.order
         begin = time.perf_counter()
-        for seed in range(1, MOST_TRIES):
-            if time.perf_counter() - begin > SEARCH_SHARE * CELL_SECONDS * best.cost:
+        for seed in range(1, tuning().group_orders):
+            if time.perf_counter() - begin > tuning().group_search_share * tuning().clique_cell_seconds * best.cost:
                 break
             best = min(best, orders.order(seed), key=lambda order: order.cost)
         return replace(group, order=best)
@@ -226,7 +206,7 @@ def whole_cost(scopes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> float
     if not having:
         return 0.0
     order = _Orders(having, np.array(sizes, dtype=np.int64)).order(0)
-    return order.cost - CLIQUE_CELLS * len(order.order)
+    return order.cost - tuning().clique_cells * len(order.order)
 
 
 class _Orders:
@@ -244,11 +224,11 @@ class _Orders:
         criterion = greedy.MIN_FILL if seed % 3 == 1 else greedy.WEIGHTED_MIN_FILL
         factors = None
         if seed > 1:
-            factors = np.exp(NOISE * np.random.default_rng(seed).normal(size=len(self._variables)))
+            factors = np.exp(tuning().group_order_noise * np.random.default_rng(seed).normal(size=len(self._variables)))
         order, _ = self._graph.greedy_order(criterion, seed, factors=factors)
         separators = self._graph.separators(order)
         cells = self._graph.joined_cells(order, separators)
-        cost = float(cells.sum()) + CLIQUE_CELLS * len(order)
+        cost = float(cells.sum()) + tuning().clique_cells * len(order)
         largest = float(cells.max(initial=0.0))
         scopes = Separators(separators.starts, self._variables[separators.members].astype(np.int32)).listed()
         return Order(tuple(self._variables[order].tolist()), tuple(scopes), cost, largest)

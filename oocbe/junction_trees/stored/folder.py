@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from oocbe.errors import CorruptDataError, UsageError
 from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, read_bytes
 from oocbe.junction_trees.stored_problem import RECORD_NAME
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.checksums import crc32
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.urls import refuse_url
@@ -43,9 +44,6 @@ VERSION = 1
 
 LARGEST_RECORD = 1 << 28
 """Maximum size of a record, in bytes; a larger one is not read."""
-
-SEGMENT_BYTES = 1 << 26
-"""Size in bytes at which a segment is synced: a few tenths of a second of disk time, and of lost work when killed."""
 
 
 def unfinished(target: Path) -> Path:
@@ -197,7 +195,7 @@ class TreeFolder:
         made = Made(piece=Piece(self._segment, begin, size, checksum, **where), **what)
         self.made[made.clique].append(made)
         self._pending.append(made)
-        if self._offset >= SEGMENT_BYTES:
+        if self._offset >= tuning().tree_segment_bytes:
             self.publish()
         return made
 

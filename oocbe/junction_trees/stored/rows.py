@@ -25,20 +25,12 @@ from oocbe.junction_trees.stored.folder import TreeFolder
 from oocbe.junction_trees.stored.pieces import StoredClique, packed, read_pieces, strides_of
 from oocbe.junction_trees.support import Trie, places_of, product_of, separator_trie, trie_bytes, trie_of
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables import disk
 
-PIECE_ROWS = 1 << 18
-"""Maximum rows of a piece: a disk reads them in a millisecond or two, and they are small even for the least memory."""
-
-LEAST_ROWS = 1 << 10
-"""Minimum rows of a piece, however little memory there is."""
-
 MOST_NUMBERS = 1 << 31
 """Maximum rows of a message, because maps have entries of four bytes."""
-
-WORK_COPIES = 4
-"""Copies of a piece's rows in memory while they are made: the join's arrays grow, and rows are packed."""
 
 
 class RowMaker:
@@ -116,7 +108,8 @@ class RowMaker:
             )
 
     def _piece_rows(self, row_bytes: int) -> int:
-        return max(LEAST_ROWS, min(PIECE_ROWS, self._memory // (2 * WORK_COPIES * row_bytes)))
+        fitting = self._memory // (2 * tuning().stored_row_copies * row_bytes)
+        return max(tuning().least_tree_piece_rows, min(tuning().tree_piece_rows, fitting))
 
     def _scope(self, child: int) -> tuple[int, ...]:
         clique = self._cliques[child]

@@ -20,10 +20,8 @@ from oocbe.junction_trees.stored.messages import MessageStore
 from oocbe.junction_trees.stored.pieces import PieceRows, StoredClique
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
-
-BLOCK_CASES = 64
-"""Maximum number of cases in a block."""
 
 AT_WORK, WAITING = 2, 8
 """Messages of the current clique take at most 1 / AT_WORK of the memory, and waiting messages at most 1 / WAITING;
@@ -68,7 +66,7 @@ def cases_at_once(tree: StoredTree) -> int:
             f"{AT_WORK} times as many, more than memory has room for, {tree.memory:,}; allow more memory, or find a "
             "better order (order_seconds)"
         )
-    return min(BLOCK_CASES, tree.memory // AT_WORK // most)
+    return min(tuning().block_cases, tree.memory // AT_WORK // most)
 
 
 class StoredSweep:
