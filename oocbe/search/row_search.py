@@ -76,7 +76,7 @@ class RowSearch:
 
     Attributes
     ----------
-    rows, ruled_out, largest : nodes tried, nodes ruled out by their bounds, and maximum number of nodes kept at a time.
+    nodes_tried, ruled_out, largest : nodes tried, nodes ruled out by their bounds, and maximum nodes kept at a time.
     seconds, walking : total time, and the part spent in completed passes.
     expected : estimated seconds of an exhaustive pass (no beam) below the incumbent, extrapolated from the last beam
         pass. A strong overestimate: the beam keeps the nodes with most descendants. None before the first pass.
@@ -89,7 +89,7 @@ class RowSearch:
         self._reduction = reduction
         self._tables, self._known, self._memory = reduction.tables, known, memory
         self._backend = backend
-        self.rows = self.ruled_out = self.largest = 0
+        self.nodes_tried = self.ruled_out = self.largest = 0
         self.seconds = self.walking = 0.0
         self.expected: float | None = None
         self.lower: int | float | None = None
@@ -144,9 +144,9 @@ class RowSearch:
     @property
     def summary(self) -> str:
         """Summary for the result."""
-        part = self.ruled_out / self.rows if self.rows else 0.0
+        part = self.ruled_out / self.nodes_tried if self.nodes_tried else 0.0
         return (
-            f"rows with bounds of their own: {self.rows:,} tried, {part:.0%} of them ruled out by their bounds, "
+            f"rows with bounds of their own: {self.nodes_tried:,} tried, {part:.0%} of them ruled out by their bounds, "
             f"{self.largest:,} kept at most, in {self.seconds:.3g} s, over {self._reduction.summary}"
         )
 
@@ -235,7 +235,7 @@ class RowSearch:
         taken = working_time() - self._waited - begin
         self.walking += taken
         self._pace = taken / max(1, walked.tried)
-        self.rows += walked.tried
+        self.nodes_tried += walked.tried
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)
         if walked.value is not None and walked.assignment is not None:

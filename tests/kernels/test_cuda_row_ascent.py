@@ -149,5 +149,7 @@ def test_searches_on_both_sides_do_the_same(make, tune):
                 known = SharedBounds(problem, SolveOptions().gap, lambda *_: None)
                 search = RowSearch(reduced(ScopeTables.of(problem)), known, 1 << 26, backend)
                 search.work(math.inf, Deadline())
-                ends.append((known.lower, known.value, known.assignment, search.rows, search.ruled_out, search.largest))
+                ends.append(
+                    (known.lower, known.value, known.assignment, search.nodes_tried, search.ruled_out, search.largest)
+                )
             assert ends[0] == ends[1] == ends[2]
