@@ -77,7 +77,9 @@ HEURISTICS: dict[str, Heuristic] = {
 
 def heuristic(name: str, seconds: float) -> Heuristic:
     """One of :data:`HEURISTICS`, or a finder of another package that takes so many seconds an order."""
-    return HEURISTICS.get(name) or (lambda graph, seed, *_: found_order(name, graph, max(seconds, FIRST_SECONDS), seed))
+    return HEURISTICS.get(name) or (
+        lambda graph, seed, *_: found_order(name, graph, max(seconds, tuning().first_order_seconds), seed)
+    )
 
 
 def is_order_file(wanted: str) -> bool:
