@@ -17,7 +17,7 @@ from oocbe.bounds.bounds import ascended_source, constant_source
 from oocbe.bounds.mini_buckets.outside_tables import OutsideTables
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.buckets.resources import engine_for
-from oocbe.elimination.engine.row_pruning import JointTable, RowPruning, surviving_rows
+from oocbe.elimination.engine.bound_arrays import JointTable, RowPruning, surviving_rows
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.race import Race
 from oocbe.elimination.row_pruning.pruner import RowPruner

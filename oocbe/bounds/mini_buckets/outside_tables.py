@@ -33,7 +33,7 @@ from oocbe.bounds.estimators import AdditiveSource
 from oocbe.bounds.mini_buckets.join_graph import level
 from oocbe.bounds.mini_buckets.join_graph_partition import Cluster, Partition
 from oocbe.elimination.buckets.buckets import elements_of, members_of
-from oocbe.elimination.engine.row_pruning import JointTable
+from oocbe.elimination.engine.bound_arrays import JointTable
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.elimination.row_pruning.row_bounds import RowBound, ValueGrid
 from oocbe.errors import ResourceError

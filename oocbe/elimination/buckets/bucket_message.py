@@ -25,6 +25,7 @@ from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.piecewise import PiecewiseBucket
 from oocbe.elimination.buckets.supported_values import SupportedValues
+from oocbe.elimination.engine.bound_arrays import RowPruning
 from oocbe.elimination.engine.bucket_cuts import BucketJoin
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
@@ -42,7 +43,6 @@ from oocbe.elimination.engine.decision import (
 )
 from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
-from oocbe.elimination.engine.row_pruning import RowPruning
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin
 from oocbe.elimination.preparation.scaling import rescale

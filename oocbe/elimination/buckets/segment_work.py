@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from oocbe.elimination.buckets.resources import memory_within
+from oocbe.elimination.engine.bound_arrays import RowPruning
 from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
 from oocbe.elimination.engine.dominance_stream import DominanceStream
 from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
-from oocbe.elimination.engine.row_pruning import RowPruning
 from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.elimination.preparation.scaling import scaled_by
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from oocbe.elimination.engine.bound_arrays import RowPruning
 from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
-from oocbe.elimination.engine.row_pruning import RowPruning
 from oocbe.execution.sources import InMemorySource, SortedRows
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.model.semiring import Semiring

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.engine.bound_arrays import MERGED_BITS, RowPruning, bound_arrays, no_bounds
 from oocbe.elimination.engine.consumption import Consumption, consumption_arrays
 from oocbe.elimination.engine.factors import FactorPool, PackedFactor
-from oocbe.elimination.engine.row_pruning import MERGED_BITS, RowPruning, bound_arrays, no_bounds
 from oocbe.elimination.engine.segments import Segments
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, LeafArrays, LookupArrays, RunArrays, SemiringCodes
 from oocbe.kernels.cpu.buckets.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks

@@ -26,8 +26,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from oocbe.elimination.engine.bound_arrays import LARGEST_SUM, RowPruning, surviving_rows
 from oocbe.elimination.engine.consumption import Consumption
-from oocbe.elimination.engine.row_pruning import LARGEST_SUM, RowPruning, surviving_rows
 from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound, ValueGrid
 from oocbe.model.problem import Problem
 from oocbe.tables.table import Table

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.engine.row_pruning import JointTable
+from oocbe.elimination.engine.bound_arrays import JointTable
 from oocbe.model.problem import Problem
 
 

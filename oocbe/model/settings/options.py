@@ -140,8 +140,8 @@ class SolveOptions:
     bounds: str = _option("auto", one_of("auto", "none", "constant", "lp", "local-polytope"), "solve plan",
         page="bounds", help=
         "Lower bound by which rows are pruned where costs are minimised or values maximised: auto, none, constant, lp "
-        "(a linear relaxation) or local-polytope. auto takes the best for the problem, and for costs over several "
-        "variables a search by rows that each have a bound of their own.")
+        "(a linear relaxation) or local-polytope. auto takes the best for the problem, and runs beam and depth-first "
+        "search where costs are over several variables; another value, or an order other than auto, excludes these.")
     incumbent_seconds: float = _option(1.0, parse_seconds, "solve bound", "SECONDS", help=
         "Time share of the search for good assignments before elimination; as much again between attempts at "
         "elimination; 0: none.")

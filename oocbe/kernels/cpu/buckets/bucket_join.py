@@ -14,7 +14,7 @@ permit everything below (in SPOT5: of a photograph left out) are skipped until t
 (one assignment of the separator) the remaining rows differ in the eliminated variable only; they are combined with the
 functions of the bucket, in dense arrays, and reduced to one value.
 
-With a lower bound for each prefix of a key (:mod:`oocbe.elimination.engine.row_pruning`), a prefix is pruned if no
+With a lower bound for each prefix of a key (:mod:`oocbe.elimination.engine.bound_arrays`), a prefix is pruned if no
 completion can be below a threshold. The bound is the sum of the bound tables over the assigned variables, their minima
 over the rest, and the least value among the matching rows of each table. A row is tested again with its own value when
 it is written.

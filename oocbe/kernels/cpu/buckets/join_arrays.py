@@ -129,7 +129,7 @@ class SemiringCodes(NamedTuple):
 
 
 class BoundArrays(NamedTuple):
-    """A lower bound for rows; :mod:`oocbe.elimination.engine.row_pruning` defines its scale.
+    """A lower bound for rows; :mod:`oocbe.elimination.engine.bound_arrays` defines its scale.
 
     Attributes
     ----------

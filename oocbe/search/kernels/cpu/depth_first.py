@@ -142,7 +142,7 @@ def search_depth_first(
     Parameters
     ----------
     need : nodes with this bound are pruned. passes, radius : as of
-        :func:`~oocbe.bounds.kernels.cpu.row_ascent.bound_rows`.
+        :func:`~oocbe.search.kernels.cpu.incremental_soft_ac.tighten_node`.
     most_nodes : limit of nodes in this call, exceeded by at most one. most_ends : limit of path ends in this call.
     done : whether the node is finished, such as a leaf with a known value.
     """
