@@ -27,8 +27,9 @@ def convert(
     ],
     to: Annotated[str | None, typer.Option("--to", help="Format of OUT, where its suffix does not tell.")] = None,
     values: Annotated[
-        str, typer.Option("--values", metavar="COLUMN", help="Of a table: the column of values in Parquet.")
-    ] = "value",
+        str | None,
+        typer.Option("--values", metavar="COLUMN", help="Of a table: the column of values in Parquet (value)."),
+    ] = None,
     rename: Annotated[
         list[str] | None,
         typer.Option("--rename", metavar="COLUMN=NAME", help="Of Parquet: call a column otherwise; repeatable."),
@@ -60,9 +61,9 @@ def convert(
 
     columns = ParquetColumns.given(rename, drop_nulls, duplicates, scope)
     if format is None and is_table(file):
-        convert_table(file, out, to, Settings(values, options.semiring, options.memory, overwrite, columns))
+        convert_table(file, out, to, Settings(values or "value", options.semiring, options.memory, overwrite, columns))
         return
-    columns.refuse(file)
+    columns.refuse(file, values)
     from oocbe.api.facade import finite_problem
     from oocbe.errors import UsageError
     from oocbe.formats import writes_systems
@@ -78,13 +79,13 @@ def convert(
         raise UsageError(f"{out}: this is the problem itself; name another file")
     model = load_model(path, format)
     if isinstance(model, LinearSystem) and writes_systems(out, to):
-        if evidence:
-            raise UsageError(
-                f"--evidence: {out} holds the linear system of {file} as it is; fix variables there by bounds"
-            )
+        for flag, is_given in (("--evidence", evidence), ("--semiring", options.semiring)):
+            if is_given:
+                raise UsageError(f"{flag}: {out} holds the linear system of {file} as it is; leave it out")
         save(model, Path(out), to)
         return
     problem = finite_problem(model, path, evidence or None)
+    problem = problem.in_semiring(options.semiring or problem.semiring)
     save(replace(model, problem=problem) if isinstance(model, Dcop) else problem, Path(out), to)
 
 

@@ -62,11 +62,11 @@ class ParquetColumns(NamedTuple):
         names = None if scope is None else tuple(name.strip() for name in scope.split(",") if name.strip())
         return cls(named or None, drop_nulls, duplicates, names)
 
-    def refuse(self, file: str) -> None:
-        """Raise UsageError if any is given, because the input is no Parquet."""
+    def refuse(self, file: str, values: str | None = None) -> None:
+        """Raise UsageError if any, or a column of values, is given, because the input is no Parquet."""
         from oocbe.errors import UsageError
 
-        flags = zip(("--rename", "--drop-nulls", "--duplicates", "--scope"), self, strict=True)
+        flags = zip(("--rename", "--drop-nulls", "--duplicates", "--scope", "--values"), (*self, values), strict=True)
         for flag, value in flags:
             if value is not None and value is not False:
                 raise UsageError(f"{flag}: is for Parquet that is read, and {file} is none; leave it out")

@@ -201,9 +201,18 @@ def test_convert_renames_columns_and_drops_rows_as_the_library_does(tmp_path: Pa
         ([*given, "--rename", "price=value"], "no column 'price' to be renamed"),
         (["convert", str(out), str(tmp_path / "x.parquet"), "--drop-nulls"], "--drop-nulls: is for Parquet"),
         (["convert", GRID, str(tmp_path / "grid.cfn"), "--scope", "a"], "--scope: is for Parquet"),
+        (["convert", GRID, str(tmp_path / "grid.cfn"), "--values", "a"], "--values: is for Parquet"),
     ):
         done = run(app, arguments)
         assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+
+
+def test_convert_writes_a_problem_in_another_semiring(tmp_path: Path) -> None:
+    out = tmp_path / "grid.cfn"
+    assert run(app, ["convert", GRID, str(out), "--semiring", "max-sum"]).exit_code == 0
+    assert oocbe.read(out).semiring == oocbe.MAX_SUM
+    done = run(app, ["convert", GRID, str(tmp_path / "grid.wcsp"), "--semiring", "counting"])
+    assert (done.exit_code, "counting" in done.stderr) == (2, True), done.stderr
 
 
 def test_convert_never_writes_over_what_it_reads(tmp_path: Path) -> None:
