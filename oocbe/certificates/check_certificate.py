@@ -104,7 +104,8 @@ class Proof:
         # All costs are ``offset`` plus multiples of ``step``: what exceeds ``most`` is the limit at least.
         offset, step = sum(own[0] for own in costs if own), math.gcd(*(c - own[0] for own in costs for c in own)) or 1
         self.most = SCALE * (offset + (self.limit - 1 - offset) // step * step)
-        self.claim, self.fixed = (status, value), 0
+        self.claim = status, value
+        self.fixed = sum(own & self.alive for own in self.mask if (own & self.alive).bit_count() == 1)
 
     def row(self, row: Any) -> tuple[dict[int, int], int, list[int]]:
         """Coefficients by literal and right side of a row that is valid, and dear pairs that it takes for excluded."""

@@ -184,16 +184,24 @@ class Problem(Shown, FileNotes):
         if not all(c.permits(assignment) for c in self.linear_constraints):
             return None
         total: int | float = self.constant
+        bounded = self._constant_of_sums
         for row, f in zip(in_functions.of(values).tolist(), self.functions, strict=True):
             value_here = f.default if row < 0 else f.values[row].item()
             if value_here is None:
                 return None
             total = total + value_here if self.semiring.combination is Combination.ADD else total * value_here
-        if self.upper_bound is not None and total >= self.upper_bound:
+            bounded += value_here
+        if self.upper_bound is not None and bounded >= self.upper_bound:
             return None
-        if self.lower_bound is not None and total <= self.lower_bound:
+        if self.lower_bound is not None and bounded <= self.lower_bound:
             return None
         return total
+
+    @property
+    def _constant_of_sums(self) -> int | float:
+        """The constant of the sums that bounds limit, in every semiring; the neutral factor of a product adds nothing."""
+        is_sum = self.semiring.combination is Combination.ADD
+        return 0 if not is_sum and self.constant == self.semiring.one else self.constant
 
     @cached_property
     def _selected(self) -> tuple[SelectedRows, SelectedRows]:
@@ -219,7 +227,7 @@ class Problem(Shown, FileNotes):
             if bound is None:
                 continue
             ends = self.extremes.greatest if sign > 0 else self.extremes.least
-            if sign * sum(ends.tolist(), self.constant) >= sign * bound:
+            if sign * sum(ends.tolist(), self._constant_of_sums) >= sign * bound:
                 return side
         return ""
 

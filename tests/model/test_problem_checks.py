@@ -7,9 +7,11 @@ import re
 import numpy as np
 import pytest
 
+import oocbe
 from oocbe.errors import ModelError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import SEMIRINGS
 
 SIZES = (2, 3, 4, 2000)
 VARIABLES = tuple(Variable(f"x{v}", size) for v, size in enumerate(SIZES))
@@ -93,3 +95,12 @@ def test_an_assignment_is_worth_what_its_parts_say_one_by_one(seed):
 def test_a_name_that_two_variables_have_is_told():
     with pytest.raises(ModelError, match="two are called 'x'"):
         Problem((Variable("x", 2), Variable("y", 2), Variable("x", 3)))
+
+
+@pytest.mark.parametrize("semiring", ["max-product", "max-sum", "min-sum"])
+def test_an_upper_bound_limits_the_sum_of_costs_in_every_semiring(semiring):
+    """A product's neutral constant of 1 is no cost."""
+    problem = oocbe.Problem((oocbe.Variable("a", 2),), (), upper_bound=0.5)
+    result = oocbe.solve(problem, semiring=semiring)
+    again = problem.in_semiring(SEMIRINGS[semiring])
+    assert result.value == again.evaluate(result.assignment) == oocbe.solve(again).value

@@ -29,7 +29,7 @@ MAGIC = int.from_bytes(b"OBPK", "little")
 """Magic number of packed chunks."""
 
 VERSION = 1
-"""Version of the packing."""
+"""Version of the packing by the CPU and by ``bit_pack.cu``, which change together."""
 
 OFFSET_BITS = 40
 """Bits of a header word for the start of the block's payload."""
