@@ -90,7 +90,7 @@ def options_page() -> str:
         more = f" See [{option.page}]({option.page}.md)." if option.page else ""
         row = (flags, f"`{name}`", default_text(name), option.help + more, _commands(option.commands))
         rows.append(f"| {' | '.join(row)} |")
-    rows += ["", "Flags that are no options of a solve:", "", "| flag | meaning | commands |", "|---|---|---|"]
+    rows += ["", "Other flags:", "", "| flag | meaning | commands |", "|---|---|---|"]
     for flag in FLAGS.values():
         row = (", ".join(f"`{spelling}`" for spelling in flag.spellings), flag.help, _commands(flag.commands))
         rows.append(f"| {' | '.join(row)} |")

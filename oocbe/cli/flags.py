@@ -42,17 +42,17 @@ class Flag(NamedTuple):
 # fmt: off
 FLAGS = {
     "evidence": Flag(list[str] | None, "solve plan bound verify convert compile", ("--evidence",),
-        "Fix variables: a .evid file, or a pair; repeatable.", "FILE|NAME=VALUE"),
+        "Values of observed variables: a .evid file, or a pair; repeatable.", "FILE|NAME=VALUE"),
     "format": Flag(str | None, "solve plan bound propagate verify inspect convert compile dcop", ("--format",),
-        "Format of FILE, where its suffix does not tell."),
+        "Format of FILE; default: by its suffix."),
     "trace": Flag(Path | None, "solve plan bound convert compile query dcop stress", ("--trace",),
-        "Write what was done when, for oocbe trace and Perfetto; .gz too.", "FILE"),
+        "Write a timeline for oocbe trace and Perfetto; .gz compresses.", "FILE"),
     "json": Flag(bool, EVERY, ("--json",),
-        "Print JSON on standard output, all else on standard error."),
+        "Print JSON on standard output, everything else on standard error."),
     "quiet": Flag(bool, EVERY, ("--quiet", "-q"),
-        "Print the answer only, in a line or as JSON: no progress, notes and figures."),
+        "Print only the answer, in one line or as JSON: no progress, notes and figures."),
     "verbose": Flag(bool, "solve bound dcop", ("--verbose", "-v"),
-        "Print the plan and a line a bucket."),
+        "Print the plan and one line per bucket."),
     "debug": Flag(bool, f"{EVERY} completion", ("--debug",),
         "Show the traceback of an error."),
 }

@@ -43,21 +43,21 @@ if TYPE_CHECKING:
     from oocbe.model.semiring import Semiring
 
 ENVIRONMENT_PREFIX = "OOCBE_"
-"""How the variables of options begin."""
+"""Prefix of the environment variables of options."""
 
 OTHER_VARIABLES = {
-    "OOCBE_DATA": "folder of real instances that tests and benchmarks look in",
+    "OOCBE_DATA": "folder of the real instances of tests and benchmarks",
     "OOCBE_THREADS": "number of threads of the CPU kernels",
-    "OOCBE_MAX_INPUT_BYTES": "largest decompressed input file that is read",
-    "OOCBE_FAULT": "where tests kill the process",
+    "OOCBE_MAX_INPUT_BYTES": "limit on the size of a decompressed input file",
+    "OOCBE_FAULT": "place where tests kill the process",
 }
-"""Environment variables with our prefix that other parts read; they are not options of a solve."""
+"""Environment variables with the same prefix that are not options of a solve."""
 
 LONG = "solve plan bound propagate verify inspect convert compile query dcop stress"
-"""Commands with long work."""
+"""Commands with long computations."""
 
 EVERY = f"{LONG} trace simulate synth warm-up"
-"""Commands that have something to report."""
+"""Commands with a result to report."""
 
 Value = TypeVar("Value")
 
@@ -105,73 +105,73 @@ class SolveOptions:
 
     # fmt: off
     order: str = _option("auto", parse_order, "solve plan bound compile", given_as="Path", help=
-        "Order of elimination: auto, min-degree, min-fill, weighted-min-fill, linear, a finder of another package, or "
-        "a file of variable names.")
+        "Elimination order: auto, min-degree, min-fill, weighted-min-fill, linear, an order finder of another package, "
+        "or a file of variable names.")
     order_seconds: float = _option(0.5, parse_seconds, "solve plan bound compile", "SECONDS", page="limits", help=
-        "Time to search for an order; 0 tries each heuristic once. The search takes up to 20 times that before "
-        "elimination without bounds, while elimination is expected to take longer.")
+        "Time limit of the search for an order; 0 tries each heuristic once. Without bounds, the search takes up "
+        "to 20 times as long, while elimination is expected to take longer.")
     seed: int = _option(0, parse_integer, "solve plan bound compile stress synth simulate", "INTEGER", help=
         "Seed of every random choice; the same seed and settings without time limits give the same result.")
     dominance: bool = _option(True, parse_boolean, "solve plan", help=
-        "Drop rows that another row makes useless. The optimum is the same without.")
-    memory: int | None = _option(None, optional(parse_bytes), EVERY, "BYTES", shown="80 % of what there is",
+        "Drop rows that another row dominates. The optimum does not depend on it.")
+    memory: int | None = _option(None, optional(parse_bytes), EVERY, "BYTES", shown="80 % of the memory",
         page="limits", also=("--host-memory",), help=
-        "Limit on the memory of the process, such as 2GiB, reading included; the program itself comes on top. Beyond "
-        "it, and a quarter of it for tables at least, messages go to disk and buckets are joined in pieces.")
+        "Memory limit of the process, such as 2GiB, including reading, but without the program itself. Tables have at "
+        "least a quarter of it. Beyond the limit, messages go to disk and buckets are joined in pieces.")
     workdir: Path | None = _option(None, optional(parse_path), "solve plan", "FOLDER", shown="none", page="long-runs",
         help=
-        "Run directory: every message is published in it, so that a killed solve can be resumed. Without it, a "
-        "temporary folder is used where memory is short.")
+        "Run directory: every message is published in it, so that a killed solve can be resumed. Without it, messages "
+        "that exceed the memory go to a temporary folder.")
     semiring: Semiring | None = _option(None, optional(parse_semiring), "solve plan bound convert",
         shown="the problem's own", help=
         "Semiring of the values, such as counting, min-sum or max-sum.")
     chunk_rows: int = _option(1 << 20, parse_count, "solve", "INTEGER", help=
         "Rows in a chunk of a stored table, at least 1.")
     backend: str = _option("auto", one_of(*BACKENDS), "solve bound propagate query dcop stress", page="gpu", help=
-        "auto, cpu or cuda; auto computes large tables on a CUDA device where there is one.")
+        "auto, cpu or cuda; auto computes large tables on a CUDA device if there is one.")
     device_memory: int | None = _option(None, optional(parse_bytes), "solve bound dcop", "BYTES", shown="all of it",
         page="gpu", help=
         "Limit on device memory, such as 16GiB.")
     streams: int | None = _option(None, optional(parse_count), "solve plan stress", "INTEGER",
-        shown="one a thread, 2 to 16", help=
-        "Pieces at work at a time where a bucket does not fit in memory.")
+        shown="one per thread, 2 to 16", help=
+        "Number of pieces in progress at a time, for buckets that do not fit in memory.")
     piece_rows: int | None = _option(None, optional(parse_count), "solve plan", "INTEGER", shown="as many as fit", help=
-        "Join buckets whose tables, or results, have more rows in pieces of so many.")
+        "Rows of a piece: buckets with larger tables or results are joined in pieces of this size.")
     bounds: str = _option("auto", one_of("auto", "none", "constant", "lp", "local-polytope"), "solve plan",
         page="bounds", help=
-        "Lower bound by which rows are pruned where costs are minimised or values maximised: auto, none, constant, lp "
-        "(a linear relaxation) or local-polytope. auto takes the best for the problem, and runs beam and depth-first "
-        "search where costs are over several variables; another value, or an order other than auto, excludes these.")
+        "Bound that prunes rows if costs are minimised or values maximised: auto, none, constant, lp (a linear "
+        "relaxation) or local-polytope. auto selects the best bound for the problem, and adds beam and depth-first "
+        "search if costs are over several variables; another value, or an order other than auto, excludes these.")
     incumbent_seconds: float = _option(1.0, parse_seconds, "solve bound", "SECONDS", help=
-        "Time share of the search for good assignments before elimination; as much again between attempts at "
-        "elimination; 0: none.")
+        "Time limit of the search for good assignments before elimination, and again between attempts at elimination; "
+        "0: no search.")
     bound_seconds: float = _option(20.0, parse_seconds, "solve", "SECONDS", help=
-        "Time share of the bound before elimination; as much again between attempts at elimination; 0: none. It ends "
-        "earlier where the bound is tight, or elimination without it is expected to be quicker.")
+        "Time limit of the bound before elimination, and again between attempts at elimination; 0: no bound. It ends "
+        "earlier if the bound is tight, or if elimination without it is expected to be faster.")
     ub: int | float | None = _option(None, optional(parse_number), "solve", "VALUE", shown="none", help=
-        "Only assignments count whose value (that of Problem.evaluate) is strictly below this one (min-sum).")
+        "Upper bound: only assignments with a value (Problem.evaluate) strictly below it count (min-sum).")
     time_limit: float | None = _option(None, optional(parse_seconds), LONG, "SECONDS", shown="none", page="limits",
         help=
-        "Seconds, reading included, after which the command ends: with the best bound and assignment, or what else is "
-        "known by then.")
+        "Time limit in seconds, including reading. The command ends with the best bound and assignment, or its other "
+        "results so far.")
     gap: Gap = _option(NO_GAP, parse_gap, "solve", "GAP", given_as="float", help=
-        "End when bound and value are this near: a difference such as 5, or a part such as 1%.")
-    max_disk: int | None = _option(None, optional(parse_bytes), "solve plan bound dcop", "BYTES", shown="what is free",
+        "Largest accepted gap between bound and value: a difference such as 5, or a share such as 1%.")
+    max_disk: int | None = _option(None, optional(parse_bytes), "solve plan bound dcop", "BYTES", shown="free space",
         help=
-        "Limit on what is written to disk, such as 50GiB.")
+        "Disk limit of the command, such as 50GiB.")
     resume: bool = _option(False, parse_boolean, "solve", page="long-runs", help=
-        "Go on with the run in --workdir, if there is one.")
+        "Continue the run in --workdir, if there is one.")
     tables: str = _option("auto", one_of("auto", "incomplete", "complete"), "solve plan bound dcop", help=
-        "Form of messages: incomplete, feasible rows with their keys; complete, a value for every assignment (then "
-        "there are no bounds, and dominance drops nothing); or auto, the cheaper one by density.")
+        "Form of messages: incomplete (feasible rows with keys), complete (a value for every assignment, without "
+        "bounds and dominance), or auto (the cheaper form by density).")
     workers: str | None = _option(None, parse_workers, "solve plan dcop stress simulate", "WORKERS", shown="none",
         page="cluster", given_as="int", is_own=False, help=
-        "Processes of this host that share the work (large buckets, pieces of tables, agents): 2, cpus:4, gpus (one "
-        "for each) or gpus:2; 0: none.")
+        "Worker processes on this host for large buckets, pieces of tables, or agents: 2, cpus:4, gpus (one per GPU) "
+        "or gpus:2; 0: none.")
     cluster: str | None = _option(None, optional(parse_cluster), "solve stress", "ADDRESS", shown="none",
         page="cluster", is_own=False, help=
-        "Address of a Dask scheduler whose workers share the work, such as tls://node1:8786; or slurm:FILE, settings "
-        "of jobs that are submitted for --workers.")
+        "Address of a Dask scheduler with workers, such as tls://node1:8786; or slurm:FILE, the settings of jobs to "
+        "submit for --workers.")
     # fmt: on
 
     def __post_init__(self) -> None:
