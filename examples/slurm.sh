@@ -2,18 +2,18 @@
 #SBATCH --job-name=oocbe --nodes=2 --ntasks-per-node=1 --cpus-per-task=8 --mem=32G --time=04:00:00
 #SBATCH --signal=B:TERM@120
 # One command over the nodes of a SLURM job: sbatch --nodes=4 slurm.sh oocbe solve FILE, or slurm.sh python join.py.
-# The first node runs the command and a scheduler; every node runs a worker for each task of the job. Submitted again
-# with the same --job-name, a run that was ended goes on where it was.
+# The first node runs the command and a scheduler; every node runs a worker for each task of the job. A later job with
+# the same --job-name resumes the run.
 set -euo pipefail
 umask 077
-run=${RUN_FOLDER:-$SLURM_SUBMIT_DIR/$SLURM_JOB_NAME-run} # on a file system that all nodes see
-port=${SCHEDULER_PORT:-$((20000 + SLURM_JOB_ID % 10000))} # jobs may share a node
+run=${RUN_FOLDER:-$SLURM_SUBMIT_DIR/$SLURM_JOB_NAME-run} # on a file system that all nodes share
+port=${SCHEDULER_PORT:-$((20000 + SLURM_JOB_ID % 10000))} # differs between jobs, which may share a node
 address=tls://$(hostname):$port
 own=$run/job-$SLURM_JOB_ID
 mkdir -p "$own"
 trap 'rm -rf "$own"' EXIT
 
-# Whoever reaches the scheduler's port runs code there: only holders of this job's key may.
+# A connection to the scheduler can run code there. TLS restricts connections to holders of this job's key.
 key=$own/key.pem certificate=$own/certificate.pem
 openssl req -x509 -newkey rsa:3072 -nodes -days 30 -subj /CN=oocbe -keyout "$key" -out "$certificate" 2> /dev/null
 export DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True DASK_DISTRIBUTED__COMM__TLS__CA_FILE=$certificate
@@ -22,19 +22,19 @@ for who in SCHEDULER WORKER CLIENT; do
 done
 
 export DASK_LOGGING__DISTRIBUTED=warning OOCBE_THREADS=${SLURM_CPUS_PER_TASK:-1}
-# Its pages, which are not encrypted, are none, and nobody on another host reaches them.
+# The scheduler's web pages are not encrypted: they are switched off, and their port is on loopback.
 DASK_TEMPORARY_DIRECTORY=$own DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES='[]' dask scheduler --protocol tls \
   --host "$(hostname)" --port "$port" --no-dashboard --dashboard-address 127.0.0.1:0 &
 scheduler=$!
 srun python -P -m oocbe.execution.cluster.worker "$address" &
 workers=$!
 
-# What the command finds the workers by: oocbe's commands and functions themselves, distributed.Client() in Python.
+# Address of the workers: oocbe's commands and functions read OOCBE_CLUSTER, distributed.Client() the last variable.
 export OOCBE_CLUSTER=$address OOCBE_WORKDIR=$run/work OOCBE_RESUME=${OOCBE_RESUME:-on} DASK_SCHEDULER_ADDRESS=$address
 "$@" &
 command=$!
 
-ends_within() { # so many seconds, a process
+ends_within() { # seconds, process id
   for ((tenth = 0; tenth < 10 * $1; tenth++)); do
     kill -0 "$2" 2> /dev/null || return 0
     sleep 0.1
@@ -42,8 +42,8 @@ ends_within() { # so many seconds, a process
   return 1
 }
 
-# A signal is for the command, which says what it knows and ends; the scheduler ends after it, and workers with that.
-# Where the job is cancelled, SLURM has told the command already, and a second signal would hurry it.
+# On a signal, the command prints its results so far and ends; then the scheduler ends, and the workers with it.
+# If the job is cancelled, SLURM has already signalled the command; a second signal would cut its output short.
 trap 'ends_within 5 "$command" || kill "$command"' TERM
 code=0
 wait "$command" || code=$?
