@@ -26,15 +26,16 @@ FOLDER = Path(__file__).resolve().parent / "results"
 PAGE = FOLDER.with_suffix(".md").with_name("RESULTS.md")
 
 MOST_ROWS = 12
-"""Rows of a headline table at most: more belong into the file of figures."""
+"""Largest number of rows of a headline table; the file of figures holds further rows."""
 
 INTRODUCTION = """\
 # Results
 
-Headline figures of the benchmarks. Each heading links to the file with all rows, further tables, and notes.
-`benchmarks/render_results.py` writes this page from those files. Ratios are the peer's figure over oocbe's: above 1,
-oocbe is ahead. The machines are shared and their speed drifts: ratios hold, absolute times on the CPU are a guide. In
-brackets: machine, commit, date and versions. `limit`: not proven within the time limit."""
+This page shows the headline figures of the benchmarks. Each heading links to the file with all rows, further tables,
+and notes; `benchmarks/render_results.py` generates the page from these files. A ratio is the peer's figure divided by
+oocbe's: above 1, oocbe is ahead. The machines are shared and their speed varies, so ratios are more reliable than
+absolute CPU times. Brackets contain machine, commit, date and versions. `limit` means not proven within the time
+limit."""
 
 
 def figures() -> dict[str, dict[str, Any]]:
