@@ -199,7 +199,7 @@ class Problem(Shown, FileNotes):
 
     @property
     def _constant_of_sums(self) -> int | float:
-        """The constant of the sums that bounds limit, in every semiring; the neutral factor of a product adds nothing."""
+        """The constant of the sums that bounds limit, in every semiring; a product's neutral factor adds nothing."""
         is_sum = self.semiring.combination is Combination.ADD
         return 0 if not is_sum and self.constant == self.semiring.one else self.constant
 

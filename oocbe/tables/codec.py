@@ -3,8 +3,8 @@
 Sorted keys are stored as differences between neighbours, values as distances from the least of their block, both cut to
 the bits that vary (frame of reference and delta encoding: Zukowski et al. 2006; Lemire and Boytsov 2015). Blocks have a
 fixed number of rows and headers that say where each begins, so that threads, or a GPU's thread blocks
-(``kernels/cuda/packing/bit_pack.cu``), decode all of them at once, and a range of rows without the rest. A chunk does not
-record whether its items are signed: the caller's dtype decides.
+(``kernels/cuda/packing/bit_pack.cu``), decode all of them at once, and a range of rows without the rest. The caller's
+dtype decides whether items are signed; a chunk does not record it.
 
 A packed chunk is an array of little-endian 64-bit words:
 
