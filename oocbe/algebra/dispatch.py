@@ -9,20 +9,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from oocbe.algebra.complete_tables.conversion import in_memory
-from oocbe.algebra.inputs import (
-    CannotStreamError,
-    OutOfCore,
-    check_result,
-    check_values,
-    choose_kernels,
-)
-from oocbe.algebra.operations import Marginalise, Operation
+from oocbe.algebra.inputs import OutOfCore, check_result, check_values, choose_kernels
+from oocbe.algebra.operations import Operation
 from oocbe.errors import UsageError
 from oocbe.kernels import backend_for
 from oocbe.model.settings.machine import default_memory_limit
@@ -79,7 +73,7 @@ def apply(
 
         def by_rows(rows: Sequence[Table], rest: Sequence[str]) -> Table:
             """The whole operation on all tables, or its remaining step on the one joined table."""
-            step = operation if len(rows) == len(tables) else Marginalise(tuple(rest))
+            step = operation if len(rows) == len(tables) else Operation(tuple(rest))
             return _by_rows(step, rows, piece_rows, backend)
 
         return check_result(
@@ -132,11 +126,11 @@ def _packed(
     ResourceError : the tables cannot go through a device, and do not fit in memory unpacked.
     """
     kernels = backend_for(sum(table.rows for table in tables), backend, False)
-    if kernels.name == "cuda":
-        with suppress(CannotStreamError):
-            streamed = operation.stream(tables, kernels, piece_rows)
-            assert isinstance(streamed, PackedTable)
-            return streamed
+    plan = operation.device_plan(tables, kernels) if kernels.name == "cuda" else None
+    if plan is not None:
+        streamed = plan.to_memory(piece_rows)
+        assert isinstance(streamed, PackedTable)
+        return streamed
     return PackedTable.pack(_by_rows(operation, tables, piece_rows, backend))
 
 
@@ -145,10 +139,9 @@ def _by_rows(
 ) -> Table:
     """The result in memory, of tables whose rows are worked on."""
     place = choose_kernels(backend, *tables)
-    if place.has_to_stream(piece_rows):
-        with suppress(CannotStreamError):
-            streamed: Any = operation.stream(place.tables, place.kernels, piece_rows)
-            result: Table = check_result(streamed, *place.tables)
-            return result
+    plan = operation.device_plan(place.tables, place.kernels) if place.has_to_stream(piece_rows) else None
+    if plan is not None:
+        streamed: Any = check_result(plan.to_memory(piece_rows), *place.tables)
+        return cast("Table", streamed)
     place = place.moved()
     return place.to_caller(operation.compute(place.tables, place.kernels, piece_rows))

@@ -54,13 +54,6 @@ class OperatorSettings(KernelSettings, total=False):
     overwrite: bool
 
 
-class CannotStreamError(Exception):
-    """Tables cannot go through the device in pieces as they are; another way of working takes them.
-
-    Not for users: whoever asks for streams goes that way.
-    """
-
-
 @dataclass(frozen=True)
 class OutOfCore:
     """How an operator works out of core.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 from oocbe.algebra.dispatch import apply
 from oocbe.algebra.inputs import OutOfCore
-from oocbe.algebra.operations import JoinMarginalise
+from oocbe.algebra.operations import Operation
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
@@ -132,7 +132,7 @@ def join_maximise(
     """
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        JoinMarginalise(gone),
+        Operation(gone),
         (table1, table2),
         OutOfCore(output, memory, scratch, streams, workers, client, overwrite),
         piece_rows,

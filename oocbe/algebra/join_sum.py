@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 from oocbe.algebra.dispatch import apply
 from oocbe.algebra.inputs import OutOfCore
-from oocbe.algebra.operations import JoinSum
+from oocbe.algebra.operations import Operation
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
@@ -125,7 +125,7 @@ def join_sum(
     {(0, 0, 1): 11, (0, 1, 1): 12}
     """
     result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        JoinSum(),
+        Operation(),
         (table1, table2),
         OutOfCore(output, memory, scratch, streams, workers, client, overwrite),
         piece_rows,

@@ -1,14 +1,16 @@
-"""The operators through the device in streams, on tables that its memory does not hold, or that are packed or on disk.
+"""Plans of the operators through the device, on tables that its memory does not hold, or that are packed or on disk.
 
 Tables can be cut where they lead with the variables that the operation groups by, in one order; otherwise rows would
-have to be sorted as a whole, which is for the operators on disk (:mod:`oocbe.algebra.out_of_core`). From disk to
-disk packed chunks go from files to pinned memory to the device and are unpacked there, and so are the result's packed
-there: the processor checks sums and moves bytes, no more.
+have to be sorted as a whole, which is for the operators on disk (:mod:`oocbe.algebra.out_of_core`). Whether they can
+is decided before any row moves: ``plan_join``, ``plan_elimination`` and ``plan_marginalise`` make a plan, or None.
+From disk to disk packed chunks go from files to pinned memory to the device and are unpacked there, and so are the
+result's packed there: the processor checks sums and moves bytes, no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -26,7 +28,7 @@ from oocbe.algebra.gpu_streaming import (
     rows_a_piece,
     stream_through_gpu,
 )
-from oocbe.algebra.inputs import CannotStreamError, check_pair
+from oocbe.algebra.inputs import check_pair
 from oocbe.algebra.join_rows import joined_layout, prepare_join
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.algebra.ranges import joined_dtype, reduced_dtype
@@ -44,38 +46,82 @@ if TYPE_CHECKING:
     from oocbe.tables.writer import StoredTableWriter
 
 Streamable = Table | PackedTable
-Run = Callable[[Sequence[Streamable], SortedCuts, StreamedOperation, int | None], Any]
 
 
-def stream_elimination(
-    t1: Streamable,
-    t2: Streamable,
-    variables: str | Sequence[str],
-    kernels: Backend,
-    piece_rows: int | None,
-    run: Run | None = None,
-) -> Any:
+@dataclass(frozen=True)
+class DevicePlan:
+    """An operator's way through the device: tables in main memory or packed, how they are cut, the work on a piece."""
+
+    tables: tuple[Streamable, ...]
+    cuts: SortedCuts
+    operation: StreamedOperation
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the result's values, of packed tables; of others, the least one."""
+        return known_dtype(self.tables, self.operation)
+
+    def to_memory(self, piece_rows: int | None) -> Streamable:
+        """The result in main memory; arguments and errors: :func:`oocbe.algebra.gpu_streaming.stream_through_gpu`."""
+        return stream_through_gpu(self.tables, self.cuts, self.operation, piece_rows)
+
+    def to_disk(
+        self,
+        output: str | Path,
+        context: ExecutionContext,
+        create: Callable[..., StoredTableWriter] | None = None,
+        rows: RowRanges | None = None,
+    ) -> StoredTable | None:
+        """The result of packed tables, written; None: the device has no room for a group, and nothing is left of it.
+
+        Parameters
+        ----------
+        create : makes the result's writer; None: that of a stored table, from the context.
+        rows : of the tables, in the plan's order; None: all.
+
+        Raises
+        ------
+        DiskError : the disk is full.
+        """
+        layout, limit = self.operation.layout, context.space.budget.limit
+        host_bytes, piece_rows = int(limit * tuning().pinned_share), context.space.piece_rows
+        if piece_rows is None:
+            row_bytes = sum(table.nbytes for table in self.tables) / sum(table.rows for table in self.tables)
+            pinned_rows = int(host_bytes / tuning().pinned_pieces / row_bytes)
+            most = min(rows_a_piece(self.tables, tuning().disk_piece_bytes), pinned_rows)
+            piece_rows = max(1, most)
+        whole = self.cuts.whole() if rows is None else rows
+        create = create or partial(StoredTable.create, overwrite=context.overwrite)
+        chunk_rows = context.chunk_rows(layout, self.dtype)
+        try:
+            pieces = self.cuts.fitting(whole, piece_rows, int(limit * tuning().cut_search_share))
+            with create(output, layout, self.dtype, self.tables[0].semiring, chunk_rows=chunk_rows) as writer:
+                result = StoredResult(writer)
+                PiecesThroughDevice(self.tables, self.cuts, self.operation, self.dtype, result).over(pieces, host_bytes)
+        except DiskError:
+            raise
+        except ResourceError:
+            return None
+        return StoredTable.open(output)
+
+
+Planner = Callable[..., DevicePlan | None]
+"""Makes a plan of tables and, by name, ``kernels``: one of the functions below with its other arguments."""
+
+
+def plan_elimination(t1: Streamable, t2: Streamable, variables: Sequence[str], kernels: Backend) -> DevicePlan | None:
     """Join two tables and eliminate shared variables in one step.
 
-    run : brings pieces through the device; None: :func:`oocbe.algebra.gpu_streaming.stream_through_gpu`.
-
-    Raises
-    ------
-    CannotStreamError : other variables go as well, or the tables cannot be cut.
+    None: other variables go as well, those that go take more than one key word, or the tables cannot be cut.
     """
     shared = check_pair(t1, t2)
-    gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
-    if not gone or any(name not in shared for name in gone):
-        raise CannotStreamError("only shared variables are eliminated on the way")
-    gone = tuple(name for name in shared if name in gone)
+    gone = tuple(name for name in shared if name in variables)
+    if not gone or any(name not in shared for name in variables) or split_key_word(gone, t1.layout)[1]:
+        return None
     outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
     elimination = Elimination(outer.layout, inner.layout, shared, gone)
     kept = elimination.kept
-    if split_key_word(gone, t1.layout)[1]:
-        raise CannotStreamError("the eliminated variables take more than one key word")
-    _check_lead(kept, outer, inner)
     runs = (*elimination.own_outer, *kept)
-    cuts = SortedCuts((outer, inner), kept, runs if leads_with(outer, runs) else kept)
     terms = min(prod(outer.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
 
     def compute(tables: Sequence[Table], dtype: np.dtype[Any]) -> DeviceRows:
@@ -88,13 +134,12 @@ def stream_elimination(
         compute,
         lambda extents: joined_dtype(extents[0], extents[1], outer.semiring, terms),
     )
-    return (run or stream_through_gpu)((outer, inner), cuts, operation, piece_rows)
+    return _cut((outer, inner), kept, runs, operation)
 
 
-def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: int | None) -> Streamable:
-    """Join two tables; CannotStreamError where they cannot be cut."""
+def plan_join(t1: Streamable, t2: Streamable, kernels: Backend) -> DevicePlan | None:
+    """Join two tables; None: they cannot be cut."""
     shared = check_pair(t1, t2)
-    _check_lead(shared, t1, t2)
 
     def compute(tables: Sequence[Table], dtype: np.dtype[Any]) -> DeviceRows:
         join = prepare_join(tables[0], tables[1], shared, dtype, kernels)
@@ -106,92 +151,37 @@ def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: in
         compute,
         lambda extents: joined_dtype(extents[0], extents[1], t1.semiring),
     )
-    return stream_through_gpu((t1, t2), SortedCuts((t1, t2), shared, shared), operation, piece_rows)
+    return _cut((t1, t2), shared, shared, operation)
 
 
-def stream_marginalise(
-    table: Streamable, gone: Sequence[str], kernels: Backend, piece_rows: int | None, run: Run | None = None
-) -> Any:
-    """Marginalise variables out of a table; run and errors as for :func:`stream_elimination`."""
+def plan_marginalise(table: Streamable, gone: Sequence[str], kernels: Backend) -> DevicePlan | None:
+    """Marginalise variables out of a table; None: it cannot be cut."""
     layout, terms = reduced_layout(table, gone)
-    _check_lead(layout.scope, table)
     operation = StreamedOperation(
         layout,
         True,
         lambda tables, dtype: reduced_rows(tables[0], gone, dtype, kernels),
         lambda extents: reduced_dtype(extents[0], table.semiring, terms),
     )
-    return (run or stream_through_gpu)(
-        (table,), SortedCuts((table,), layout.scope, layout.scope), operation, piece_rows
-    )
+    return _cut((table,), layout.scope, layout.scope, operation)
 
 
-def streamed_to_disk(
-    tables: Sequence[TableLike],
-    output: str | Path,
-    context: ExecutionContext,
-    stream: Callable[..., Any],
-    create: Callable[..., StoredTableWriter] | None = None,
-    rows: RowRanges | None = None,
-) -> StoredTable:
-    """An operator's result on disk, from tables on disk or packed.
-
-    Parameters
-    ----------
-    stream : the operator: :func:`stream_elimination` or :func:`stream_marginalise` with its other arguments.
-    create : makes the result's writer; None: that of a stored table, from the context.
-    rows : of the tables, the one with more of them first; None: all.
-
-    Raises
-    ------
-    CannotStreamError : the tables cannot go through the device as they are; nothing is left of the result.
-    DiskError : the disk is full.
-    """
-    if context.kernels.name != "cuda":
-        raise CannotStreamError("the kernels work in main memory")
+def plan_from_disk(tables: Sequence[TableLike], kernels: Backend, planner: Planner) -> DevicePlan | None:
+    """The plan for tables on disk or packed; None also for others, and where the kernels work in main memory."""
+    if kernels.name != "cuda":
+        return None
     packed = [PackedTable.on_disk(table) if isinstance(table, StoredTable) else table for table in tables]
-    if not all(isinstance(table, PackedTable) for table in packed):
-        raise CannotStreamError("a table is neither packed nor on disk")
-    create = create or partial(StoredTable.create, overwrite=context.overwrite)
-    run = partial(_run, output=output, context=context, create=create, rows=rows)
-    piece_rows = context.space.piece_rows
-    try:
-        found: StoredTable = stream(*packed, kernels=context.kernels, piece_rows=piece_rows, run=run)
-    except DiskError:
-        raise
-    except ResourceError as error:
-        # A group that the device has no room for: the other way cuts inside groups.
-        raise CannotStreamError(str(error)) from None
-    return found
+    return planner(*packed, kernels=kernels) if all(isinstance(table, PackedTable) for table in packed) else None
 
 
-def _run(
-    tables: Sequence[Streamable],
-    cuts: SortedCuts,
-    operation: StreamedOperation,
-    piece_rows: int | None,
-    output: str | Path,
-    context: ExecutionContext,
-    create: Callable[..., StoredTableWriter],
-    rows: RowRanges | None,
-) -> StoredTable:
-    dtype = known_dtype(tables, operation)
-    host_bytes = int(context.space.budget.limit * tuning().pinned_share)
-    if piece_rows is None:
-        row_bytes = sum(table.nbytes for table in tables) / sum(table.rows for table in tables)
-        pinned_rows = int(host_bytes / tuning().pinned_pieces / row_bytes)
-        most = min(rows_a_piece(tables, tuning().disk_piece_bytes), pinned_rows)
-        piece_rows = max(1, most)
-    whole = cuts.whole() if rows is None else rows
-    pieces = cuts.fitting(whole, piece_rows, int(context.space.budget.limit * tuning().cut_search_share))
-    chunk_rows = context.chunk_rows(operation.layout, dtype)
-    with create(output, operation.layout, dtype, tables[0].semiring, chunk_rows=chunk_rows) as writer:
-        PiecesThroughDevice(tables, cuts, operation, dtype, StoredResult(writer)).over(pieces, host_bytes)
-    return StoredTable.open(output)
+def _cut(
+    tables: tuple[Streamable, ...], names: Sequence[str], unit: Sequence[str], operation: StreamedOperation
+) -> DevicePlan | None:
+    """A plan of tables cut by some variables; None: they are not sorted by them, or empty.
 
-
-def _check_lead(names: Sequence[str], *tables: Streamable) -> None:
-    """CannotStreamError where tables cannot be cut by some variables: they are not sorted by them, or empty."""
+    unit : of the first table, where it leads with these; they are not cut open then.
+    """
     if not names or not all(table.rows and leads_with(table, names) for table in tables):
-        scopes = ", ".join(str(table.scope) for table in tables)
-        raise CannotStreamError(f"tables over {scopes} are not cut by {tuple(names)}")
+        return None
+    cuts = SortedCuts(tables, names, unit if leads_with(tables[0], unit) else names)
+    return DevicePlan(tables, cuts, operation)

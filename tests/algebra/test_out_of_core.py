@@ -15,16 +15,19 @@ import numpy as np
 import pytest
 
 from oocbe.algebra import join_maximise, join_sum, maximise
-from oocbe.algebra.inputs import CannotStreamError
+from oocbe.algebra.gpu_streaming import PiecesThroughDevice
 from oocbe.algebra.out_of_core import context
-from oocbe.algebra.streamed import streamed_to_disk
+from oocbe.algebra.streamed import plan_elimination, plan_from_disk, plan_join, plan_marginalise
 from oocbe.errors import CorruptDataError, DiskError, ModelError, ResourceError, UsageError
 from oocbe.execution import partition
+from oocbe.execution.budget import Budget
+from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.tables.disk import hooked
 from oocbe.tables.layout import Layout
 from oocbe.tables.nameless_file import NamelessFile
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from tests.helpers.out_of_core_modes import MODES, also_out_of_core, same_rows
@@ -214,21 +217,44 @@ class TestRefusals:
         assert not list(folder.iterdir())
 
 
-def test_a_full_disk_is_no_lack_of_device_memory(tmp_path):
+def test_what_the_device_has_no_room_for_goes_another_way_and_a_full_disk_ends_the_run(tmp_path, monkeypatch):
     """The result goes to the same disk in the other way of working, too."""
-    kernels, space = SimpleNamespace(name="cuda"), SimpleNamespace(piece_rows=None)
-    place = SimpleNamespace(kernels=kernels, space=space, overwrite=False)
+    stored = StoredTable.save(tmp_path / "in", maximise(random_table({"x": 90, "y": 9}, 400, 1), []))
+    kernels = backend_for(stored.rows, "cpu")
+    place = context.ExecutionContext.within(kernels, Budget(1 << 28), tmp_path, 2, 100)
+    plan = plan_marginalise(PackedTable.on_disk(stored), ("x",), kernels)
 
     def ending(error):
-        def stream(*_, **__):
+        def over(*_):
             raise error
 
-        return stream
+        return over
 
-    with pytest.raises(CannotStreamError, match="device memory"):
-        streamed_to_disk([], tmp_path / "out", place, ending(ResourceError("device memory")))
+    monkeypatch.setattr(PiecesThroughDevice, "over", ending(ResourceError("device memory")))
+    assert plan.to_disk(tmp_path / "out", place) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    monkeypatch.setattr(PiecesThroughDevice, "over", ending(DiskError("the disk is full")))
     with pytest.raises(DiskError, match="full"):
-        streamed_to_disk([], tmp_path / "out", place, ending(DiskError("the disk is full")))
+        plan.to_disk(tmp_path / "out", place)
+
+
+def test_whether_tables_go_through_the_device_is_planned(tmp_path):
+    """They do where all lead with the variables that the rows are grouped by, and are packed on disk."""
+    kernels = backend_for(0, "cpu")
+    first = maximise(random_table({"e": 4, "a": 5, "k": 6}, 80, 1), [])
+    second = maximise(random_table({"e": 4, "k": 6}, 20, 2), [])
+    assert plan_elimination(first, second, ("e",), kernels).cuts.whole().rows == first.rows + second.rows
+    assert plan_elimination(first, second, ("a",), kernels) is None, "the second one has no a"
+    assert plan_elimination(first, second, ("k",), kernels) is None, "sorted by k before e"
+    assert plan_join(first, second, kernels) is None, "a lies between"
+    assert plan_marginalise(first, ("e",), kernels) is not None
+    assert plan_marginalise(first, ("k",), kernels) is None
+    stored = StoredTable.save(tmp_path / "in", first)
+    planner = partial(plan_marginalise, gone=("e",))
+    assert plan_from_disk([stored], kernels, planner) is None, "these kernels read main memory"
+    device = SimpleNamespace(name="cuda")
+    assert plan_from_disk([stored], device, planner) is not None
+    assert plan_from_disk([first], device, planner) is None, "neither packed nor on disk"
 
 
 class TestFailures:

@@ -9,7 +9,7 @@ import pytest
 
 from oocbe.algebra import gpu_streaming, join_maximise, join_sum, maximise, result_memory
 from oocbe.algebra.gpu_streaming import PiecesThroughDevice
-from oocbe.algebra.streamed import stream_elimination, stream_join, stream_marginalise
+from oocbe.algebra.streamed import plan_elimination, plan_join, plan_marginalise
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.transfer import pinned
@@ -71,11 +71,12 @@ def test_rows_are_those_of_the_operator(device, monkeypatch, shape, dtype, piece
     monkeypatch.setattr(result_memory, "_regions", regions)
     cpu = backend_named("cpu")
     grouped1, grouped2 = (maximise(table, "e", backend="cpu") for table in (first, second))
-    same_table(stream_join(grouped1, grouped2, cpu, piece_rows), join_sum(grouped1, grouped2, backend="cpu"))
+    same_table(plan_join(grouped1, grouped2, cpu).to_memory(piece_rows), join_sum(grouped1, grouped2, backend="cpu"))
     same_table(
-        stream_elimination(first, second, "e", cpu, piece_rows), join_maximise(first, second, "e", backend="cpu")
+        plan_elimination(first, second, "e", cpu).to_memory(piece_rows),
+        join_maximise(first, second, "e", backend="cpu"),
     )
-    same_table(stream_marginalise(first, "e", cpu, piece_rows), maximise(first, "e", backend="cpu"))
+    same_table(plan_marginalise(first, "e", cpu).to_memory(piece_rows), maximise(first, "e", backend="cpu"))
     assert all(stream.is_idle for stream in device.streams)
     assert all(region.is_free() for region in regions)
 
@@ -84,7 +85,7 @@ def test_values_that_need_a_wider_dtype_are_computed_again(device):
     """The first pieces' sums fit int32, a later one's do not."""
     first, second = (random_table(scope, 2000, 7 + i, "int64") for i, scope in enumerate(SHAPES[0]))
     first.values[-1] = 1 << 40
-    found = stream_elimination(first, second, "e", backend_named("cpu"), 50)
+    found = plan_elimination(first, second, "e", backend_named("cpu")).to_memory(50)
     assert found.values.max() > 1 << 40
     same_table(found, join_maximise(first, second, "e", backend="cpu"))
 
@@ -101,7 +102,7 @@ def test_a_piece_that_the_device_has_no_room_for_is_halved(device, monkeypatch):
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", narrow)
     same_table(
-        stream_elimination(first, second, "e", backend_named("cpu"), 200),
+        plan_elimination(first, second, "e", backend_named("cpu")).to_memory(200),
         join_maximise(first, second, "e", backend="cpu"),
     )
     assert refused
@@ -118,7 +119,7 @@ def test_rows_that_stay_together_and_find_no_room_are_named(device, monkeypatch)
     monkeypatch.setattr(PiecesThroughDevice, "_try", refuse)
     together = r"\d+ rows of the table over \('b', 'e', 'k', 'l'\) and the table over \('e', 'a', 'k', 'l'\)"
     with pytest.raises(ResourceError, match=rf"^{together} have to be in one piece: device memory ran out$"):
-        stream_elimination(first, second, "e", backend_named("cpu"), 10**6)
+        plan_elimination(first, second, "e", backend_named("cpu")).to_memory(10**6)
     assert taken == sorted(taken, reverse=True)
     assert len(taken) > 2
 
@@ -134,7 +135,7 @@ def test_a_full_disk_halves_no_piece(device, monkeypatch):
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", refuse)
     with pytest.raises(DiskError, match=r"^the disk is full$"):
-        stream_elimination(first, second, "e", backend_named("cpu"), 10**6)
+        plan_elimination(first, second, "e", backend_named("cpu")).to_memory(10**6)
     assert len(attempts) == 1
 
 
@@ -146,4 +147,4 @@ def test_memory_that_cannot_be_pinned_is_a_resource_error(device, monkeypatch):
 
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(refuse))
     with pytest.raises(ResourceError, match="pinned memory for pieces on their way: 8 bytes"):
-        stream_elimination(first, second, "e", backend_named("cpu"), 100)
+        plan_elimination(first, second, "e", backend_named("cpu")).to_memory(100)

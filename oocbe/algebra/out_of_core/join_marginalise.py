@@ -13,7 +13,6 @@ each part is joined as in memory; results laid end to end are sorted. For one co
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -23,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.eliminate_rows import Elimination, PreparedElimination, split_key_word
-from oocbe.algebra.inputs import CannotStreamError, OutOfCore, check_pair
+from oocbe.algebra.inputs import OutOfCore, check_pair
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, extent_of, join_cost
 from oocbe.algebra.out_of_core.join_sum import join_sum_stored
 from oocbe.algebra.out_of_core.marginalise import MarginaliseOutOfCore, has_duplicates, marginalise_stored
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
 from oocbe.algebra.ranges import distributes, joined_dtype
-from oocbe.algebra.streamed import stream_elimination, streamed_to_disk
+from oocbe.algebra.streamed import plan_elimination, plan_from_disk
 from oocbe.errors import ModelError
 from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.scratch import ScratchFile
@@ -55,26 +54,37 @@ def join_marginalise_stored(
     piece_rows: int | None,
     backend: Backend | str | None,
 ) -> StoredTable:
-    """The operator behind :func:`oocbe.join_maximise` with an output table; arguments as there."""
-    shared = check_pair(table1, table2)
-    for name in variables:
-        if name not in table1.layout and name not in table2.layout:
-            raise ModelError(f"variable {name} is in neither scope: {table1.scope}, {table2.scope}")
+    """The operators behind :func:`oocbe.join_sum` and :func:`oocbe.join_maximise` with an output; arguments as there.
+
+    Raises
+    ------
+    ModelError : rows of one key, of a negative value, and the greatest product is asked for.
+    """
+    shared, semiring = check_pair(table1, table2), table1.semiring
     context = ExecutionContext.of(settings, piece_rows, backend, table1, table2)
-    alone = [[name for name in variables if name not in other.layout] for other in (table2, table1)]
-    semiring = table1.semiring
+    while_joining, later = split_key_word([name for name in shared if name in variables], table1.layout)
+    pairs = (table1, table2), (table2, table1)
+    alone = [tuple(name for name in variables if name not in other.layout) for _, other in pairs]
+    # The best of several rows of one key is found while variables are eliminated.
+    doubled = [has_duplicates(table) and not (while_joining and semiring.selects) for table, _ in pairs]
+    is_first = any(alone) or any(doubled)
     with context.scratch_folder() as folder:
-        if any(alone) and not distributes(extent_of(table1, semiring), extent_of(table2, semiring), semiring):
+        if is_first and not distributes(extent_of(table1, semiring), extent_of(table2, semiring), semiring):
+            if any(has_duplicates(table) for table, _ in pairs):
+                raise ModelError(
+                    "rows of one key cannot be combined before they are joined, as a value is negative, and the "
+                    "greatest product is asked for; combine them beforehand, if that is meant: "
+                    "maximise(table, [], output=…)"
+                )
             between = context.settings_inside(folder / "joined")
             joined = join_sum_stored(table1, table2, between, piece_rows, backend)
             return marginalise_stored(joined, variables, settings, piece_rows, backend)
         tables = [
-            marginalise_stored(table, tuple(gone), context.settings_inside(folder / f"{number}"), piece_rows, backend)
-            if gone or (has_duplicates(table) and not semiring.selects)
+            marginalise_stored(table, gone, context.settings_inside(folder / f"{number}"), piece_rows, backend)
+            if gone or twice
             else table
-            for number, (table, gone) in enumerate(zip((table1, table2), alone, strict=True))
+            for number, ((table, _), gone, twice) in enumerate(zip(pairs, alone, doubled, strict=True))
         ]
-        while_joining, later = split_key_word([name for name in shared if name in variables], table1.layout)
         if not while_joining:
             return join_sum_stored(tables[0], tables[1], settings, piece_rows, backend)
         target = context.settings_inside(folder / "eliminated") if later else settings
@@ -98,17 +108,18 @@ def _eliminate(
     # Where no shared variable stays, the rows of the outer table are cut, and each range of them meets the inner one.
     cut = elimination.kept or elimination.own_outer
     workers = workers_for(cut, t1, t2)
-    stream = partial(stream_elimination, variables=gone)
+    planner = partial(plan_elimination, variables=gone)
     if workers is None:
-        with suppress(CannotStreamError):
-            return streamed_to_disk(tables, settings.output, context, stream)
+        plan = plan_from_disk(tables, context.kernels, planner)
+        if plan is not None and (written := plan.to_disk(settings.output, context)) is not None:
+            return written
     terms = min(prod(t1.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
     dtype = joined_dtype(extent_of(t1, t1.semiring), extent_of(t2, t2.semiring), t1.semiring, terms)
     operation = EliminateOutOfCore(elimination, dtype, t1.semiring)
     inputs = operation.outer(source_of(outer)), operation.inner(source_of(inner))
     if workers is not None:
         given = (0, 1) if outer is t1 else (1, 0)
-        segmented = SegmentedOperation(workers, context, settings, backend, stream, given)
+        segmented = SegmentedOperation(workers, context, settings, backend, planner, given)
         return segmented.write(settings.output, operation, inputs, cut)
     return context.write(settings.output, operation, inputs)
 

@@ -18,10 +18,8 @@ import numpy as np
 from oocbe.algebra.inputs import OutOfCore, check_pair
 from oocbe.algebra.join_rows import joined_layout, prepare_join
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, extent_of, join_cost
-from oocbe.algebra.out_of_core.marginalise import has_duplicates, marginalise_stored
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
-from oocbe.algebra.ranges import distributes, joined_dtype
-from oocbe.errors import ModelError
+from oocbe.algebra.ranges import joined_dtype
 from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.sources import Source, source_of
 from oocbe.kernels.interface import Backend, MatchedGroups
@@ -39,25 +37,10 @@ COPIES, GROUP_BYTES = 3.5, 48
 def join_sum_stored(
     table1: TableLike, table2: TableLike, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None
 ) -> StoredTable:
-    """The operator behind :func:`oocbe.join_sum` with an output table; arguments as there."""
-    shared = check_pair(table1, table2)
-    semiring = table1.semiring
+    """The joined rows of two tables in which no key occurs twice, on disk."""
+    shared, semiring = check_pair(table1, table2), table1.semiring
     dtype = joined_dtype(extent_of(table1, semiring), extent_of(table2, semiring), semiring)
     context = ExecutionContext.of(settings, piece_rows, backend, table1, table2)
-    if any(has_duplicates(table) for table in (table1, table2)):
-        if not distributes(extent_of(table1, semiring), extent_of(table2, semiring), semiring):
-            raise ModelError(
-                "rows of one key cannot be combined before they are joined, as a value is negative, and the greatest "
-                "product is asked for; combine them beforehand, if that is meant: maximise(table, [], output=…)"
-            )
-        with context.scratch_folder() as folder:
-            once = [
-                marginalise_stored(table, (), context.settings_inside(folder / f"{number}"), piece_rows, backend)
-                if has_duplicates(table)
-                else table
-                for number, table in enumerate((table1, table2))
-            ]
-            return join_sum_stored(once[0], once[1], settings, piece_rows, backend)
     join = JoinOutOfCore(shared, joined_layout(table1.layout, table2.layout, shared), dtype, semiring)
     inputs = [join.ordered(source_of(table)) for table in (table1, table2)]
     assert settings.output is not None

@@ -10,7 +10,6 @@ the same way.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -19,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oocbe.algebra.arrange import arrange
-from oocbe.algebra.inputs import CannotStreamError, OutOfCore
+from oocbe.algebra.inputs import OutOfCore
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
 from oocbe.algebra.ranges import reduced_dtype
-from oocbe.algebra.streamed import stream_marginalise, streamed_to_disk
+from oocbe.algebra.streamed import plan_from_disk, plan_marginalise
 from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.sources import Source, source_of
 from oocbe.kernels.interface import Backend
@@ -57,14 +56,15 @@ def marginalise_stored(
     kept = tuple(name for name in table.scope if name not in variables)
     workers = workers_for(kept, table)
     # Through a device, sums are expected to have no more terms than there are combinations of what is marginalised.
-    stream = None if adds_duplicates else partial(stream_marginalise, gone=variables)
-    if workers is None and stream is not None:
-        with suppress(CannotStreamError):
-            return streamed_to_disk([table], settings.output, context, stream)
+    planner = None if adds_duplicates else partial(plan_marginalise, gone=variables)
+    if workers is None and planner is not None:
+        plan = plan_from_disk([table], context.kernels, planner)
+        if plan is not None and (written := plan.to_disk(settings.output, context)) is not None:
+            return written
     operation = MarginaliseOutOfCore(table.layout.select(kept), dtype, table.semiring)
     inputs = [operation.ordered(source_of(table))]
     if workers is not None:
-        segmented = SegmentedOperation(workers, context, settings, backend, stream)
+        segmented = SegmentedOperation(workers, context, settings, backend, planner)
         return segmented.write(settings.output, operation, inputs, kept)
     return context.write(settings.output, operation, inputs)
 

@@ -9,8 +9,8 @@ done with these rows.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from oocbe.algebra.arrange import arrange
-from oocbe.algebra.inputs import CannotStreamError
 from oocbe.algebra.out_of_core.context import ExecutionContext, PartitionedOperation
 from oocbe.algebra.sorted_cuts import RowRanges
-from oocbe.algebra.streamed import streamed_to_disk
+from oocbe.algebra.streamed import Planner, plan_from_disk
 from oocbe.execution.budget import Budget
 from oocbe.execution.cluster.ownership import own_writer
 from oocbe.execution.cluster.segment_files import (
@@ -45,7 +44,6 @@ from oocbe.tables import disk
 from oocbe.tables.parts import PartWriter
 from oocbe.tables.residence import to_kernels
 from oocbe.tables.scratch import default_parent
-from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
 
@@ -113,7 +111,7 @@ class RangeSegment:
     operation, inputs : what is done, and with what. low, high : numbers of the cut variables (:class:`KeyIndex`).
     rows : of all inputs, which decide where kernels work.
     scratch : folder for scratch files; None: the worker's own.
-    stream : brings tables through a device (:func:`streamed_to_disk`), or None; ``given`` is their order there.
+    planner : plans the way of the tables through a device, or None; ``given`` is their order there.
     """
 
     circumstances: WorkerConfig
@@ -124,7 +122,7 @@ class RangeSegment:
     high: int
     rows: int
     scratch: Path | None
-    stream: Callable[..., Any] | None
+    planner: Planner | None
     given: tuple[int, ...]
 
 
@@ -167,9 +165,9 @@ def operate(segment: RangeSegment) -> PartResult:
         kernels = backend_for(segment.rows, how.backend)
         folder = segment.scratch or default_parent()
         context = ExecutionContext.within(kernels, budget, folder, how.streams, how.piece_rows)
-        if segment.stream is not None and kernels.name == "cuda":
-            with suppress(CannotStreamError):
-                return _streamed(segment, found, context, begin)
+        streamed = _streamed(segment, found, context, begin)
+        if streamed is not None:
+            return streamed
         inputs = [sent.ordered(ranges) for sent, ranges in zip(segment.inputs, found, strict=True)]
 
         def tables() -> Iterator[Table]:
@@ -189,24 +187,26 @@ def operate(segment: RangeSegment) -> PartResult:
 
 def _streamed(
     segment: RangeSegment, found: list[list[tuple[StoredRows, int, int]]], context: ExecutionContext, begin: float
-) -> PartResult:
-    """The range through a device, where rows go packed; CannotStreamError where they cannot."""
-    if any(len(ranges) > 1 for ranges in found):
-        raise CannotStreamError("runs have to be merged")
+) -> PartResult | None:
+    """The range through a device, where rows go packed; None where they cannot, or runs have to be merged."""
+    operation = segment.operation
+    if segment.planner is None or any(len(ranges) > 1 for ranges in found):
+        return None
     ranges = [only for (only,) in found]
     rows = RowRanges(tuple(low for _, low, _ in ranges), tuple(high for *_, high in ranges))
-    tables = [ranges[number][0].table for number in segment.given]
+    plan = plan_from_disk([ranges[number][0].table for number in segment.given], context.kernels, segment.planner)
+    if plan is None or (plan.dtype, plan.operation.layout) != (operation.dtype, operation.layout):
+        return None
     path, how = attempt_path(segment.part), segment.circumstances
 
     def create(path: Path, layout: Any, dtype: np.dtype[Any], semiring: Any, chunk_rows: int) -> PartWriter:
-        if dtype != segment.operation.dtype or layout != segment.operation.layout:
-            raise CannotStreamError(f"values are {dtype} there, and {segment.operation.dtype} here")
         writer = PartWriter(path, layout, dtype, semiring, chunk_rows, budget=DiskShare(path.parent, how.disk))
         writer.writer = own_writer()
         return writer
 
-    assert segment.stream is not None
-    part: StoredTable = streamed_to_disk(tables, path, context, segment.stream, create, rows)
+    part = plan.to_disk(path, context, create, rows)
+    if part is None:
+        return None
     if part.rows == 0:
         disk.remove(path)
         return PartResult.since(begin, None, 0, NO_VALUES)

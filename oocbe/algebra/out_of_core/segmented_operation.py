@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from oocbe.tables.writer import CHUNK_ROWS
 if TYPE_CHECKING:
     from oocbe.algebra.inputs import OutOfCore, TableLike
     from oocbe.algebra.out_of_core.context import ExecutionContext, PartitionedOperation
+    from oocbe.algebra.streamed import Planner
     from oocbe.execution.budget import Budget
     from oocbe.kernels.interface import Backend
     from oocbe.model.semiring import Semiring
@@ -78,7 +79,7 @@ class SegmentedOperation:
     ----------
     workers : who does it. context : where the operator would work without them; its scratch folder is seen by all.
     settings, backend : as for the operator.
-    stream, given : the operator through a device, where it has such a way, and the inputs in its order.
+    planner, given : the operator through a device, where it has such a way, and the inputs in its order.
     """
 
     def __init__(
@@ -87,10 +88,10 @@ class SegmentedOperation:
         context: ExecutionContext,
         settings: OutOfCore,
         backend: Backend | str | None,
-        stream: Callable[..., Any] | None = None,
+        planner: Planner | None = None,
         given: Sequence[int] = (0, 1),
     ) -> None:
-        self._workers, self._context, self._stream, self._given = workers, context, stream, tuple(given)
+        self._workers, self._context, self._planner, self._given = workers, context, planner, tuple(given)
         self._settings = settings
         self._backend = backend if backend is None or isinstance(backend, str) else backend.name
         self._memory = workers.memory if settings.memory is None else context.space.budget.limit
@@ -131,7 +132,7 @@ class SegmentedOperation:
             def segment_of(key: Range, sharing: int) -> RangeSegment:
                 how, part = self._circumstances(CHUNK_ROWS, sharing), writer.part_path().absolute()
                 low, high = ranges.numbers(key)
-                places = (rows, scratch_of_workers, self._stream, self._given[: len(sent)])
+                places = (rows, scratch_of_workers, self._planner, self._given[: len(sent)])
                 return RangeSegment(how, part, operation, sent, low, high, *places)
 
             def submit(key: Range, sharing: int) -> Future[PartResult]:
