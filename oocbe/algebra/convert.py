@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe.algebra.complete_tables.conversion import complete_in_memory, rows_in_memory
-from oocbe.algebra.inputs import OutOfCore
+from oocbe.algebra.inputs import Execution
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 from oocbe.tables.table import Table
@@ -35,7 +35,7 @@ def to_complete(
     table : of either form, in memory or stored. scope : order of the variables, the fastest first; None: the table's.
     piece_rows : most rows, or cells, of a piece out of core; None: as many as fit.
     output, memory, scratch, streams, overwrite : with ``output``, a table of any size is converted piece by
-        piece and written; see :class:`oocbe.algebra.inputs.OutOfCore`.
+        piece and written; see :class:`oocbe.algebra.inputs.Execution`.
 
     Raises
     ------
@@ -47,13 +47,13 @@ def to_complete(
     >>> to_complete(Table.from_rows({"x": 2}, [[1]], [5])).to_dict()
     {(1,): 5}
     """
-    settings = OutOfCore(output, memory, scratch, streams, overwrite=overwrite)
+    settings = Execution(output, memory, scratch, streams, None, None, overwrite, piece_rows, "cpu")
     wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
     if settings.wanted:
         from oocbe.algebra.out_of_core.complete import CompletePlace
 
         assert output is not None
-        with CompletePlace.of(settings, piece_rows, "cpu") as place:
+        with CompletePlace.of(settings) as place:
             if isinstance(table, AnyComplete):
                 return place.reordered(table, wanted, output)
             return place.written_out(table, wanted, output)
@@ -87,12 +87,12 @@ def to_rows(
     >>> to_rows(CompleteTable.from_array("x", [3.0, float("-inf")])).to_dict()
     {(0,): 3.0}
     """
-    settings = OutOfCore(output, memory, scratch, streams, overwrite=overwrite)
+    settings = Execution(output, memory, scratch, streams, None, None, overwrite, piece_rows, "cpu")
     wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
     if settings.wanted:
         from oocbe.algebra.out_of_core.complete import CompletePlace
 
         assert output is not None
-        with CompletePlace.of(settings, piece_rows, "cpu") as place:
+        with CompletePlace.of(settings) as place:
             return place.listed(table, wanted, output)
     return rows_in_memory(table, wanted)

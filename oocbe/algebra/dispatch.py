@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from oocbe.algebra.complete_tables.conversion import in_memory
-from oocbe.algebra.inputs import OutOfCore, check_result, check_values, choose_kernels
+from oocbe.algebra.inputs import Execution, check_result, check_values, choose_kernels
 from oocbe.algebra.operations import Operation
 from oocbe.errors import UsageError
 from oocbe.kernels import backend_for
@@ -29,23 +29,17 @@ from oocbe.tables.stored_complete import AnyComplete
 
 if TYPE_CHECKING:
     from oocbe.algebra.complete_tables.conversion import AnyTable
-    from oocbe.algebra.inputs import TableLike
-    from oocbe.kernels.interface import Backend
+    from oocbe.algebra.inputs import ExecutionSettings
     from oocbe.tables.table import Table
 
 
-def apply(
-    operation: Operation,
-    tables: Sequence[AnyTable],
-    settings: OutOfCore,
-    piece_rows: int | None,
-    backend: Backend | str | None,
-) -> Any:
+def run(variables: str | Sequence[str], tables: Sequence[AnyTable], settings: ExecutionSettings) -> Any:
     """Result of an operator on tables in memory or stored, packed or not, incomplete or complete.
 
     Parameters
     ----------
-    settings : with an output, the result is written there. piece_rows, backend : as for the public operators.
+    variables : marginalised out of the table, or of the join of the two tables; a name or several.
+    settings : as for the public operators. With an output, the result is written there.
 
     Returns
     -------
@@ -56,89 +50,67 @@ def apply(
     ------
     ResourceError : memory could not be had.
     """
-    limit = parse_bytes("memory", settings.memory)
+    operation = Operation((variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables)))
+    execution = Execution(**settings)
+    limit = parse_bytes("memory", execution.memory)
     with MemoryLimit(default_memory_limit() if limit is None else limit):
         check_values(*tables)
         operation.check(*tables)
-        if settings.wanted:
-            with settings.working():
-                if is_url(settings.output):
-                    return _to_store(operation, tables, settings, piece_rows, backend)
-                return _to_disk(operation, tables, settings, piece_rows, backend)
+        if execution.wanted:
+            with execution.working():
+                return (_to_store if is_url(execution.output) else _to_disk)(operation, tables, execution)
         if all(isinstance(table, PackedTable) for table in tables):
-            return _packed(operation, tables, piece_rows, backend)
+            return _packed(operation, tables, execution)
         if not any(isinstance(table, AnyComplete) for table in tables):
-            return _by_rows(operation, tables, piece_rows, backend)
+            return _by_rows(operation, tables, execution)
         from oocbe.algebra.complete import combine_tables
 
         def by_rows(rows: Sequence[Table], rest: Sequence[str]) -> Table:
             """The whole operation on all tables, or its remaining step on the one joined table."""
-            step = operation if len(rows) == len(tables) else Operation(tuple(rest))
-            return _by_rows(step, rows, piece_rows, backend)
+            return _by_rows(operation if len(rows) == len(tables) else Operation(tuple(rest)), rows, execution)
 
-        return check_result(
-            combine_tables([in_memory(table) for table in tables], operation.gone, by_rows, backend, piece_rows),
-            *tables,
-        )
+        found = [in_memory(table) for table in tables]
+        result = combine_tables(found, operation.gone, by_rows, execution.backend, execution.piece_rows)
+        return check_result(result, *tables)
 
 
-def _to_store(
-    operation: Operation,
-    tables: Sequence[AnyTable],
-    settings: OutOfCore,
-    piece_rows: int | None,
-    backend: Backend | str | None,
-) -> Any:
+def _to_store(operation: Operation, tables: Sequence[AnyTable], execution: Execution) -> Any:
     """The result written to scratch, and from there to the object store that the output's URL names."""
-    url = str(place_named(settings.output or ""))
-    if settings.overwrite:
+    url = str(place_named(execution.output or ""))
+    if execution.overwrite:
         raise UsageError(f"{url}: tables in object stores are not overwritten; choose another name")
-    parent = default_parent() if settings.scratch is None else Path(settings.scratch)
+    parent = default_parent() if execution.scratch is None else Path(execution.scratch)
     with closing(ScratchFolder(parent)) as scratch:
-        beside = replace(settings, output=scratch.path / "result")
-        return _to_disk(operation, tables, beside, piece_rows, backend).upload(url)
+        return _to_disk(operation, tables, replace(execution, output=scratch.path / "result")).upload(url)
 
 
-def _to_disk(
-    operation: Operation,
-    tables: Sequence[AnyTable],
-    settings: OutOfCore,
-    piece_rows: int | None,
-    backend: Backend | str | None,
-) -> Any:
+def _to_disk(operation: Operation, tables: Sequence[AnyTable], execution: Execution) -> Any:
     if not any(isinstance(table, AnyComplete) for table in tables):
-        return operation.store(cast("Sequence[TableLike]", tables), settings, piece_rows, backend)
+        return operation.store(tables, execution)
     from oocbe.algebra.out_of_core.complete import combine_stored
 
-    def store(rows: Sequence[TableLike]) -> Any:
-        return operation.store(rows, settings, piece_rows, backend)
-
-    return combine_stored(tuple(tables), operation.gone, settings, piece_rows, backend, store)
+    return combine_stored(tables, operation.gone, execution, lambda rows: operation.store(rows, execution))
 
 
-def _packed(
-    operation: Operation, tables: Sequence[Any], piece_rows: int | None, backend: Backend | str | None
-) -> PackedTable:
+def _packed(operation: Operation, tables: Sequence[Any], execution: Execution) -> PackedTable:
     """Packed tables streamed to the device as they are, or unpacked and packed again on the CPU.
 
     Raises
     ------
     ResourceError : the tables cannot go through a device, and do not fit in memory unpacked.
     """
-    kernels = backend_for(sum(table.rows for table in tables), backend, False)
+    kernels = backend_for(sum(table.rows for table in tables), execution.backend, False)
     plan = operation.device_plan(tables, kernels) if kernels.name == "cuda" else None
     if plan is not None:
-        streamed = plan.to_memory(piece_rows)
+        streamed = plan.to_memory(execution.piece_rows)
         assert isinstance(streamed, PackedTable)
         return streamed
-    return PackedTable.pack(_by_rows(operation, tables, piece_rows, backend))
+    return PackedTable.pack(_by_rows(operation, tables, execution))
 
 
-def _by_rows(
-    operation: Operation, tables: Sequence[AnyTable], piece_rows: int | None, backend: Backend | str | None
-) -> Table:
+def _by_rows(operation: Operation, tables: Sequence[AnyTable], execution: Execution) -> Table:
     """The result in memory, of tables whose rows are worked on."""
-    place = choose_kernels(backend, *tables)
+    place, piece_rows = choose_kernels(execution.backend, *tables), execution.piece_rows
     plan = operation.device_plan(place.tables, place.kernels) if place.has_to_stream(piece_rows) else None
     if plan is not None:
         streamed: Any = check_result(plan.to_memory(piece_rows), *place.tables)

@@ -37,14 +37,14 @@ Result = TypeVar("Result")
 
 
 class KernelSettings(TypedDict, total=False):
-    """How an operator's kernels work, whatever the tables; see the operators for what each means."""
+    """How an operator's kernels work, whatever the tables; see :class:`Execution`."""
 
     piece_rows: int | None
     backend: Backend | str | None
 
 
 class OperatorSettings(KernelSettings, total=False):
-    """All settings of an operator but its output; see :class:`OutOfCore` for what each of these means."""
+    """All settings of an operator but its output; see :class:`Execution`."""
 
     memory: int | str | None
     scratch: str | Path | None
@@ -54,14 +54,21 @@ class OperatorSettings(KernelSettings, total=False):
     overwrite: bool
 
 
+class ExecutionSettings(OperatorSettings, total=False):
+    """All settings of an operator by name; see :class:`Execution`."""
+
+    output: str | Path | None
+
+
 @dataclass(frozen=True)
-class OutOfCore:
-    """How an operator works out of core.
+class Execution:
+    """Where and how an operator works.
 
     Attributes
     ----------
     output : the table to write, a path, or the URL of one in an object store (:mod:`oocbe.tables.objects`), to which it
-        goes from the scratch folder; None: the operator works in memory, and none of the rest may be given.
+        goes from the scratch folder; None: the operator works in memory, and of the rest only ``piece_rows`` and
+        ``backend`` may be given.
     memory : limit in bytes on rows, indices and buffers (or text such as ``256MiB``); None: 80 % of what there is.
     scratch : folder for temporary files, which must be there; None: ``SLURM_TMPDIR``, ``TMPDIR`` or the system's.
     streams : pieces at work at a time; None: as many as cores, from 2 to 4.
@@ -70,6 +77,8 @@ class OutOfCore:
         see the output's folder, and scratch, under the same path.
     overwrite : whether the output takes the place of a stored table of its name, in the moment that it is complete; the
         inputs may be read from that one.
+    piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
+    backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
     """
 
     output: str | Path | None = None
@@ -79,6 +88,8 @@ class OutOfCore:
     workers: int | str | None = None
     client: Client | None = None
     overwrite: bool = False
+    piece_rows: int | None = None
+    backend: Backend | str | None = None
 
     @property
     def wanted(self) -> bool:

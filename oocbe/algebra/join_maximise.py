@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from oocbe.algebra.dispatch import apply
-from oocbe.algebra.inputs import OutOfCore
-from oocbe.algebra.operations import Operation
+from oocbe.algebra.dispatch import run
+from oocbe.algebra.inputs import ExecutionSettings
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
-    from distributed import Client
-
     from oocbe.algebra.complete_tables.conversion import AnyTable
     from oocbe.algebra.inputs import KernelSettings, OperatorSettings, RowTable, TableLike
-    from oocbe.kernels.interface import Backend
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
@@ -69,28 +65,13 @@ def join_maximise(
 
 @overload
 def join_maximise(
-    table1: AnyTable,
-    table2: AnyTable,
-    variables: str | Sequence[str],
-    **settings: Unpack[KernelSettings],
+    table1: AnyTable, table2: AnyTable, variables: str | Sequence[str], **settings: Unpack[KernelSettings]
 ) -> Table | CompleteTable | PackedTable: ...
 
 
 def join_maximise(
-    table1: AnyTable,
-    table2: AnyTable,
-    variables: str | Sequence[str],
-    *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
-    output: str | Path | None = None,
-    memory: int | str | None = None,
-    scratch: str | Path | None = None,
-    streams: int | None = None,
-    workers: int | str | None = None,
-    client: Client | None = None,
-    overwrite: bool = False,
-) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
+    table1: AnyTable, table2: AnyTable, variables: str | Sequence[str], **settings: Unpack[ExecutionSettings]
+) -> Any:
     """The rows of ``maximise(join_sum(table1, table2), variables)``, in the time and memory of their number.
 
     Variables of one table only are marginalised out of it first (combination distributes over marginalisation); shared
@@ -101,11 +82,10 @@ def join_maximise(
     table1, table2 : tables in memory or stored, incomplete or complete, of one semiring; scopes may be disjoint, equal
         or empty.
     variables : name of one variable in a scope, or several names.
-    piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
-    backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
-    output, memory, scratch, streams, workers, client, overwrite : with ``output``, tables of any size are treated
-        piece by piece, by workers where these are asked for, and the same rows are written to a table on disk; see
-        :class:`oocbe.algebra.inputs.OutOfCore`.
+    settings : ``piece_rows`` and ``backend`` of the kernels. With ``output``, tables of any size are treated piece by
+        piece, by ``workers`` or those of a ``client`` where these are asked for, and the same rows are written to a
+        table on disk; ``memory``, ``scratch``, ``streams`` and ``overwrite`` are for that. See
+        :class:`oocbe.algebra.inputs.Execution`.
 
     Returns
     -------
@@ -130,15 +110,7 @@ def join_maximise(
     >>> join_maximise(f, g, "x")
     <Table (z, y): 2 rows, density 0.5, 32 B, 2 key bits, int64, max-sum>
     """
-    gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
-    result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        Operation(gone),
-        (table1, table2),
-        OutOfCore(output, memory, scratch, streams, workers, client, overwrite),
-        piece_rows,
-        backend,
-    )
-    return result
+    return run(variables, (table1, table2), settings)
 
 
 join_marginalise = join_maximise

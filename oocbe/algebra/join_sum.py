@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from oocbe.algebra.dispatch import apply
-from oocbe.algebra.inputs import OutOfCore
-from oocbe.algebra.operations import Operation
+from oocbe.algebra.dispatch import run
+from oocbe.algebra.inputs import ExecutionSettings
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
-    from distributed import Client
-
     from oocbe.algebra.complete_tables.conversion import AnyTable
     from oocbe.algebra.inputs import KernelSettings, OperatorSettings, RowTable, TableLike
-    from oocbe.kernels.interface import Backend
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
@@ -24,66 +20,35 @@ if TYPE_CHECKING:
 
 @overload
 def join_sum(
-    table1: PackedTable,
-    table2: PackedTable,
-    *,
-    output: None = None,
-    **settings: Unpack[OperatorSettings],
+    table1: PackedTable, table2: PackedTable, *, output: None = None, **settings: Unpack[OperatorSettings]
 ) -> PackedTable: ...
 
 
 @overload
 def join_sum(
-    table1: RowTable,
-    table2: RowTable,
-    *,
-    output: None = None,
-    **settings: Unpack[OperatorSettings],
+    table1: RowTable, table2: RowTable, *, output: None = None, **settings: Unpack[OperatorSettings]
 ) -> Table: ...
 
 
 @overload
 def join_sum(
-    table1: TableLike,
-    table2: TableLike,
-    *,
-    output: str | Path,
-    **settings: Unpack[OperatorSettings],
+    table1: TableLike, table2: TableLike, *, output: str | Path, **settings: Unpack[OperatorSettings]
 ) -> StoredTable: ...
 
 
 @overload
 def join_sum(
-    table1: AnyTable,
-    table2: AnyTable,
-    *,
-    output: str | Path,
-    **settings: Unpack[OperatorSettings],
+    table1: AnyTable, table2: AnyTable, *, output: str | Path, **settings: Unpack[OperatorSettings]
 ) -> StoredTable | StoredCompleteTable: ...
 
 
 @overload
 def join_sum(
-    table1: AnyTable,
-    table2: AnyTable,
-    **settings: Unpack[KernelSettings],
+    table1: AnyTable, table2: AnyTable, **settings: Unpack[KernelSettings]
 ) -> Table | CompleteTable | PackedTable: ...
 
 
-def join_sum(
-    table1: AnyTable,
-    table2: AnyTable,
-    *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
-    output: str | Path | None = None,
-    memory: int | str | None = None,
-    scratch: str | Path | None = None,
-    streams: int | None = None,
-    workers: int | str | None = None,
-    client: Client | None = None,
-    overwrite: bool = False,
-) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
+def join_sum(table1: AnyTable, table2: AnyTable, **settings: Unpack[ExecutionSettings]) -> Any:
     """Join two tables on their shared variables.
 
     Both are preprocessed by :mod:`oocbe.algebra.arrange`; then each output row is gathered from its two input
@@ -93,11 +58,10 @@ def join_sum(
     ----------
     table1, table2 : tables in memory or stored, incomplete or complete, of one semiring; scopes may be disjoint, equal
         or empty.
-    piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
-    backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
-    output, memory, scratch, streams, workers, client, overwrite : with ``output``, tables of any size are joined
-        piece by piece, by workers where these are asked for, and the same rows are written to a table on disk; see
-        :class:`oocbe.algebra.inputs.OutOfCore`.
+    settings : ``piece_rows`` and ``backend`` of the kernels. With ``output``, tables of any size are joined piece by
+        piece, by ``workers`` or those of a ``client`` where these are asked for, and the same rows are written to a
+        table on disk; ``memory``, ``scratch``, ``streams`` and ``overwrite`` are for that. See
+        :class:`oocbe.algebra.inputs.Execution`.
 
     Returns
     -------
@@ -124,11 +88,4 @@ def join_sum(
     >>> join_sum(f, g).to_dict()
     {(0, 0, 1): 11, (0, 1, 1): 12}
     """
-    result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        Operation(),
-        (table1, table2),
-        OutOfCore(output, memory, scratch, streams, workers, client, overwrite),
-        piece_rows,
-        backend,
-    )
-    return result
+    return run((), (table1, table2), settings)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from oocbe.algebra.dispatch import apply
-from oocbe.algebra.inputs import OutOfCore
-from oocbe.algebra.operations import Operation
+from oocbe.algebra.dispatch import run
+from oocbe.algebra.inputs import ExecutionSettings
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
-    from distributed import Client
-
     from oocbe.algebra.complete_tables.conversion import AnyTable
     from oocbe.algebra.inputs import KernelSettings, OperatorSettings, RowTable, TableLike
-    from oocbe.kernels.interface import Backend
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
@@ -25,66 +21,35 @@ if TYPE_CHECKING:
 
 @overload
 def maximise(
-    table: PackedTable,
-    variables: str | Sequence[str],
-    *,
-    output: None = None,
-    **settings: Unpack[OperatorSettings],
+    table: PackedTable, variables: str | Sequence[str], *, output: None = None, **settings: Unpack[OperatorSettings]
 ) -> PackedTable: ...
 
 
 @overload
 def maximise(
-    table: RowTable,
-    variables: str | Sequence[str],
-    *,
-    output: None = None,
-    **settings: Unpack[OperatorSettings],
+    table: RowTable, variables: str | Sequence[str], *, output: None = None, **settings: Unpack[OperatorSettings]
 ) -> Table: ...
 
 
 @overload
 def maximise(
-    table: TableLike,
-    variables: str | Sequence[str],
-    *,
-    output: str | Path,
-    **settings: Unpack[OperatorSettings],
+    table: TableLike, variables: str | Sequence[str], *, output: str | Path, **settings: Unpack[OperatorSettings]
 ) -> StoredTable: ...
 
 
 @overload
 def maximise(
-    table: AnyTable,
-    variables: str | Sequence[str],
-    *,
-    output: str | Path,
-    **settings: Unpack[OperatorSettings],
+    table: AnyTable, variables: str | Sequence[str], *, output: str | Path, **settings: Unpack[OperatorSettings]
 ) -> StoredTable | StoredCompleteTable: ...
 
 
 @overload
 def maximise(
-    table: AnyTable,
-    variables: str | Sequence[str],
-    **settings: Unpack[KernelSettings],
+    table: AnyTable, variables: str | Sequence[str], **settings: Unpack[KernelSettings]
 ) -> Table | CompleteTable | PackedTable: ...
 
 
-def maximise(
-    table: AnyTable,
-    variables: str | Sequence[str],
-    *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
-    output: str | Path | None = None,
-    memory: int | str | None = None,
-    scratch: str | Path | None = None,
-    streams: int | None = None,
-    workers: int | str | None = None,
-    client: Client | None = None,
-    overwrite: bool = False,
-) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
+def maximise(table: AnyTable, variables: str | Sequence[str], **settings: Unpack[ExecutionSettings]) -> Any:
     """Marginalise variables out of a table: by maximum, minimum or sum, depending on its semiring.
 
     All other variables go to the low places and rows are sorted by them, so that rows to reduce are neighbours
@@ -95,11 +60,10 @@ def maximise(
     ----------
     table : in memory or stored, incomplete or complete.
     variables : name of one variable of its scope, or several names.
-    piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
-    backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
-    output, memory, scratch, streams, workers, client, overwrite : with ``output``, a table of any size is treated
-        piece by piece, by workers where these are asked for, and the same rows are written to a table on disk; see
-        :class:`oocbe.algebra.inputs.OutOfCore`.
+    settings : ``piece_rows`` and ``backend`` of the kernels. With ``output``, a table of any size is treated piece by
+        piece, by ``workers`` or those of a ``client`` where these are asked for, and the same rows are written to a
+        table on disk; ``memory``, ``scratch``, ``streams`` and ``overwrite`` are for that. See
+        :class:`oocbe.algebra.inputs.Execution`.
 
     Returns
     -------
@@ -117,15 +81,7 @@ def maximise(
     >>> maximise(Table.from_rows({"x": 2, "y": 2}, [[0, 0], [1, 0], [1, 1]], [1, 2, 3]), "x").to_dict()
     {(0,): 2, (1,): 3}
     """
-    gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
-    result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        Operation(gone),
-        (table,),
-        OutOfCore(output, memory, scratch, streams, workers, client, overwrite),
-        piece_rows,
-        backend,
-    )
-    return result
+    return run(variables, (table,), settings)
 
 
 marginalise = maximise

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oocbe.algebra.eliminate_rows import join_eliminating
-from oocbe.algebra.inputs import OutOfCore, check_pair
+from oocbe.algebra.inputs import Execution, check_pair
 from oocbe.algebra.reduce_rows import reduce_table
 from oocbe.errors import ModelError
 from oocbe.tables.table import Table
@@ -56,14 +56,15 @@ class Operation:
 
         if len(tables) == 1:
             return plan_marginalise(tables[0], self.gone, kernels)
-        return plan_elimination(*tables, self.gone, kernels) if self.gone else plan_join(*tables, kernels)
+        if self.gone:
+            return plan_elimination(tables[0], tables[1], self.gone, kernels)
+        return plan_join(tables[0], tables[1], kernels)
 
-    def store(
-        self, tables: Sequence[Any], settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None
-    ) -> StoredTable:
+    def store(self, tables: Sequence[Any], settings: Execution) -> StoredTable:
         """The result on disk, of tables of rows of any size."""
         from oocbe.algebra.out_of_core.join_marginalise import join_marginalise_stored
         from oocbe.algebra.out_of_core.marginalise import marginalise_stored
 
-        run = marginalise_stored if len(tables) == 1 else join_marginalise_stored
-        return run(*tables, self.gone, settings, piece_rows, backend)
+        if len(tables) == 1:
+            return marginalise_stored(tables[0], self.gone, settings)
+        return join_marginalise_stored(tables[0], tables[1], self.gone, settings)

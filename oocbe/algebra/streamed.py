@@ -91,7 +91,7 @@ class DevicePlan:
             most = min(rows_a_piece(self.tables, tuning().disk_piece_bytes), pinned_rows)
             piece_rows = max(1, most)
         whole = self.cuts.whole() if rows is None else rows
-        create = create or partial(StoredTable.create, overwrite=context.overwrite)
+        create = create or partial(StoredTable.create, overwrite=context.settings.overwrite)
         chunk_rows = context.chunk_rows(layout, self.dtype)
         try:
             pieces = self.cuts.fitting(whole, piece_rows, int(limit * tuning().cut_search_share))

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from oocbe.algebra.inputs import OutOfCore
+from oocbe.algebra.inputs import Execution
 from oocbe.algebra.out_of_core import context
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.elimination.buckets.messages import MessageStore
@@ -36,7 +36,7 @@ def test_the_folder_of_an_operator_is_locked_while_it_works(tmp_path, monkeypatc
     """And removed by others once its owner has died, empty or not."""
     made = []
     monkeypatch.setattr(context, "ScratchFolder", lambda parent: made.append(ScratchFolder(parent)) or made[-1])
-    place = ExecutionContext.of(OutOfCore(tmp_path / "out", scratch=tmp_path), None, "cpu")
+    place = ExecutionContext.of(Execution(tmp_path / "out", scratch=tmp_path, backend="cpu"))
     with place.scratch_folder() as folder:
         assert remove_orphans(tmp_path) == []
         (folder / "joined").mkdir()

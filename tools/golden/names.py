@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from .recorder import ROOT, Recorder
@@ -62,11 +63,22 @@ def parameters() -> list[str]:
         if not callable(value) or name.endswith("Error"):
             continue
         try:
-            names = [p.name for p in inspect.signature(value).parameters.values() if p.kind is not p.VAR_KEYWORD]
+            signature = inspect.signature(value)
         except (TypeError, ValueError):
             continue
+        names = chain.from_iterable(_named(p, getattr(value, "__globals__", {})) for p in signature.parameters.values())
         found += [f"{name}({parameter})" for parameter in names if parameter != "self"]
     return found
+
+
+def _named(parameter: inspect.Parameter, scope: dict[str, Any]) -> list[str]:
+    """A parameter's name; of keyword arguments that a dictionary's type declares, their names."""
+    if parameter.kind is not parameter.VAR_KEYWORD:
+        return [parameter.name]
+    if not str(parameter.annotation).startswith("Unpack["):
+        return []
+    keywords = eval(str(parameter.annotation), scope).__args__[0]
+    return sorted(keywords.__required_keys__ | keywords.__optional_keys__)
 
 
 def error_tree() -> list[str]:

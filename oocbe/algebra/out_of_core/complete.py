@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
 from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream
 from oocbe.algebra.complete_tables.complete_transpose import Scratch, transposed
 from oocbe.algebra.complete_tables.conversion import cell_pieces, row_pieces, rows_in_memory
-from oocbe.algebra.inputs import OutOfCore
+from oocbe.algebra.inputs import Execution
 from oocbe.algebra.out_of_core.context import ExecutionContext, extent_of
 from oocbe.execution.cells import box_cells, cells_touched
 from oocbe.execution.sources import source_of
@@ -56,11 +56,11 @@ class CompletePlace:
 
     @classmethod
     @contextmanager
-    def of(cls, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None) -> Iterator[CompletePlace]:
+    def of(cls, settings: Execution) -> Iterator[CompletePlace]:
         """The place that an operator's arguments describe."""
-        context = ExecutionContext.of(settings, piece_rows, "cpu")
+        context = ExecutionContext.of(replace(settings, backend="cpu"))
         with context.scratch_folder() as folder:
-            yield cls(context, folder, backend, count())
+            yield cls(context, folder, settings.backend, count())
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +82,7 @@ class CompletePlace:
         """Write a complete table; nothing is left of it where an exception passes through."""
         cells = max(1, min(CHUNK_CELLS, self.context.space.chunk_bytes // dtype.itemsize))
         return StoredCompleteTable.save_pieces(
-            output, layout, dtype, semiring, values, chunk_cells=cells, overwrite=self.context.overwrite
+            output, layout, dtype, semiring, values, chunk_cells=cells, overwrite=self.context.settings.overwrite
         )
 
     def scratch_for(self, table: AnyComplete) -> Scratch:
@@ -115,19 +115,17 @@ class CompletePlace:
     def listed(self, table: AnyComplete, scope: Sequence[str], output: str | Path) -> StoredTable:
         """The feasible cells as rows, sorted, the first variable of the scope least significant."""
         dtype, layout = dtype_of_rows(table.dtype), table.layout.select(scope)
-        chunk_rows = self.context.chunk_rows(layout, dtype)
+        chunk_rows, overwrite = self.context.chunk_rows(layout, dtype), self.context.settings.overwrite
         rows = row_pieces(table, scope, self.nbytes, self.scratch_for(table))
         return StoredTable.save_pieces(
-            output, layout, dtype, table.semiring, rows, chunk_rows=chunk_rows, overwrite=self.context.overwrite
+            output, layout, dtype, table.semiring, rows, chunk_rows=chunk_rows, overwrite=overwrite
         )
 
 
 def combine_stored(
     tables: Sequence[AnyTable],
     gone: Sequence[str],
-    settings: OutOfCore,
-    piece_rows: int | None,
-    backend: Backend | str | None,
+    settings: Execution,
     on_rows: Callable[[Sequence[TableLike]], StoredTable],
 ) -> StoredTable | StoredCompleteTable:
     """Join one or two tables, of which at least one is complete, and marginalise variables out; on disk.
@@ -140,7 +138,7 @@ def combine_stored(
     :func:`oocbe.algebra.complete.eliminate_tables`, values of int32 where those would be int16. Else StoredTable.
     """
     assert settings.output is not None
-    with CompletePlace.of(settings, piece_rows, backend) as place:
+    with CompletePlace.of(settings) as place:
         found = [_written_out(table, place) for table in tables]
         complete = [table for table in found if isinstance(table, AnyComplete)]
         if len(complete) == len(found):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.inputs import OutOfCore
+from oocbe.algebra.inputs import Execution
 from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.budget import Budget
 from oocbe.execution.cluster.workers import current
@@ -70,21 +70,19 @@ class ResultRows(NamedTuple):
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """Where an operator out of core works: kernels, space, and each stream's buffers; whether results overwrite."""
+    """Where an operator out of core works: kernels, space, each stream's buffers, and the settings it was made of."""
 
     kernels: Backend
     space: MemoryPlan
     buffers: list[Buffers] = field(default_factory=list)
-    overwrite: bool = False
+    settings: Execution = field(default_factory=Execution)
 
     @classmethod
-    def of(
-        cls, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None, *tables: TableLike
-    ) -> ExecutionContext:
+    def of(cls, settings: Execution, *tables: TableLike) -> ExecutionContext:
         """The context that an operator's arguments describe; DiskError where the scratch folder is not there."""
         memory = parse_bytes("memory", settings.memory)
         streams = None if settings.streams is None else parse_integer("streams", settings.streams, 1)
-        rows = None if piece_rows is None else parse_integer("piece_rows", piece_rows, 1)
+        rows = None if settings.piece_rows is None else parse_integer("piece_rows", settings.piece_rows, 1)
         folder = default_parent() if settings.scratch is None else Path(settings.scratch)
         refuse_url(folder, "scratch")
         if settings.scratch is None and settings.output is not None and current() is not None:
@@ -92,9 +90,8 @@ class ExecutionContext:
             folder = beside if beside.is_dir() else folder
         if not folder.is_dir():
             raise DiskError(f"scratch: there is no folder {folder}; make it, or choose another one")
-        kernels = backend_for(sum(table.rows for table in tables), backend)
-        made = cls.within(kernels, Budget(memory), folder, streams, rows)
-        return replace(made, overwrite=settings.overwrite)
+        kernels = backend_for(sum(table.rows for table in tables), settings.backend)
+        return replace(cls.within(kernels, Budget(memory), folder, streams, rows), settings=settings)
 
     @classmethod
     def within(
@@ -133,9 +130,11 @@ class ExecutionContext:
         finally:
             folder.close(interrupted)
 
-    def settings_inside(self, output: Path) -> OutOfCore:
+    def settings_inside(self, output: Path) -> Execution:
         """Settings for a step of an operation whose result is a table in the scratch folder."""
-        return OutOfCore(output, self.space.budget.limit, self.space.disk.folder, self.space.streams)
+        space, settings = self.space, self.settings
+        own = Execution(output, space.budget.limit, space.disk.folder, space.streams)
+        return replace(own, piece_rows=settings.piece_rows, backend=settings.backend)
 
     def chunk_rows(self, layout: Layout, dtype: np.dtype[Any]) -> int:
         """Rows of a chunk of a table that is written here."""
@@ -156,7 +155,7 @@ class ExecutionContext:
             closing(operation.results(inputs, self)) as results,
             self.writing(layout, dtype) as chunk_rows,
             StoredTable.create(
-                output, layout, dtype, semiring, chunk_rows=chunk_rows, overwrite=self.overwrite
+                output, layout, dtype, semiring, chunk_rows=chunk_rows, overwrite=self.settings.overwrite
             ) as writer,
         ):
             for rows in results:

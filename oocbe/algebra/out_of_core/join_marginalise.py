@@ -16,13 +16,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.eliminate_rows import Elimination, PreparedElimination, split_key_word
-from oocbe.algebra.inputs import OutOfCore, check_pair
+from oocbe.algebra.inputs import Execution, check_pair
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, extent_of, join_cost
 from oocbe.algebra.out_of_core.join_sum import join_sum_stored
 from oocbe.algebra.out_of_core.marginalise import MarginaliseOutOfCore, has_duplicates, marginalise_stored
@@ -47,12 +48,7 @@ and buckets of its group, once for each of two threads that have it at work."""
 
 
 def join_marginalise_stored(
-    table1: TableLike,
-    table2: TableLike,
-    variables: tuple[str, ...],
-    settings: OutOfCore,
-    piece_rows: int | None,
-    backend: Backend | str | None,
+    table1: TableLike, table2: TableLike, variables: tuple[str, ...], settings: Execution
 ) -> StoredTable:
     """The operators behind :func:`oocbe.join_sum` and :func:`oocbe.join_maximise` with an output; arguments as there.
 
@@ -61,7 +57,7 @@ def join_marginalise_stored(
     ModelError : rows of one key, of a negative value, and the greatest product is asked for.
     """
     shared, semiring = check_pair(table1, table2), table1.semiring
-    context = ExecutionContext.of(settings, piece_rows, backend, table1, table2)
+    context = ExecutionContext.of(settings, table1, table2)
     while_joining, later = split_key_word([name for name in shared if name in variables], table1.layout)
     pairs = (table1, table2), (table2, table1)
     alone = [tuple(name for name in variables if name not in other.layout) for _, other in pairs]
@@ -76,33 +72,28 @@ def join_marginalise_stored(
                     "greatest product is asked for; combine them beforehand, if that is meant: "
                     "maximise(table, [], output=…)"
                 )
-            between = context.settings_inside(folder / "joined")
-            joined = join_sum_stored(table1, table2, between, piece_rows, backend)
-            return marginalise_stored(joined, variables, settings, piece_rows, backend)
+            joined = join_sum_stored(table1, table2, context.settings_inside(folder / "joined"))
+            return marginalise_stored(joined, variables, settings)
         tables = [
-            marginalise_stored(table, gone, context.settings_inside(folder / f"{number}"), piece_rows, backend)
-            if gone or twice
-            else table
+            marginalise_stored(table, gone, context.settings_inside(folder / f"{number}")) if gone or twice else table
             for number, ((table, _), gone, twice) in enumerate(zip(pairs, alone, doubled, strict=True))
         ]
         if not while_joining:
-            return join_sum_stored(tables[0], tables[1], settings, piece_rows, backend)
-        target = context.settings_inside(folder / "eliminated") if later else settings
-        result = _eliminate(tables, shared, while_joining, target, context, backend)
-        return marginalise_stored(result, tuple(later), settings, piece_rows, backend) if later else result
+            return join_sum_stored(tables[0], tables[1], settings)
+        assert settings.output is not None
+        result = _eliminate(tables, shared, while_joining, folder / "eliminated" if later else settings.output, context)
+        return marginalise_stored(result, tuple(later), settings) if later else result
 
 
 def _eliminate(
     tables: Sequence[TableLike],
     shared: Sequence[str],
     gone: Sequence[str],
-    settings: OutOfCore,
+    output: str | Path,
     context: ExecutionContext,
-    backend: Backend | str | None,
 ) -> StoredTable:
     """Join two tables and eliminate shared variables that fit in one key word."""
     t1, t2 = tables
-    assert settings.output is not None
     outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
     elimination = Elimination(outer.layout, inner.layout, tuple(shared), tuple(gone))
     # Where no shared variable stays, the rows of the outer table are cut, and each range of them meets the inner one.
@@ -111,7 +102,7 @@ def _eliminate(
     planner = partial(plan_elimination, variables=gone)
     if workers is None:
         plan = plan_from_disk(tables, context.kernels, planner)
-        if plan is not None and (written := plan.to_disk(settings.output, context)) is not None:
+        if plan is not None and (written := plan.to_disk(output, context)) is not None:
             return written
     terms = min(prod(t1.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
     dtype = joined_dtype(extent_of(t1, t1.semiring), extent_of(t2, t2.semiring), t1.semiring, terms)
@@ -119,9 +110,8 @@ def _eliminate(
     inputs = operation.outer(source_of(outer)), operation.inner(source_of(inner))
     if workers is not None:
         given = (0, 1) if outer is t1 else (1, 0)
-        segmented = SegmentedOperation(workers, context, settings, backend, planner, given)
-        return segmented.write(settings.output, operation, inputs, cut)
-    return context.write(settings.output, operation, inputs)
+        return SegmentedOperation(workers, context, planner, given).write(output, operation, inputs, cut)
+    return context.write(output, operation, inputs)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oocbe.algebra.inputs import OutOfCore, check_pair
+from oocbe.algebra.inputs import Execution, check_pair
 from oocbe.algebra.join_rows import joined_layout, prepare_join
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, extent_of, join_cost
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
@@ -34,19 +34,17 @@ COPIES, GROUP_BYTES = 3.5, 48
 """Memory of a part's row: as read, moved, converted and sorted; starts and matches where each row is a group."""
 
 
-def join_sum_stored(
-    table1: TableLike, table2: TableLike, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None
-) -> StoredTable:
+def join_sum_stored(table1: TableLike, table2: TableLike, settings: Execution) -> StoredTable:
     """The joined rows of two tables in which no key occurs twice, on disk."""
     shared, semiring = check_pair(table1, table2), table1.semiring
     dtype = joined_dtype(extent_of(table1, semiring), extent_of(table2, semiring), semiring)
-    context = ExecutionContext.of(settings, piece_rows, backend, table1, table2)
+    context = ExecutionContext.of(settings, table1, table2)
     join = JoinOutOfCore(shared, joined_layout(table1.layout, table2.layout, shared), dtype, semiring)
     inputs = [join.ordered(source_of(table)) for table in (table1, table2)]
     assert settings.output is not None
     workers = workers_for(shared, table1, table2)
     if workers is not None:
-        return SegmentedOperation(workers, context, settings, backend).write(settings.output, join, inputs, shared)
+        return SegmentedOperation(workers, context).write(settings.output, join, inputs, shared)
     return context.write(settings.output, join, inputs)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oocbe.algebra.arrange import arrange
-from oocbe.algebra.inputs import OutOfCore
+from oocbe.algebra.inputs import Execution
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
 from oocbe.algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
 from oocbe.algebra.ranges import reduced_dtype
@@ -39,19 +39,13 @@ COPIES, GROUP_BYTES = 5, 16
 """Memory of a part's row: as read, moved, converted, sorted, and as a result twice where each row is a group."""
 
 
-def marginalise_stored(
-    table: TableLike,
-    variables: tuple[str, ...],
-    settings: OutOfCore,
-    piece_rows: int | None,
-    backend: Backend | str | None,
-) -> StoredTable:
+def marginalise_stored(table: TableLike, variables: tuple[str, ...], settings: Execution) -> StoredTable:
     """The operator behind :func:`oocbe.maximise` with an output table; arguments as there."""
     sizes = [table.layout.sizes[table.layout.place(name)] for name in variables]
     adds_duplicates = has_duplicates(table) and not table.semiring.selects
     terms = max(1, table.rows) if adds_duplicates else min(prod(sizes), max(1, table.rows))
     dtype = reduced_dtype(extent_of(table, table.semiring), table.semiring, terms)
-    context = ExecutionContext.of(settings, piece_rows, backend, table)
+    context = ExecutionContext.of(settings, table)
     assert settings.output is not None
     kept = tuple(name for name in table.scope if name not in variables)
     workers = workers_for(kept, table)
@@ -64,8 +58,7 @@ def marginalise_stored(
     operation = MarginaliseOutOfCore(table.layout.select(kept), dtype, table.semiring)
     inputs = [operation.ordered(source_of(table))]
     if workers is not None:
-        segmented = SegmentedOperation(workers, context, settings, backend, planner)
-        return segmented.write(settings.output, operation, inputs, kept)
+        return SegmentedOperation(workers, context, planner).write(settings.output, operation, inputs, kept)
     return context.write(settings.output, operation, inputs)
 
 

@@ -46,11 +46,10 @@ from oocbe.tables.table import Table
 from oocbe.tables.writer import CHUNK_ROWS
 
 if TYPE_CHECKING:
-    from oocbe.algebra.inputs import OutOfCore, TableLike
+    from oocbe.algebra.inputs import TableLike
     from oocbe.algebra.out_of_core.context import ExecutionContext, PartitionedOperation
     from oocbe.algebra.streamed import Planner
     from oocbe.execution.budget import Budget
-    from oocbe.kernels.interface import Backend
     from oocbe.model.semiring import Semiring
 
 
@@ -78,7 +77,6 @@ class SegmentedOperation:
     Parameters
     ----------
     workers : who does it. context : where the operator would work without them; its scratch folder is seen by all.
-    settings, backend : as for the operator.
     planner, given : the operator through a device, where it has such a way, and the inputs in its order.
     """
 
@@ -86,15 +84,13 @@ class SegmentedOperation:
         self,
         workers: Workers,
         context: ExecutionContext,
-        settings: OutOfCore,
-        backend: Backend | str | None,
         planner: Planner | None = None,
         given: Sequence[int] = (0, 1),
     ) -> None:
         self._workers, self._context, self._planner, self._given = workers, context, planner, tuple(given)
-        self._settings = settings
+        self._settings, backend = context.settings, context.settings.backend
         self._backend = backend if backend is None or isinstance(backend, str) else backend.name
-        self._memory = workers.memory if settings.memory is None else context.space.budget.limit
+        self._memory = workers.memory if self._settings.memory is None else context.space.budget.limit
         self._folder = context.space.disk.folder.absolute()
         self._deadline = Deadline()
 
@@ -117,7 +113,7 @@ class SegmentedOperation:
         layout, dtype, semiring = operation.layout, operation.dtype, operation.semiring
         rows = sum(ordered.rows for ordered in inputs)
         scratch_of_workers = None if self._settings.scratch is None else self._folder
-        overwrite = self._context.overwrite
+        overwrite = self._settings.overwrite
         with (
             closing(ScratchFolder(self._folder)) as scratch,
             PartsWriter(output, layout, dtype, semiring, overwrite=overwrite) as writer,
