@@ -35,6 +35,15 @@ class Clique:
         return self.variables[self.separator :]
 
 
+def children_of(cliques: Sequence[Clique]) -> tuple[tuple[int, ...], ...]:
+    """The children of each clique, ascending."""
+    found: list[list[int]] = [[] for _ in cliques]
+    for number, clique in enumerate(cliques):
+        if clique.parent is not None:
+            found[clique.parent].append(number)
+    return tuple(map(tuple, found))
+
+
 def cliques_of(order: Sequence[int], separators: Sequence[Sequence[int]], merge: bool = True) -> tuple[Clique, ...]:
     """The cliques of an elimination order, children before their parents.
 

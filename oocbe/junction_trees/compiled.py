@@ -16,7 +16,7 @@ from oocbe.elimination.orders.order import judge_order, longest_search, search_o
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.errors import ModelError
 from oocbe.junction_trees.arrays import Places, TreeArrays, tree_arrays
-from oocbe.junction_trees.cliques import Clique, cliques_of
+from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
 from oocbe.junction_trees.programs import TreeShape
 from oocbe.junction_trees.support import CliqueDone, CliqueRows, clique_rows
 from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
@@ -206,32 +206,31 @@ def tree_of(
     if not is_possible and problem.variables:
         rows = []
     input_rows = tuple(_input_rows(problem, table) for table in inputs)
-    arrays, places, logarithm = tree_arrays(problem.sizes, cliques, rows, weights.is_log, input_rows)
-    shape = shape_of(cliques, places)
-    rows = sharing(rows, arrays, places)
-    seconds = {"rows": time.perf_counter() - begin}
-    known = weights.logarithm + logarithm if is_possible or not problem.variables else -np.inf
-    parts = (shape, tuple(rows), arrays, known, weights.is_log, seconds, input_rows)
-    return CompiledTree(problem, tuple(order), *parts)
+    logarithm = weights.logarithm if is_possible or not problem.variables else -math.inf
+    tree = assembled(problem, order, cliques, rows, logarithm, weights.is_log, input_rows)
+    return replace(tree, seconds={"rows": time.perf_counter() - begin})
 
 
-def impossible_tree(problem: Problem, order: Sequence[int], separators: Sequence[Sequence[int]]) -> CompiledTree:
-    """The tree, without rows, of a problem in which every assignment has weight 0."""
-    cliques = cliques_of(order, separators)
-    arrays, places, _ = tree_arrays(problem.sizes, cliques, [], False)
-    return CompiledTree(problem, tuple(order), shape_of(cliques, places), (), arrays, -math.inf, False, {})
+def assembled(
+    problem: Problem,
+    order: Sequence[int],
+    cliques: tuple[Clique, ...],
+    rows: Sequence[CliqueRows],
+    logarithm: float,
+    is_log: bool,
+    input_rows: tuple[int, ...] = (),
+) -> CompiledTree:
+    """The tree of some rows; parameters as the attributes of :class:`CompiledTree`.
+
+    rows : of the cliques; none where every assignment has weight 0. logarithm : of the factor divided out of them.
+    """
+    arrays, places, divided = tree_arrays(problem.sizes, cliques, rows, is_log, input_rows)
+    shape = TreeShape(cliques, children_of(cliques), places)
+    shared = tuple(_sharing(rows, arrays, places))
+    return CompiledTree(problem, tuple(order), shape, shared, arrays, logarithm + divided, is_log, {}, input_rows)
 
 
-def shape_of(cliques: tuple[Clique, ...], places: Places) -> TreeShape:
-    """Cliques with the children of each."""
-    children: list[list[int]] = [[] for _ in cliques]
-    for number, clique in enumerate(cliques):
-        if clique.parent is not None:
-            children[clique.parent].append(number)
-    return TreeShape(cliques, tuple(map(tuple, children)), places)
-
-
-def sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> list[CliqueRows]:
+def _sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> list[CliqueRows]:
     """The rows of cliques with weights and maps that are views of a tree's arrays instead of copies."""
     found = []
     for number, own in enumerate(looked(rows)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +10,8 @@ from pathlib import Path
 
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.errors import ResourceError
-from oocbe.junction_trees.compiled import CompiledTree, find_order, impossible_tree, tree_of
+from oocbe.junction_trees.cliques import cliques_of
+from oocbe.junction_trees.compiled import CompiledTree, assembled, find_order, tree_of
 from oocbe.junction_trees.stored.folder import unfinished
 from oocbe.junction_trees.stored.tree import StoredTree, make_tree
 from oocbe.model.problem import Problem
@@ -62,4 +64,4 @@ def make_or_store(
     if stored is not None:
         return stored
     choice = search()
-    return impossible_tree(problem, choice.order, choice.separators)
+    return assembled(problem, choice.order, cliques_of(choice.order, choice.separators), (), -math.inf, False)

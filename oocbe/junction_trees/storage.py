@@ -1,94 +1,122 @@
-"""A tree on disk: a folder of arrays, and a record of their sizes and checksums that is written last.
+"""Saved trees: a folder of rows and of the problem's arrays, and a record of their sizes and checksums, written last.
 
 The folder is made under a hidden name, synced to disk and renamed, so that it is complete or absent whenever the
-process is killed. All input is checked before use, because the kernels do not check row numbers.
+process is killed. Trees made in memory and on disk have one format (:mod:`oocbe.junction_trees.stored`): a saved tree
+is read into memory if it fits, and else swept over from the disk.
 """
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import CorruptDataError, DiskError, OocbeError, UnsupportedError, UsageError
-from oocbe.junction_trees.arrays import tree_arrays
-from oocbe.junction_trees.compiled import CompiledTree, shape_of, sharing
-from oocbe.junction_trees.stored.folder import LARGEST_RECORD
-from oocbe.junction_trees.stored.tree import STORED_VERSION, StoredTree, copy_tree, tree_from
-from oocbe.junction_trees.stored_problem import (
-    FORMAT_NAME,
-    PROBLEM_DTYPES,
-    RECORD_NAME,
-    Taker,
-    checked_cliques,
-    describe_problem,
-    flat,
-    problem_arrays,
-    read_array,
-    read_problem,
-    write_arrays,
-)
-from oocbe.junction_trees.support import CliqueRows
-from oocbe.junction_trees.weights import value_kind
-from oocbe.model.model_checks import as_number
+from oocbe.errors import CorruptDataError, DiskError, UnsupportedError, UsageError
+from oocbe.junction_trees.compiled import CompiledTree, assembled
+from oocbe.junction_trees.stored.folder import LARGEST_RECORD, check_new
+from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, open_segment, packed, write_parts
+from oocbe.junction_trees.stored.tree import FORMAT_VERSION, StoredTree, record_of, tree_from
+from oocbe.junction_trees.stored_problem import FORMAT_NAME, PROBLEM_DTYPES, RECORD_NAME, problem_arrays, write_arrays
+from oocbe.junction_trees.support import ROW_BYTES, CliqueRows
+from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
 from oocbe.tables.records import read_record, render_record
 
-FORMAT_VERSION = 1
-"""Version of the format."""
-
-DTYPES: dict[str, np.dtype[Any]] = {
-    "groups": np.dtype(np.int64),
-    "numbers": np.dtype(np.int32),
-    "weights": np.dtype(np.float64),
-    **PROBLEM_DTYPES,
-}
-"""Dtypes of the stored arrays, except ``values``, which has the smallest dtype for the domains."""
+PIECE_ROWS = 1 << 16
+"""Maximum rows of a piece: a few MiB, so that a sweep from the disk fits little memory."""
 
 
 def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
-    """Write a tree to a new folder.
+    """Write a tree to a new folder; does nothing if its rows are in that folder already.
 
     Raises
     ------
     UsageError : the path exists, or its parent folder is missing. DiskError : it cannot be written.
     """
     refuse_url(folder, "a junction tree")
-    if isinstance(tree, StoredTree):
-        return copy_tree(tree, folder)
-    target = Path(folder)
-    if target.exists() or target.is_symlink():
-        raise UsageError(f"{target}: exists already; remove it, or name another folder for the tree")
-    if not target.absolute().parent.is_dir():
-        raise UsageError(f"{target}: the folder {target.absolute().parent} does not exist; make it first")
-    arrays = _arrays_of(tree)
+    target = Path(folder).absolute()
+    if isinstance(tree, StoredTree) and target == tree.folder:
+        return
+    check_new(folder)
     try:
         with temporary_beside(target, is_folder=True) as made:
-            files = write_arrays(made, arrays)
-            record = render_record({**_description(tree), "files": files})
-            disk.write_file(made / RECORD_NAME, record)
-            disk.synchronise(made / RECORD_NAME)
+            if isinstance(tree, StoredTree):
+                _copy(tree, made)
+            else:
+                _write(tree, made)
             disk.synchronise(made)
             disk.rename(made, target)
-            disk.synchronise(target.absolute().parent)
+            disk.synchronise(target.parent)
     except OSError as error:
-        raise DiskError(f"{target}: the tree cannot be written ({error.strerror or error})") from error
+        raise DiskError(f"{folder}: the tree cannot be written ({error.strerror or error})") from error
+
+
+def _copy(tree: StoredTree, made: Path) -> None:
+    buffer = memoryview(bytearray(1 << 22))
+    names = {SEGMENT_NAME.format(p.segment) for own in tree.stored for p in own.pieces}
+    for name in sorted({*names, *PROBLEM_DTYPES, RECORD_NAME}):
+        disk.copy_file(tree.folder / name, made / name, buffer)
+        disk.synchronise(made / name)
+
+
+def _write(tree: CompiledTree, made: Path) -> None:
+    """Write the rows of a tree to one segment, then its problem and its record."""
+    path, offset = made / SEGMENT_NAME.format(0), 0
+    is_complete: list[bool] = []
+    entries: list[list[Any]] = []
+    handle = open_segment(path)
+    try:
+        for number, (clique, own) in enumerate(zip(tree.cliques, tree.rows, strict=False)):
+            cells = math.prod(tree.problem.sizes[v] for v in clique.variables)
+            is_complete.append(own.rows == cells and all(is_complete[c] for c in tree.shape.children[number]))
+            pieces = []
+            for first in range(0, own.rows, PIECE_ROWS):
+                check_deadline()
+                last = min(first + PIECE_ROWS, own.rows)
+                group, end = (int(g) for g in np.searchsorted(own.groups, [first, last - 1], side="right"))
+                lengths = np.diff(np.clip(own.groups[group - 1 : end + 1], first, last))
+                parts = _parts(own, tree.shape.children[number], first, last, lengths, is_complete[number])
+                size, checksum = write_parts(handle, parts, offset, path)
+                pieces.append(Piece(0, offset, size, checksum, last - first, first, group - 1, len(lengths)))
+                offset += size
+            norm = 0.0 if tree.is_log else float(tree.arrays.norms[number])
+            entries.append([is_complete[number], own.rows, own.separator_rows, 0, norm, pieces])
+    finally:
+        os.close(handle)
+    disk.synchronise(path)
+    files = write_arrays(made, problem_arrays(tree.problem))
+    record = record_of(tree.problem, tree.order, tree.cliques, entries, tree.logarithm, tree.is_log)
+    disk.write_file(made / RECORD_NAME, render_record({**record, "files": files}))
+    disk.synchronise(made / RECORD_NAME)
+
+
+def _parts(
+    own: CliqueRows, children: Sequence[int], first: int, last: int, lengths: NDArray[np.int64], is_complete: bool
+) -> list[memoryview]:
+    """The bytes of a range of rows; ``lengths``: rows of each of its groups."""
+    weights = own.weights[first:last]
+    if is_complete:
+        return [weights.data.cast("B")]
+    maps = np.array([own.numbers[c][first:last] for c in children], dtype=np.int32)
+    return packed(weights, maps, lengths.astype(np.int32), own.values[:, first:last])
 
 
 def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
-    """A saved tree, read into memory; rows that were made on disk stay there.
+    """A saved tree, read into memory if its rows fit; else they stay on disk.
 
-    memory : bytes for sweeps over rows on disk.
+    memory : bytes for rows, or for sweeps over rows on disk.
 
     Raises
     ------
     UsageError : there is no such folder. CorruptDataError : it is damaged, or no tree. UnsupportedError : its format
-        version is later.
+        version is another.
     """
     refuse_url(folder, "a junction tree")
     path = Path(folder)
@@ -105,91 +133,28 @@ def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
         raise CorruptDataError(
             f"{path}: no {RECORD_NAME}, so this is no junction tree (oocbe compile makes one)"
         ) from None
-    if record.get("version") == STORED_VERSION:
-        return tree_from(path, record, memory)
     if record.get("version") != FORMAT_VERSION:
         raise UnsupportedError(
-            f"{path}: version {record.get('version')!r} of the format; this program reads versions {FORMAT_VERSION} "
-            f"and {STORED_VERSION}"
+            f"{path}: version {record.get('version')!r} of the format; this program reads version {FORMAT_VERSION}; "
+            "compile the tree again (oocbe compile)"
         )
-    try:
-        arrays = {name: read_array(path, name, *entry) for name, entry in record["files"].items()}
-        return _made(record, arrays)
-    except CorruptDataError:
-        raise
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OocbeError) as error:
-        raise CorruptDataError(f"{path}: not what a tree is made of ({error}); compile it again") from error
+    tree = tree_from(path, record, memory)
+    if isinstance(tree, StoredTree) and ROW_BYTES * tree.total_rows <= memory:
+        return _in_memory(tree)
+    return tree
 
 
-def _arrays_of(tree: CompiledTree) -> dict[str, NDArray[Any]]:
-    """The numbers of a tree and its problem, concatenated by kind."""
-    rows = tree.rows
-    children = tree.shape.children
-    numbers = [own.numbers[c] for own, below in zip(rows, children, strict=False) for c in below]
-    return {
-        "values": flat([r.values for r in rows], value_kind(tree.problem.sizes)),
-        "groups": flat([r.groups for r in rows], DTYPES["groups"]),
-        "numbers": flat(numbers, DTYPES["numbers"]),
-        "weights": flat([r.weights for r in rows], DTYPES["weights"]),
-        **problem_arrays(tree.problem),
-    }
-
-
-def _description(tree: CompiledTree) -> dict[str, Any]:
-    return {
-        "format": FORMAT_NAME,
-        "version": FORMAT_VERSION,
-        **describe_problem(tree.problem),
-        "order": list(tree.order),
-        "cliques": [[list(c.variables), c.separator, c.parent] for c in tree.shape.cliques],
-        "rows": [[r.rows, r.separator_rows] for r in tree.rows],
-        "logarithm": None if tree.logarithm == -math.inf else float(tree.logarithm),
-        "is_log": tree.is_log,
-    }
-
-
-def _made(record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompiledTree:
-    takers = {name: Taker(array) for name, array in arrays.items()}
-    problem = read_problem(record, takers)
-    sizes = problem.sizes
-    for name, dtype in {**DTYPES, "values": value_kind(sizes)}.items():
-        if arrays[name].dtype != dtype:
-            raise ValueError(f"{name} are {arrays[name].dtype}, expected {dtype}")
-    if not isinstance(record["is_log"], bool):
-        raise ValueError("is_log is neither true nor false")
-    if sorted(record["order"]) != list(range(len(sizes))):
-        raise ValueError("the order does not have each variable once")
-    cliques = checked_cliques(record, len(sizes))
-    shape_children: list[list[int]] = [[] for _ in cliques]
-    for number, clique in enumerate(cliques):
-        if clique.parent is not None:
-            shape_children[clique.parent].append(number)
-    counts = record["rows"]
-    if counts and len(counts) != len(cliques):
-        raise ValueError("rows of another number of cliques")
+def _in_memory(tree: StoredTree) -> CompiledTree:
+    """A stored tree with its rows in memory."""
     rows = []
-    for number, (count, separator_rows) in enumerate(counts):
-        clique = cliques[number]
-        values = takers["values"].take(len(clique.variables) * count).reshape(len(clique.variables), count)
-        groups = takers["groups"].take(separator_rows + 1)
-        maps = {}
-        for child in shape_children[number]:
-            maps[child] = takers["numbers"].take(count)
-            if count and not (maps[child].min() >= 0 and maps[child].max() < counts[child][1]):
-                raise ValueError(f"clique {number} has rows of a message that are none")
-        if count < 1 or groups[0] != 0 or groups[-1] != count or (np.diff(groups) < 1).any():
-            raise ValueError(f"clique {number} has groups that are none")
-        if any(values[i].max() >= sizes[v] for i, v in enumerate(clique.variables)):
-            raise ValueError(f"clique {number} has values that its variables have not")
-        weights = takers["weights"].take(count)
-        if not np.isfinite(weights).all() or (not record["is_log"] and (weights.min() < 0 or weights.max() <= 0)):
-            raise ValueError(f"clique {number} has weights that are none")
-        rows.append(CliqueRows(values, groups, maps, {}, weights))
-    for taker in takers.values():
-        taker.end()
-    is_log = record["is_log"]
-    made, places, _ = tree_arrays(sizes, cliques, rows, is_log)  # weights were divided when the tree was made
-    logarithm = -math.inf if record["logarithm"] is None else float(as_number("the logarithm", record["logarithm"]))
-    shape = shape_of(cliques, places)
-    shared = tuple(sharing(rows, made, places))
-    return CompiledTree(problem, tuple(record["order"]), shape, shared, made, logarithm, is_log, {})
+    for number, own in enumerate(tree.stored):
+        parts = list(tree.rows(number))
+        groups = np.flatnonzero(np.diff(np.concatenate([p.up for p in parts]), prepend=-1, append=-1))
+        values = [np.concatenate([p.values(v) for p in parts]) for v in own.clique.variables]
+        numbers = {
+            child: np.concatenate([p.numbers((child, scope))[0] for p in parts])
+            for child, scope in zip(own.children, own.child_scopes, strict=True)
+        }
+        weights = np.concatenate([p.weights for p in parts])
+        rows.append(CliqueRows(np.array(values, dtype=own.kind), groups, numbers, {}, weights))
+    return assembled(tree.problem, tree.order, tree.cliques, rows, tree.logarithm, tree.is_log)

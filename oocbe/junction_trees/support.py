@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
-from oocbe.junction_trees.cliques import Clique
+from oocbe.junction_trees.cliques import Clique, children_of
 from oocbe.junction_trees.kernels.cpu.clique_rows import COMPLETE, FIRST_ROWS, keep_groups, trie_children, walk
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
@@ -84,10 +84,7 @@ def clique_rows(
     """
     assigned, covered = places_of(cliques, weights.tables)
     tries: dict[int, Trie] = {}
-    children: list[list[int]] = [[] for _ in cliques]
-    for number, clique in enumerate(cliques):
-        if clique.parent is not None:
-            children[clique.parent].append(number)
+    children = children_of(cliques)
     found: list[CliqueRows] = []
     kind = value_kind(sizes)
     left = memory
@@ -95,7 +92,7 @@ def clique_rows(
         f"{name}: the cliques of this order have more rows than memory has room for, {memory:,} bytes; allow more "
         "memory, find a better order (order_seconds), or observe variables before the tree is made"
     )
-    if ROW_BYTES * _certain_rows(sizes, cliques, weights.tables, assigned, covered) > memory:
+    if ROW_BYTES * certain_rows(sizes, cliques, weights.tables, assigned, covered) > memory:
         raise ResourceError(too_large)
     for number, clique in enumerate(cliques):
         check_deadline()
@@ -122,8 +119,7 @@ def clique_rows(
         row_bytes = len(clique.variables) * kind.itemsize + 4 * len(wanted) + 16
         # While a join grows its arrays, rows are in the old arrays and in new ones of twice the length.
         most_rows = left // max(ROW_BYTES, 3 * row_bytes)
-        values, numbers, groups, finished = _walk(clique, [*joined, *below], wanted, sizes, kind, most_rows)
-        check_deadline()
+        values, numbers, groups, finished = Join(clique, [*joined, *below], wanted, sizes, kind).rows(most_rows)
         if not finished:
             raise ResourceError(too_large)
         left -= values.shape[1] * max(ROW_BYTES, row_bytes)
@@ -165,7 +161,7 @@ def places_of(cliques: Sequence[Clique], tables: Sequence[WeightTable]) -> tuple
     return assigned, covered
 
 
-def _certain_rows(
+def certain_rows(
     sizes: Sequence[int],
     cliques: Sequence[Clique],
     tables: Sequence[WeightTable],
@@ -217,38 +213,50 @@ def _trie(scope: tuple[int, ...], values: NDArray[Any], sizes: Sequence[int]) ->
     return Trie(scope, children, tuple(starts[:-1].tolist()))
 
 
-def _walk(
-    clique: Clique,
-    tries: Sequence[Trie],
-    wanted: Sequence[int],
-    sizes: Sequence[int],
-    kind: np.dtype[Any],
-    most_rows: int,
-) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]:
-    steps: list[list[tuple[int, int, int]]] = [[] for _ in clique.variables]
-    level_of = {v: level for level, v in enumerate(clique.variables)}
-    begin = 0
-    for t, trie in enumerate(tries):
-        for depth, (v, start) in enumerate(zip(trie.scope, trie.starts, strict=True)):
-            steps[level_of[v]].append((t, depth, COMPLETE if start == COMPLETE else begin + start))
-        begin += len(trie.children)
-    flat = np.array([s for own in steps for s in own], dtype=np.int64).reshape(-1, 3).T
-    result: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool] = walk(
-        np.array([sizes[v] for v in clique.variables], dtype=np.int64),
-        clique.separator,
-        np.cumsum([0, *map(len, steps)]).astype(np.int64),
-        np.ascontiguousarray(flat[0]),
-        np.ascontiguousarray(flat[1]),
-        np.ascontiguousarray(flat[2]),
-        np.concatenate([np.empty(0, dtype=np.int32), *(t.children for t in tries)]),
-        np.array([len(t.scope) for t in tries], dtype=np.int64),
-        np.array(wanted, dtype=np.int64),
-        np.empty(0, dtype=kind),
-        FIRST_ROWS,
-        most_rows,
-        current_flag(),
-    )
-    return result
+class Join:
+    """The join of a clique's tables: :func:`oocbe.junction_trees.kernels.cpu.clique_rows.walk` with its arguments.
+
+    Parameters
+    ----------
+    tries : of the tables. listed : those whose row numbers are wanted. kind : dtype of value indices.
+
+    Attributes
+    ----------
+    sizes : int64 (variables,), of the clique. step_start, step_children, children : arguments of the walk; the steps of
+        the first table come first at each variable, and its children come first.
+    """
+
+    def __init__(
+        self, clique: Clique, tries: Sequence[Trie], listed: Sequence[int], sizes: Sequence[int], kind: np.dtype[Any]
+    ) -> None:
+        steps: list[list[tuple[int, int, int]]] = [[] for _ in clique.variables]
+        level_of = {v: level for level, v in enumerate(clique.variables)}
+        begin = 0
+        for t, trie in enumerate(tries):
+            for depth, (v, start) in enumerate(zip(trie.scope, trie.starts, strict=True)):
+                steps[level_of[v]].append((t, depth, COMPLETE if start == COMPLETE else begin + start))
+            begin += len(trie.children)
+        flat = np.array([s for own in steps for s in own], dtype=np.int64).reshape(-1, 3)
+        self._tables, self._depths, self.step_children = map(np.ascontiguousarray, flat.T)
+        self.sizes = np.array([sizes[v] for v in clique.variables], dtype=np.int64)
+        self.step_start = np.cumsum([0, *map(len, steps)]).astype(np.int64)
+        self.children = np.concatenate([np.empty(0, dtype=np.int32), *(t.children for t in tries)])
+        self._table_depths = np.array([len(t.scope) for t in tries], dtype=np.int64)
+        self._separator, self._listed = clique.separator, np.array(listed, dtype=np.int64)
+        self._kind = np.empty(0, dtype=kind)
+
+    def rows(self, most: int) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]:
+        """Values, numbers and groups of all rows, and whether there are at most so many; else no rows are returned.
+
+        Raises
+        ------
+        TimeLimitError : the deadline passed.
+        """
+        steps = (self.step_start, self._tables, self._depths, self.step_children, self.children, self._table_depths)
+        found: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]
+        found = walk(self.sizes, self._separator, *steps, self._listed, self._kind, FIRST_ROWS, most, current_flag())
+        check_deadline()
+        return found
 
 
 def product_of(

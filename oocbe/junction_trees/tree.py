@@ -125,11 +125,12 @@ class JunctionTree:
 
     @classmethod
     def open(cls, folder: str | Path, memory: int | str | None = None, backend: str = "auto") -> JunctionTree:
-        """Open a saved tree.
+        """Open a saved tree: in memory if its rows fit, else they are swept over from the disk.
 
         Parameters
         ----------
-        memory : for trees that queries make, and for sweeps over rows on disk. backend : as for a new tree.
+        memory : limit of its rows, of trees that queries make, and of sweeps over rows on disk.
+        backend : as for a new tree.
 
         Raises
         ------

@@ -1,5 +1,6 @@
 """Trees on disk: what comes back, and what is refused."""
 
+import itertools
 import json
 import shutil
 
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.junction_trees.storage import RECORD_NAME
+from oocbe.junction_trees import storage
+from oocbe.junction_trees.stored_problem import RECORD_NAME
 from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.records import render_record
+from tests.helpers.killed_trees import network, stored_tree
 from tests.helpers.small_networks import random_network, random_product
 
 
@@ -75,7 +78,7 @@ def test_every_changed_byte_is_seen(saved):
 
 
 def test_truncated_missing_and_foreign_files_are_refused(saved, tmp_path):
-    for name in ("weights", "numbers", RECORD_NAME):
+    for name in ("rows-000000", "function_values", RECORD_NAME):
         broken = tmp_path / "broken.tree"
         shutil.copytree(saved, broken)
         data = (broken / name).read_bytes()
@@ -97,12 +100,13 @@ def test_truncated_missing_and_foreign_files_are_refused(saved, tmp_path):
     [
         lambda r: r["cliques"][0].__setitem__(2, 0),
         lambda r: r["cliques"][0].__setitem__(1, 9),
-        lambda r: r["rows"][0].__setitem__(0, 1 << 40),
-        lambda r: r["rows"].pop(),
+        lambda r: r["stored"][0].__setitem__(1, 1 << 40),
+        lambda r: r["stored"].pop(),
+        lambda r: r["stored"].clear(),
         lambda r: r["order"].reverse() or r["order"].pop(),
         lambda r: r["variables"][0].__setitem__(1, 1),
-        lambda r: r["files"]["weights"].__setitem__(0, "|O"),
-        lambda r: r["files"].__setitem__("../weights", r["files"].pop("weights")),
+        lambda r: r["files"]["function_values"].__setitem__(0, "|O"),
+        lambda r: r["files"].pop("function_values"),
         lambda r: r.__setitem__("semiring", "none"),
         lambda r: r.pop("functions"),
         lambda r: r.__setitem__("is_log", "false"),
@@ -129,20 +133,43 @@ def written(folder, name, change):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("part", "change", "message"),
     [
-        ("values", lambda a: a.view(np.int8) - 1, "values are int8"),
-        ("values", lambda a: a.astype(np.uint16), "values are uint16"),
-        ("values", lambda a: a + np.uint8(7), "values that its variables have not"),
-        ("groups", lambda a: a.astype(np.float64), "groups are float64"),
-        ("groups", lambda a: a[::-1].copy(), "groups that are none"),
-        ("numbers", lambda a: a.astype(np.int64), "numbers are int64"),
-        ("numbers", lambda a: a - np.int32(1), "rows of a message that are none"),
-        ("numbers", lambda a: a.view(np.float32), "numbers are float32"),
-        ("weights", lambda a: a.astype(np.complex128), "weights are complex128"),
         ("weights", lambda a: a * np.nan, "weights that are none"),
         ("weights", lambda a: -a, "weights that are none"),
         ("weights", lambda a: a * 0, "weights that are none"),
+        ("numbers", lambda a: a - np.int32(1), "rows of a message that are none"),
+        ("numbers", lambda a: a + np.int32(99), "rows of a message that are none"),
+        ("lengths", lambda a: a - np.int32(1), "groups"),
+        ("values", lambda a: a + np.uint8(7), "values that its variables have not"),
+    ],
+)
+def test_pieces_with_a_checksum_that_are_none(part, change, message, tmp_path):
+    tree = oocbe.JunctionTree(network(), order_seconds=0)
+    tree.save(tmp_path / "a.tree")
+    path, rows = tmp_path / "a.tree" / RECORD_NAME, tmp_path / "a.tree" / "rows-000000"
+    record = json.loads(path.read_bytes())["content"]
+    children = {parent for _, _, parent in record["cliques"]}
+    sparse = next(c for c, own in enumerate(record["stored"]) if not own[0] and c in children)
+    below = sum(parent == sparse for _, _, parent in record["cliques"])
+    piece = record["stored"][sparse][5][0]
+    sizes = {"weights": 8 * piece[4], "numbers": 4 * below * piece[4], "lengths": 4 * piece[7]}
+    begins = dict(zip([*sizes, "values"], itertools.accumulate(sizes.values(), initial=piece[1]), strict=True))
+    kinds = {"weights": np.float64, "values": np.uint8}
+    data = bytearray(rows.read_bytes())
+    end = begins[part] + sizes.get(part, piece[1] + piece[2] - begins[part])
+    with np.errstate(invalid="ignore"):
+        data[begins[part] : end] = change(np.frombuffer(data[begins[part] : end], kinds.get(part, np.int32))).tobytes()
+    rows.write_bytes(data)
+    piece[3] = crc32(data[piece[1] : piece[1] + piece[2]])
+    path.write_bytes(render_record(record))
+    with pytest.raises(oocbe.CorruptDataError, match=message):
+        oocbe.JunctionTree.open(tmp_path / "a.tree")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
         ("function_values", lambda a: a * np.inf, "finite"),
         ("function_tuples", lambda a: a.astype(">i8"), "function_tuples are >i8"),
         ("function_tuples", lambda a: a + 9, "not what a tree is made of"),
@@ -155,10 +182,36 @@ def test_arrays_with_a_checksum_that_are_no_trees(saved, name, change, message):
         oocbe.JunctionTree.open(saved)
 
 
-def test_a_later_version_says_so(saved):
+@pytest.mark.parametrize("seed", range(4))
+def test_trees_on_disk_and_in_memory_have_one_format(seed, tmp_path, monkeypatch):
+    """Each is opened in the form of the other, by the memory that is there, and answers alike."""
+    monkeypatch.setattr(storage, "PIECE_ROWS", 5)
+    problem = network(seed)
+    whole = oocbe.JunctionTree(problem, order_seconds=0, space="log" if seed == 3 else "auto")
+    whole.save(tmp_path / "whole.tree")
+    stored_tree(problem, tmp_path / "stored.tree")
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "ROW_BYTES", 1 << 40)  # too many for the memory
+        swept = oocbe.JunctionTree.open(tmp_path / "whole.tree")
+    read = oocbe.JunctionTree.open(tmp_path / "stored.tree")
+    swept.save(tmp_path / "again.tree")
+    again = oocbe.JunctionTree.open(tmp_path / "again.tree")
+    assert swept.statistics["is_stored"]
+    assert not read.statistics["is_stored"]
+    assert again.statistics == whole.statistics | {"seconds": {}}
+    for t in (whole, swept, read, again):
+        t.observe({"x4": 1, "x7": 0})
+        assert t.log_evidence == pytest.approx(whole.log_evidence, abs=1e-12)
+        assert t.mpe().logarithm == pytest.approx(whole.mpe().logarithm, abs=1e-12)
+        for v in problem.variables:
+            np.testing.assert_allclose(t.marginal(v.name), whole.marginal(v.name), atol=1e-12)
+
+
+@pytest.mark.parametrize("version", [1, 99])
+def test_another_version_says_so(saved, version):
     record = json.loads((saved / RECORD_NAME).read_bytes())["content"]
-    (saved / RECORD_NAME).write_bytes(render_record({**record, "version": 99}))
-    with pytest.raises(oocbe.UnsupportedError, match="99"):
+    (saved / RECORD_NAME).write_bytes(render_record({**record, "version": version}))
+    with pytest.raises(oocbe.UnsupportedError, match=f"version {version} .* compile the tree again"):
         oocbe.JunctionTree.open(saved)
 
 

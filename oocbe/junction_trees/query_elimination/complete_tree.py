@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.complete_bucket import BucketFunction, CompleteBucket
 from oocbe.errors import ResourceError
-from oocbe.junction_trees.cliques import Clique, cliques_of
+from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
 from oocbe.junction_trees.dense_factors import DenseFactor
 from oocbe.junction_trees.kernels.cpu.complete_cliques import add_up_products, inner_cells, least_weight, scale_message
 from oocbe.kernels.arrays import host_array, is_device_array
@@ -85,10 +85,7 @@ class CompleteTree:
         self._assigned: list[list[int]] = [[] for _ in self.cliques]
         for number, factor in enumerate(factors):
             self._assigned[home[min(factor.scope, key=place.__getitem__)]].append(number)
-        self._children: list[list[int]] = [[] for _ in self.cliques]
-        for number, clique in enumerate(self.cliques):
-            if clique.parent is not None:
-                self._children[clique.parent].append(number)
+        self._children = children_of(self.cliques)
         self._home = home
         self._steps_of: dict[tuple[int, ...], dict[int, int]] = {}
         self._size_arrays: dict[tuple[int, ...], NDArray[np.int64]] = {}

@@ -1,4 +1,4 @@
-"""Trees with rows on disk, limited by the disk instead of the memory.
+"""Trees with rows on disk, limited by the disk instead of the memory, and the format of all saved trees.
 
     order ──▶ cliques ──▶ pieces of rows, in segments ──▶ sweeps, piece by piece
     (compiled)            (rows, folder)                  (sweep, messages)

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from oocbe.errors import CorruptDataError, UsageError
-from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, read_bytes
+from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, open_segment, read_bytes, write_parts
 from oocbe.junction_trees.stored_problem import RECORD_NAME
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.checksums import crc32
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables import disk
@@ -49,6 +48,15 @@ LARGEST_RECORD = 1 << 28
 def unfinished(target: Path) -> Path:
     """The folder in which a tree of that name is made."""
     return target.with_name(f".{target.name}.unfinished")
+
+
+def check_new(target: str | Path) -> None:
+    """Raise UsageError if the path of a new tree exists, or its parent folder does not."""
+    path = Path(target).absolute()
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"{target}: exists already; remove it, or name another folder for the tree")
+    if not path.parent.is_dir():
+        raise UsageError(f"{target}: the folder {path.parent} does not exist; make it first")
 
 
 class Made(NamedTuple):
@@ -89,10 +97,7 @@ class TreeFolder:
     def __init__(self, target: Path) -> None:
         refuse_url(target, "a junction tree")
         self.target = target.absolute()
-        if self.target.exists() or self.target.is_symlink():
-            raise UsageError(f"{target}: exists already; remove it, or name another folder for the tree")
-        if not self.target.parent.is_dir():
-            raise UsageError(f"{target}: the folder {self.target.parent} does not exist; make it first")
+        check_new(target)
         self.path = unfinished(self.target)
         self.budget = DiskBudget(self.path)
         self.made: defaultdict[int, list[Made]] = defaultdict(list)
@@ -179,20 +184,16 @@ class TreeFolder:
         """
         path = self.path / SEGMENT_NAME.format(self._segment)
         size = sum(map(len, parts))
-        checksum, begin = 0, self._offset
         try:
             if self._handle < 0:
                 fault_point("tree-segment:begin")
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._handle = os.open(path, flags, 0o666)
-            for part in parts:
-                disk.write_at(self._handle, part, self._offset, path)
-                checksum = crc32(part, checksum)
-                self._offset += len(part)
+                self._handle = open_segment(path)
+            size, checksum = write_parts(self._handle, parts, self._offset, path)
         except OSError as error:
             raise self.budget.failure(error, str(path), size) from None
         where = {name: what.pop(name) for name in ("rows", "first_row", "first_group", "groups")}
-        made = Made(piece=Piece(self._segment, begin, size, checksum, **where), **what)
+        made = Made(piece=Piece(self._segment, self._offset, size, checksum, **where), **what)
+        self._offset += size
         self.made[made.clique].append(made)
         self._pending.append(made)
         if self._offset >= tuning().tree_segment_bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,7 @@ class PieceRows:
         rows = piece.rows
         self.weights = data[: 8 * rows].view(np.float64)
         least = float(self.weights.min())
-        if not np.isfinite(self.weights).all() or (least < 0 and not is_log):
+        if not np.isfinite(self.weights).all() or (least <= 0 and not is_log):
             raise ValueError("weights that are none")
         if owner.exponent:
             self.weights *= 2.0**-owner.exponent  # in place, because the array is the caller's own
@@ -163,6 +164,21 @@ def packed(
     """
     parts: list[NDArray[Any]] = [weights, children, lengths, values]
     return [np.ascontiguousarray(part).data.cast("B") for part in parts if part.size]
+
+
+def open_segment(path: Path) -> int:
+    """Open a new segment for writing; an earlier one is truncated."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+
+
+def write_parts(handle: int, parts: Sequence[memoryview], offset: int, path: Path) -> tuple[int, int]:
+    """Write the bytes of a piece at an offset of an open segment; returns their number and their checksum."""
+    size, checksum = 0, 0
+    for part in parts:
+        disk.write_at(handle, part, offset + size, path)
+        checksum = crc32(part, checksum)
+        size += len(part)
+    return size, checksum
 
 
 def read_pieces(

@@ -12,18 +12,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
-from oocbe.junction_trees.cliques import Clique
-from oocbe.junction_trees.kernels.cpu.clique_rows import COMPLETE, FIRST_ROWS, walk
+from oocbe.junction_trees.cliques import Clique, children_of
+from oocbe.junction_trees.kernels.cpu.clique_rows import COMPLETE
 from oocbe.junction_trees.kernels.cpu.piece_sweeps import number_rows
 from oocbe.junction_trees.stored.folder import TreeFolder
 from oocbe.junction_trees.stored.pieces import StoredClique, packed, read_pieces, strides_of
-from oocbe.junction_trees.support import Trie, places_of, product_of, separator_trie, trie_bytes, trie_of
+from oocbe.junction_trees.support import (
+    Join,
+    Trie,
+    certain_rows,
+    places_of,
+    product_of,
+    separator_trie,
+    trie_bytes,
+    trie_of,
+)
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
@@ -54,10 +64,7 @@ class RowMaker:
         self._memory, self._name = memory, name
         self._assigned, self._covered = places_of(cliques, weights.tables)
         self._kind = value_kind(sizes)
-        self._children: list[list[int]] = [[] for _ in cliques]
-        for number, clique in enumerate(cliques):
-            if clique.parent is not None:
-                self._children[clique.parent].append(number)
+        self._children = children_of(cliques)
         self.found: list[StoredClique] = []
 
     def run(self) -> bool:
@@ -91,14 +98,7 @@ class RowMaker:
 
     def _check_room(self) -> None:
         """Raise ResourceError if the weights of cliques without zeros exceed the disk."""
-        rows, has_zeros = 0, [False] * len(self._cliques)
-        for number, clique in enumerate(self._cliques):
-            tables = (*self._assigned[number], *self._covered[number])
-            has_zeros[number] |= any(self._weights.tables[t].values is not None for t in tables)
-            if has_zeros[number] and clique.parent is not None:
-                has_zeros[clique.parent] = True
-            elif not has_zeros[number]:
-                rows += math.prod(self._sizes[v] for v in clique.variables)
+        rows = certain_rows(self._sizes, self._cliques, self._weights.tables, self._assigned, self._covered)
         room = self._folder.budget.available + disk.size_of(self._folder.path)
         if 8 * rows > room:
             raise ResourceError(
@@ -279,31 +279,12 @@ class _Walker:
     def __init__(
         self, clique: Clique, sizes: Sequence[int], tries: Sequence[Trie], listed: Sequence[int], kind: np.dtype[Any]
     ) -> None:
-        self._sizes = np.array([sizes[v] for v in clique.variables], dtype=np.int64)
-        self._separator, self._kind = clique.separator, kind
-        self._listed = np.array(listed, dtype=np.int64)
-        width, level_of = len(clique.variables), {v: level for level, v in enumerate(clique.variables)}
-        steps: list[list[tuple[int, int, int]]] = [[] for _ in clique.variables]
-        begin = 0
-        for t, trie in enumerate(tries):
-            for depth, (v, start) in enumerate(zip(trie.scope, trie.starts, strict=True)):
-                steps[level_of[v]].append((t, depth, COMPLETE if start == COMPLETE else begin + start))
-            begin += len(trie.children)
-        # One more table, whose rows are those of the range: its step comes first at each variable.
-        for level, own in enumerate(steps):
-            own.insert(0, (len(tries), level, COMPLETE))
-        flat = np.array([s for own in steps for s in own], dtype=np.int64).reshape(-1, 3).T
-        self._step_start = np.cumsum([0, *map(len, steps)]).astype(np.int64)
-        self._tables, self._depths, self._starts = (np.ascontiguousarray(column) for column in flat)
-        self._table_depths = np.array([*(len(t.scope) for t in tries), width], dtype=np.int64)
-        room = np.full(int(self._sizes.sum()), -1, dtype=np.int32)
-        self._children = np.concatenate([*(t.children for t in tries), room])
-        self._room_start = begin + np.cumsum([0, *self._sizes[:-1]])
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row while it is made."""
-        return len(self._sizes) * self._kind.itemsize + 4 * len(self._listed) + 24
+        self._sizes = [sizes[v] for v in clique.variables]
+        self._starts = [0, *accumulate(self._sizes)][:-1]
+        # One more table has the rows of the range.
+        range_trie = Trie(clique.variables, np.full(sum(self._sizes), -1, dtype=np.int32), tuple(self._starts))
+        self._join = Join(clique, [range_trie, *tries], [1 + t for t in listed], sizes, kind)
+        self.row_bytes = len(self._sizes) * kind.itemsize + 4 * len(listed) + 24  # of a row while it is made
 
     def ranges(
         self, begin: tuple[int, ...], most: int
@@ -314,7 +295,7 @@ class _Walker:
         ------
         values, numbers and groups of the rows of a range, as returned by the walk, and the first values after it.
         """
-        waiting: list[tuple[tuple[int, ...], int, int]] = [((), 0, int(self._sizes[0]))]
+        waiting: list[tuple[tuple[int, ...], int, int]] = [((), 0, self._sizes[0])]
         while waiting:
             check_deadline()
             prefix, low, high = waiting.pop()
@@ -329,38 +310,22 @@ class _Walker:
                 middle = (low + high) // 2
                 waiting += [(prefix, middle, high), (prefix, low, middle)]
             else:
-                waiting.append(((*prefix, low), 0, int(self._sizes[len(prefix) + 1])))
+                waiting.append(((*prefix, low), 0, self._sizes[len(prefix) + 1]))
 
     def _walk(
         self, prefix: tuple[int, ...], low: int, high: int, most: int
     ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]] | None:
         """Rows of a range; None if they are too many and it can be split."""
-        depth = len(prefix)
-        for level in range(len(self._sizes)):
-            step = self._step_start[level]
-            self._starts[step] = self._room_start[level] if level <= depth else COMPLETE
+        depth, join = len(prefix), self._join
+        for level, (size, start) in enumerate(zip(self._sizes, self._starts, strict=True)):
+            join.step_children[join.step_start[level]] = start if level <= depth else COMPLETE
             if level <= depth:
-                own = self._children[self._room_start[level] : self._room_start[level] + self._sizes[level]]
+                own = join.children[start : start + size]
                 own[:] = -1
                 if level < depth:
                     own[prefix[level]] = 0
                 else:
                     own[low:high] = np.arange(high - low)
         is_last = depth == len(self._sizes) - 1
-        values, numbers, groups, finished = walk(
-            self._sizes,
-            self._separator,
-            self._step_start,
-            self._tables,
-            self._depths,
-            self._starts,
-            self._children,
-            self._table_depths,
-            self._listed,
-            np.empty(0, dtype=self._kind),
-            FIRST_ROWS,
-            max(most, int(self._sizes[-1])) if is_last else most,
-            current_flag(),
-        )
-        check_deadline()
+        values, numbers, groups, finished = join.rows(max(most, self._sizes[-1]) if is_last else most)
         return (values, numbers, groups) if finished else None

@@ -13,16 +13,15 @@ from typing import Any
 
 import oocbe
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.errors import CorruptDataError, DiskError, OocbeError, UnsupportedError, UsageError
-from oocbe.junction_trees.cliques import Clique, cliques_of
-from oocbe.junction_trees.compiled import LEAST_WEIGHT
+from oocbe.errors import CorruptDataError, OocbeError, UnsupportedError, UsageError
+from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
+from oocbe.junction_trees.compiled import LEAST_WEIGHT, CompiledTree, assembled
 from oocbe.junction_trees.stored.folder import TreeFolder
 from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, PieceRows, StoredClique, read_pieces
 from oocbe.junction_trees.stored.rows import RowMaker
 from oocbe.junction_trees.stored_problem import (
     FORMAT_NAME,
     PROBLEM_DTYPES,
-    RECORD_NAME,
     Taker,
     checked_cliques,
     describe_problem,
@@ -36,12 +35,10 @@ from oocbe.model.model_checks import as_number
 from oocbe.model.problem import Problem
 from oocbe.model.problem_digest import problem_digest
 from oocbe.runtime.plain_files import plain_status
-from oocbe.runtime.temporary_names import temporary_beside
-from oocbe.tables import disk
 from oocbe.tables.scratch import ScratchFolder, default_parent
 
-STORED_VERSION = 2
-"""Version of the format of trees with rows on disk."""
+FORMAT_VERSION = 2
+"""Version of the format of trees on disk."""
 
 SCRATCH_NAME = "tree"
 """Name of a tree in a scratch folder, if the caller gave none."""
@@ -190,7 +187,8 @@ def _make(
             files = write_arrays(folder.path, problem_arrays(problem))
         except OSError as error:
             raise folder.budget.failure(error, str(folder.path)) from None
-        record = _record(problem, order, stored, logarithm, weights.is_log)
+        entries = [[c.is_complete, c.rows, c.separator_rows, c.exponent, c.norm, c.pieces] for c in stored]
+        record = record_of(problem, order, cliques, entries, logarithm, weights.is_log)
         folder.finish({**record, "files": files})
         seconds = {"order": searched - begin, "rows": time.perf_counter() - searched}
         return StoredTree(problem, order, stored, logarithm, weights.is_log, folder.target, memory, seconds)
@@ -208,54 +206,35 @@ def _may_leave_range(weights: Weights, cliques: Sequence[Clique]) -> bool:
     return min(least, default=0.0) < math.log2(LEAST_WEIGHT)
 
 
-def _record(
-    problem: Problem, order: Sequence[int], stored: Sequence[StoredClique], logarithm: float, is_log: bool
+def record_of(
+    problem: Problem,
+    order: Sequence[int],
+    cliques: Sequence[Clique],
+    entries: Sequence[Sequence[Any]],
+    logarithm: float,
+    is_log: bool,
 ) -> dict[str, Any]:
+    """The record of a tree, without its files.
+
+    entries : by clique, whether it is complete, its rows, separator rows, exponent, norm and pieces; none where every
+        assignment has weight 0.
+    """
     return {
         "format": FORMAT_NAME,
-        "version": STORED_VERSION,
+        "version": FORMAT_VERSION,
         **describe_problem(problem),
         "order": list(order),
-        "cliques": [[list(own.clique.variables), own.clique.separator, own.clique.parent] for own in stored],
-        "stored": [
-            [own.is_complete, own.rows, own.separator_rows, own.exponent, own.norm, [list(p) for p in own.pieces]]
-            for own in stored
-        ],
-        "logarithm": float(logarithm),
+        "cliques": [[list(clique.variables), clique.separator, clique.parent] for clique in cliques],
+        "stored": [[*entry[:-1], [list(piece) for piece in entry[-1]]] for entry in entries],
+        "logarithm": None if logarithm == -math.inf else float(logarithm),
         "is_log": is_log,
     }
 
 
-def copy_tree(tree: StoredTree, folder: str | Path) -> None:
-    """Write a tree to a new folder; does nothing if it is there already.
+def tree_from(path: Path, record: Mapping[str, Any], memory: int) -> StoredTree | CompiledTree:
+    """The tree of a record of version :data:`FORMAT_VERSION`; its rows are read and checked later, by sweeps.
 
-    Raises
-    ------
-    UsageError : the path exists otherwise. DiskError : it cannot be written.
-    """
-    target = Path(folder).absolute()
-    if target == tree.folder:
-        return
-    if target.exists() or target.is_symlink():
-        raise UsageError(f"{folder}: exists already; remove it, or name another folder for the tree")
-    if not target.parent.is_dir():
-        raise UsageError(f"{folder}: the folder {target.parent} does not exist; make it first")
-    buffer = memoryview(bytearray(1 << 22))
-    try:
-        with temporary_beside(target, is_folder=True) as made:
-            names = {SEGMENT_NAME.format(p.segment) for own in tree.stored for p in own.pieces}
-            for name in sorted({*names, *PROBLEM_DTYPES, RECORD_NAME}):
-                disk.copy_file(tree.folder / name, made / name, buffer)
-                disk.synchronise(made / name)
-            disk.synchronise(made)
-            disk.rename(made, target)
-            disk.synchronise(target.parent)
-    except OSError as error:
-        raise DiskError(f"{target}: the tree cannot be written ({error.strerror or error})") from error
-
-
-def tree_from(path: Path, record: Mapping[str, Any], memory: int) -> StoredTree:
-    """The tree of a record of version :data:`STORED_VERSION`; its rows are read and checked later, by sweeps.
+    A tree without rows is in memory.
 
     Raises
     ------
@@ -273,20 +252,20 @@ def tree_from(path: Path, record: Mapping[str, Any], memory: int) -> StoredTree:
         if sorted(record["order"]) != list(range(len(problem.sizes))):
             raise ValueError("the order does not have each variable once")
         cliques = checked_cliques(record, len(problem.sizes))
-        if len(record["stored"]) != len(cliques) or not cliques:
-            raise ValueError("rows of another number of cliques")
-        stored: list[StoredClique] = []
-        children: list[list[int]] = [[] for _ in cliques]
-        for number, clique in enumerate(cliques):
-            if clique.parent is not None:
-                children[clique.parent].append(number)
-            entry = record["stored"][number]
-            stored.append(_stored_clique(path, problem, clique, tuple(children[number]), stored, entry))
-        logarithm = float(as_number("the logarithm", record["logarithm"]))
-        if not isinstance(record["is_log"], bool):
+        order, entries, is_log = tuple(record["order"]), record["stored"], record["is_log"]
+        if not isinstance(is_log, bool):
             raise ValueError("is_log is neither true nor false")
-        order = tuple(record["order"])
-        return StoredTree(problem, order, tuple(stored), logarithm, record["is_log"], path.absolute(), memory)
+        if not entries and record["logarithm"] is None:
+            return assembled(problem, order, cliques, (), -math.inf, is_log)
+        logarithm = float(as_number("the logarithm", record["logarithm"]))
+        if len(entries) != len(cliques):
+            raise ValueError("rows of another number of cliques")
+        if not entries:
+            return assembled(problem, order, cliques, (), logarithm, is_log)
+        stored: list[StoredClique] = []
+        for clique, below, entry in zip(cliques, children_of(cliques), entries, strict=True):
+            stored.append(_stored_clique(path, problem, clique, below, stored, entry))
+        return StoredTree(problem, order, tuple(stored), logarithm, is_log, path.absolute(), memory)
     except (CorruptDataError, UnsupportedError):
         raise
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, OocbeError) as error:
@@ -323,7 +302,7 @@ def _stored_clique(
             )
     if end != rows or group != separator_rows or rows < 1:
         raise ValueError("another number of rows")
-    if is_complete and rows != math.prod(sizes):
+    if is_complete and (rows != math.prod(sizes) or group != math.prod(sizes[: clique.separator])):
         raise ValueError("a clique without zeros that has not all rows")
     scopes = tuple(found[c].clique.variables[: found[c].clique.separator] for c in children)
     if is_complete and any(not found[c].is_complete for c in children):
