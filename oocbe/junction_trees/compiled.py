@@ -226,11 +226,11 @@ def assembled(
     """
     arrays, places, divided = tree_arrays(problem.sizes, cliques, rows, is_log, input_rows)
     shape = TreeShape(cliques, children_of(cliques), places)
-    shared = tuple(_sharing(rows, arrays, places))
+    shared = tuple(sharing(rows, arrays, places))
     return CompiledTree(problem, tuple(order), shape, shared, arrays, logarithm + divided, is_log, {}, input_rows)
 
 
-def _sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> list[CliqueRows]:
+def sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> list[CliqueRows]:
     """The rows of cliques with weights and maps that are views of a tree's arrays instead of copies."""
     found = []
     for number, own in enumerate(looked(rows)):

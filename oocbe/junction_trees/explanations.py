@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.junction_trees.compiled import CompiledTree, compile_tree
-from oocbe.junction_trees.kernels.cpu.log_sweeps import collect_logs
-from oocbe.junction_trees.sweeping import blank
+from oocbe.junction_trees.sweeping import blank, collect
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.propagation.value_removal import remove_values
-from oocbe.runtime.deadline import check_deadline, current_flag
+from oocbe.runtime.deadline import check_deadline
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,7 @@ def best_assignment(
     everywhere = range(len(cliques))
     program = tree.shape.program(inputs, (), rows_of=everywhere, stale=everywhere)
     arrays = tree.log_arrays
-    steps = (program.collected, program.collect_start, program.collect_reads)
-    collect_logs(arrays, *steps, maximises, messages.values, current_flag())
-    check_deadline()
+    collect(tree, program, messages, maximised=maximises)
     values = messages.values[:, 0]
     logarithm = tree.logarithm + float(values[arrays.message_start[tree.roots]].sum())
     if logarithm == -math.inf:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.kernels.cpu import log_sweeps, single_sweeps, sweeps
+from oocbe.junction_trees.kernels.cpu import single_sweeps, sweeps
 from oocbe.junction_trees.programs import Program
 from oocbe.runtime.deadline import check_deadline, current_flag
 
@@ -83,11 +83,18 @@ def prior(tree: CompiledTree, is_log: bool) -> Messages:
 
 
 def collect(
-    tree: CompiledTree, program: Program, messages: Messages, picked: single_sweeps.Picked | None = None
+    tree: CompiledTree,
+    program: Program,
+    messages: Messages,
+    picked: single_sweeps.Picked | None = None,
+    maximised: NDArray[np.bool_] | None = None,
 ) -> None:
     """Send a program's messages up.
 
+    Parameters
+    ----------
     picked : rows to read for one case, in probabilities; None: all.
+    maximised : bool (cliques,), those that maximise over their rows instead of summing, in logarithms; None: none.
 
     Raises
     ------
@@ -95,17 +102,15 @@ def collect(
     """
     flag = current_flag()
     steps = (program.collected, program.collect_start, program.collect_reads)
-    if messages.is_log:
-        adds = np.zeros(len(tree.shape.cliques), dtype=np.bool_)
-        log_sweeps.collect_logs(tree.log_arrays, *steps, adds, messages.values, flag)
+    carried = (messages.values, messages.peaks, messages.losses, messages.logs)
+    if messages.values.shape[1] == 1 and not messages.is_log:
+        values, peaks, losses, logs = (array.reshape(-1) for array in carried)
+        given = picked or _all_rows(tree)
+        single_sweeps.collect_one(tree.arrays, *steps, given, values, peaks, losses, logs, flag)
     else:
-        carried = (messages.values, messages.peaks, messages.losses, messages.logs)
-        if messages.values.shape[1] == 1:
-            values, peaks, losses, logs = (array.reshape(-1) for array in carried)
-            given = picked or _all_rows(tree)
-            single_sweeps.collect_one(tree.arrays, *steps, given, values, peaks, losses, logs, flag)
-        else:
-            sweeps.collect(tree.arrays, *steps, *carried, flag)
+        arrays = tree.log_arrays if messages.is_log else tree.arrays
+        greatest = np.zeros(len(tree.shape.cliques), dtype=np.bool_) if maximised is None else maximised
+        sweeps.collect(arrays, *steps, messages.is_log or None, greatest, *carried, flag)
     check_deadline()
 
 
@@ -160,10 +165,9 @@ def distribute(
     else:
         messages.values[rows] = np.divide(1.0, at_roots, out=np.zeros_like(at_roots), where=(at_roots > 0) & trusted)
     wanted = np.empty(0) if expected is None else expected
-    if messages.is_log:
-        log_sweeps.distribute_logs(tree.log_arrays, *steps, messages.values, posteriors, wanted, flag)
-    else:
-        sweeps.distribute(tree.arrays, *steps, messages.values, messages.logs, posteriors, wanted, flag)
+    arrays = tree.log_arrays if messages.is_log else tree.arrays
+    is_log = messages.is_log or None
+    sweeps.distribute(arrays, *steps, is_log, messages.values, messages.logs, posteriors, wanted, flag)
     check_deadline()
 
 

@@ -130,7 +130,7 @@ class StoredCalibration:
         best = -np.inf
         having = [p for p in own.pieces if p.first_group <= group < p.first_group + p.groups]
         for piece in self._tree.rows(number, having):
-            first, last = np.searchsorted(piece.up, [group, group + 1]).tolist()
+            first, last = piece.groups[group - piece.first_group :][:2].tolist()
             maps = piece.numbers(*edges.tables)[:, first:last]
             weights = piece.weights[first:last]
             scores = weights.copy() if self._tree.is_log else np.log(weights)

@@ -83,12 +83,13 @@ class PieceRows:
 
     Attributes
     ----------
-    weights : float64 (rows,). up : int32 (rows,), row of the separator of each. first_row : as :class:`Piece`.
+    weights : float64 (rows,). groups : int64 (groups + 1,), where the rows of each row of the separator begin.
+    first_row, first_group : as :class:`Piece`.
     """
 
     def __init__(self, owner: StoredClique, piece: Piece, data: NDArray[np.uint8], is_log: bool) -> None:
         self._owner = owner
-        self.first_row = piece.first_row
+        self.first_row, self.first_group = piece.first_row, piece.first_group
         rows = piece.rows
         self.weights = data[: 8 * rows].view(np.float64)
         least = float(self.weights.min())
@@ -99,8 +100,11 @@ class PieceRows:
         if owner.is_complete:
             if len(data) != 8 * rows:
                 raise ValueError("another number of bytes than its rows take")
-            self._count = rows
-            self.up = self.numbers(("up", owner.clique.variables[: owner.clique.separator]))[0]
+            group_rows = math.prod(owner.sizes[owner.clique.separator :])
+            bounds = np.arange(piece.first_group, piece.first_group + piece.groups + 1) * group_rows - piece.first_row
+            self.groups: NDArray[np.int64] = np.clip(bounds, 0, rows)
+            if self.groups[0] or self.groups[-1] != rows or (np.diff(self.groups) < 1).any():
+                raise ValueError("another number of groups than its rows have")
             return
         children, end = len(owner.children), 8 * rows
         self._children = data[end : (end := end + 4 * children * rows)].view(np.int32).reshape(children, rows)
@@ -115,8 +119,12 @@ class PieceRows:
         for numbers, most in zip(self._children, owner.child_rows, strict=True):
             if numbers.min() < 0 or numbers.max() >= most:
                 raise ValueError("rows of a message that are none")
-        groups = np.arange(piece.first_group, piece.first_group + piece.groups, dtype=np.int32)
-        self.up = np.repeat(groups, lengths)
+        self.groups = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+    @property
+    def up(self) -> NDArray[np.int64]:
+        """The row of the separator of each row: int64 (rows,)."""
+        return self.first_group + np.repeat(np.arange(len(self.groups) - 1), np.diff(self.groups))
 
     def numbers(self, *tables: tuple[int | str, Sequence[int]]) -> NDArray[np.int32]:
         """For each table, the number of its matching row for each row of the piece: int32 (tables, rows).
@@ -125,7 +133,7 @@ class PieceRows:
         """
         owner = self._owner
         if owner.is_complete:
-            found = np.empty((len(tables), self._count), dtype=np.int32)
+            found = np.empty((len(tables), len(self.weights)), dtype=np.int32)
             strides = np.array([strides_of(owner, scope) for _, scope in tables], dtype=np.int64)
             sizes = np.array(owner.sizes, dtype=np.int64)
             number_rows(self.first_row, sizes, strides.reshape(len(tables), len(sizes)), found, current_flag())

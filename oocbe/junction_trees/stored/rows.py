@@ -224,9 +224,9 @@ class RowMaker:
             return None
         found = np.empty((len(scope), owner.separator_rows), dtype=self._kind)
         for rows in read_pieces(self._folder.path, owner, self._weights.is_log):
-            starts = np.flatnonzero(np.diff(rows.up, prepend=-1))
+            starts = rows.groups[:-1]
             for own, v in zip(found, scope, strict=True):
-                own[rows.up[starts]] = rows.values(v)[starts]
+                own[rows.first_group : rows.first_group + len(starts)] = rows.values(v)[starts]
         return found
 
     def _clique(self, number: int, is_complete: bool, rows: int, separator_rows: int) -> StoredClique:

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
-from oocbe.junction_trees.kernels.cpu.piece_sweeps import collect_piece, collect_piece_logs, distribute_piece
-from oocbe.junction_trees.kernels.cpu.sweeps import GREATEST, LEAST, TINY
+from oocbe.junction_trees.kernels.cpu.sweeps import collect_piece, distribute_piece, finish_shares, scale_message
 from oocbe.junction_trees.stored.messages import MessageStore
-from oocbe.junction_trees.stored.pieces import PieceRows, StoredClique
+from oocbe.junction_trees.stored.pieces import PieceRows
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.model.settings.tuning import tuning
@@ -133,22 +132,22 @@ class StoredSweep:
         ------
         CorruptDataError : rows are damaged. DiskError : the disk is full. TimeLimitError : the deadline passed.
         """
-        tree = self._tree
+        tree, is_log = self._tree, self._is_log or None
         logarithms = np.full(self._cases, tree.logarithm)
         lost = np.zeros(self._cases)
         for number, own in enumerate(tree.stored):
             edges = self.edges(number)
             nothing = -np.inf if self._is_log else 0.0
-            message = np.full((own.separator_rows, self._cases), nothing)
+            message, peak = np.full((own.separator_rows, self._cases), nothing), np.zeros(self._cases)
             for piece, weights, maps in self.rows(number, edges):
-                steps = (weights, piece.up, maps, edges.offsets, edges.incoming)
-                if self._is_log:
-                    collect_piece_logs(*steps, maximises, message, current_flag())
-                else:
-                    collect_piece(*steps, message, current_flag())
+                steps = (weights, piece.groups, piece.first_group, maps, edges.offsets, edges.incoming, is_log)
+                collect_piece(*steps, maximises, message, peak, current_flag())
                 check_deadline()
             if not self._is_log:
-                self._logs[number] = self._scale(number, own, message)
+                below = list(own.children)
+                total, bound = self._losses[below].sum(axis=0), own.norm * self._peaks[below].prod(axis=0)
+                scale_message(message, 0, len(message), bound, total, peak, self._losses[number], self._logs[number])
+                self._peaks[number] = peak
                 logarithms += self._logs[number]
             if own.clique.parent is None:
                 with np.errstate(divide="ignore"):
@@ -156,19 +155,6 @@ class StoredSweep:
                 lost += self._losses[number]
             self.messages.put(number, message)
         return logarithms, lost <= NEGLIGIBLE
-
-    def _scale(self, number: int, own: StoredClique, message: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scale a message and bound its underflow error; returns the logarithms of the divisors."""
-        total = self._losses[list(own.children)].sum(axis=0)
-        bound = own.norm * self._peaks[list(own.children)].prod(axis=0)
-        peak = message.max(axis=0)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            self._losses[number] = np.where(peak > 0, (bound * total + own.rows * TINY) / peak, np.inf)
-        scaled = (peak > 0) & ((peak < LEAST) | (peak > GREATEST))
-        if scaled.any():
-            message[:, scaled] /= peak[scaled]
-        self._peaks[number] = np.where(scaled, 1.0, peak)
-        return np.where(scaled, np.log(np.where(peak > 0, peak, 1.0)), 0.0)
 
     def distribute(
         self,
@@ -191,7 +177,7 @@ class StoredSweep:
         ------
         As :meth:`collect`.
         """
-        tree, counted = self._tree, counted or {}
+        tree, is_log, counted = self._tree, self._is_log or None, counted or {}
         asked: list[list[int]] = [[] for _ in tree.stored]
         for v in targets:
             asked[tree.homes[v]].append(v)
@@ -208,20 +194,19 @@ class StoredSweep:
             scale = np.exp(-self._logs[number])
             for piece, weights, maps in self.rows(number, edges):
                 expected = np.zeros(len(weights) if number in counted else 0)
-                steps = (weights, piece.up, maps, edges.offsets, edges.incoming, down, self._is_log, scale)
-                distribute_piece(*steps, posteriors, expected, current_flag())
+                steps = (weights, piece.groups, piece.first_group, maps, edges.offsets, edges.incoming, is_log)
+                distribute_piece(*steps, down, scale, posteriors, expected, current_flag())
                 check_deadline()
                 if number in counted:
                     counted[number](piece, expected)
             for place in range(len(edges.tables)):
-                rows = slice(edges.offsets[place], edges.offsets[place + 1])
-                shares = posteriors[rows]
-                total = shares.sum(axis=0)
-                shares *= np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
-                if place >= len(own.children):
-                    found[edges.variables[place - len(own.children)]] = shares.copy()
+                first, last = edges.offsets[place : place + 2].tolist()
+                is_child = place < len(own.children)
+                finish_shares(posteriors, edges.incoming, first, last, is_child, is_log)
+                if not is_child:
+                    found[edges.variables[place - len(own.children)]] = posteriors[first:last].copy()
                 elif own.children[place] in visited:
-                    self.messages.put(own.children[place], self._down(shares, edges.incoming[rows]))
+                    self.messages.put(own.children[place], edges.incoming[first:last])
             del down, edges, posteriors
         return {v: found[v] for v in targets}
 
@@ -236,17 +221,3 @@ class StoredSweep:
             else:
                 down = np.divide(1.0, message, out=np.zeros_like(message), where=is_possible)
             self.messages.put(number, down[None])
-
-    def _down(self, shares: NDArray[np.float64], up: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The message to a child: the probabilities of its separator's rows divided by the child's message.
-
-        It overwrites the child's message. It is 0 where shares are 0, whatever the divisor.
-        """
-        if self._is_log:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                np.subtract(np.log(shares), up, out=up)
-            up[shares == 0] = -np.inf
-        else:
-            np.divide(shares, up, out=up, where=shares > 0)
-            up[shares == 0] = 0.0
-        return up

@@ -1,9 +1,7 @@
-"""Sweeps over one clique piece by piece, for rows that do not fit the memory; results accumulate over pieces.
+"""Rows of one clique piece by piece: their numbers in dense tables, and draws.
 
-The incoming messages of the clique are concatenated by *edge* (a child's message, or the evidence of a variable);
-``offsets`` has the start of each edge. A piece's maps give, for each of its rows, the row of each edge, and ``up`` the
-row of the clique's separator. Logarithms are not scaled; otherwise the caller scales the message after its last piece
-(:mod:`oocbe.junction_trees.kernels.cpu.sweeps`).
+A piece's maps give, for each of its rows, the row of each *edge* (a child's message, or the evidence of a variable),
+and ``up`` the row of the clique's separator. The sums of pieces are in :mod:`oocbe.junction_trees.kernels.cpu.sweeps`.
 """
 
 from __future__ import annotations
@@ -57,112 +55,6 @@ def number_rows(first: Any, sizes: Any, strides: Any, out: Any, stop: Any) -> No
 
 
 @jit
-def collect_piece(weights: Any, up: Any, maps: Any, offsets: Any, incoming: Any, out: Any, stop: Any) -> None:
-    """Add a piece's products to the message of its clique.
-
-    Parameters
-    ----------
-    weights : float64 (rows,). up : int32 (rows,), row of the message. maps : int32 (edges, rows).
-    offsets : int64 (edges, or more). incoming : float64 (rows of all edges, cases).
-    out : float64 (message rows, cases), added to. stop : int64 (1,); the function returns early when it is not 0.
-    """
-    edges, width = len(maps), out.shape[1]
-    product = np.empty(width)
-    for row in range(len(weights)):
-        if row % STRIDE == 0 and stop[0] != 0:
-            return
-        for b in range(width):
-            product[b] = weights[row]
-        for e in range(edges):
-            i = offsets[e] + maps[e, row]
-            for b in range(width):
-                product[b] *= incoming[i, b]
-        s = up[row]
-        for b in range(width):
-            out[s, b] += product[b]
-
-
-@jit
-def collect_piece_logs(
-    weights: Any, up: Any, maps: Any, offsets: Any, incoming: Any, maximises: Any, out: Any, stop: Any
-) -> None:
-    """:func:`collect_piece` with logarithms, -inf for 0; ``maximises``: the maximum of the products, not their sum."""
-    edges, width = len(maps), out.shape[1]
-    for row in range(len(weights)):
-        if row % STRIDE == 0 and stop[0] != 0:
-            return
-        s = up[row]
-        for b in range(width):
-            x = weights[row]
-            for e in range(edges):
-                x += incoming[offsets[e] + maps[e, row], b]
-            known = out[s, b]
-            if x == -np.inf:
-                continue
-            if maximises or known == -np.inf:
-                out[s, b] = max(x, known)
-            elif x > known:
-                out[s, b] = x + np.log1p(np.exp(known - x))
-            else:
-                out[s, b] = known + np.log1p(np.exp(x - known))
-
-
-@jit
-def distribute_piece(
-    weights: Any,
-    up: Any,
-    maps: Any,
-    offsets: Any,
-    incoming: Any,
-    down: Any,
-    is_log: Any,
-    scale: Any,
-    posteriors: Any,
-    expected: Any,
-    stop: Any,
-) -> None:
-    """Add the probabilities of a piece's rows to those of the rows of all edges.
-
-    Parameters
-    ----------
-    down : float64 (message rows, cases), the message from the parent; of a root the reciprocal of its own message.
-    is_log : whether weights, incoming and down are logarithms.
-    scale : float64 (cases,), factor from products of the clique to probabilities: the reciprocal of the divisor of its
-        own message.
-    posteriors : float64 (rows of all edges, cases), added to, never logarithms, and not scaled.
-    expected : float64 (rows,), to which the probabilities of the rows are added, all cases together; empty: unused.
-    The rest is as for :func:`collect_piece`.
-    """
-    edges, width = len(maps), down.shape[1]
-    product = np.empty(width)
-    for row in range(len(weights)):
-        if row % STRIDE == 0 and stop[0] != 0:
-            return
-        s = up[row]
-        for b in range(width):
-            product[b] = weights[row] + down[s, b] if is_log else weights[row] * down[s, b]
-        for e in range(edges):
-            i = offsets[e] + maps[e, row]
-            if is_log:
-                for b in range(width):
-                    product[b] += incoming[i, b]
-            else:
-                for b in range(width):
-                    product[b] *= incoming[i, b]
-        if is_log:
-            for b in range(width):
-                product[b] = np.exp(product[b]) if product[b] > -np.inf else 0.0
-        for e in range(edges):
-            i = offsets[e] + maps[e, row]
-            for b in range(width):
-                posteriors[i, b] += product[b]
-        if len(expected):
-            for b in range(width):
-                if product[b] < np.inf:  # else the case is repeated in logarithms
-                    expected[row] += product[b] * scale[b]
-
-
-@jit
 def draw_piece(
     weights: Any,
     up: Any,
@@ -181,7 +73,8 @@ def draw_piece(
 
     Parameters
     ----------
-    weights, incoming, message : logarithms, the last float64 (message rows,), from :func:`collect_piece_logs`.
+    weights, incoming, message : logarithms, the last float64 (message rows,), from
+        :func:`oocbe.junction_trees.kernels.cpu.sweeps.collect_piece`. maps : int32 (edges, rows). offsets : int64.
     wanted : int64 (draws,), the row of the separator of each, ascending. shares : float64 (draws,), uniform between 0
         and 1, ascending within a group: the draw takes the row at which the cumulative probability exceeds it.
     state : int64 (2,), the first draw without a row, and the group summed last; carried from piece to piece.

@@ -11,7 +11,12 @@ child's message, which is not needed again.
 **Range.** A message is scaled if its greatest number has left a range, and the logarithms of the divisors are summed by
 case. The remaining underflow is bounded: a message's *loss* is a bound of the error of its numbers relative to its
 greatest one, and grows with each clique by as much as the message is smaller than it could be. Cases with a loss at a
-root that is not negligible are repeated in logarithms.
+root that is not negligible are repeated in logarithms: these are not scaled, nothing underflows, and each row costs an
+exponential. A clique may then maximise over its rows instead of summing.
+
+**Pieces.** The rows of a clique are in memory, or come piece by piece from disk. One loop, :func:`_visit`, goes over
+the rows of a range of groups (the rows of one row of the separator), and adds them to the clique's message, or their
+probabilities to its edges.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 LEAST, GREATEST = 2.0**-100, 2.0**100
 """Range of a message's greatest number; a message outside of it is scaled."""
@@ -29,21 +34,198 @@ TINY = 2.0**-600
 """Bound of the underflow error of a product of scaled numbers, with a margin for many factors."""
 
 
+@helper
+def _visit(
+    rows: Any, read: Any, message: Any, is_log: Any, is_down: Any, is_best: Any, clears: Any, written: Any, stop: Any
+) -> None:
+    """Add the products of some groups of rows to the clique's message, or to the probabilities of edges.
+
+    Parameters
+    ----------
+    rows : weights and groups of the clique's rows, and the range of groups.
+    read : maps; by edge where the entry of row 0 is in them, and where the rows of its message begin; number of edges;
+        messages, float64 (message rows, cases).
+    message : the clique's, float64 (message rows, cases), and the row of the first group; on the way down it is that of
+        the parent, and is read. Then its greatest numbers, float64 (cases,), which are raised on the way up.
+    is_log, is_down : whether weights and messages are logarithms, and whether the sweep goes down: True or None, so
+        that the loop is compiled for each case apart, without the other branches.
+    is_best : whether the message is the maximum of the products, in logarithms only. clears : whether sums of the
+        message begin at 0.
+    written : by edge, as in ``read``, where probabilities are added; number of edges; probabilities, as messages; then
+        ``expected`` and ``scale``, see :func:`distribute_piece`.
+    stop : int64 (1,); the loop ends when it is not 0.
+    """
+    weights, groups, first, last = rows
+    maps, places, offsets, count, messages = read
+    own, s, peak = message
+    targets, target_offsets, target_count, posteriors, expected, scale = written
+    width = own.shape[1]
+    product, best, total = np.empty(width), np.empty(width), np.empty(width)
+    nothing = 0.0 if is_log is None else -np.inf
+    for g in range(first, last):
+        if stop[0] != 0:
+            break
+        if clears:
+            for b in range(width):
+                own[s, b] = nothing
+        if is_log is not None and is_down is None:
+            for b in range(width):
+                best[b] = own[s, b]
+                total[b] = 1.0 if best[b] > -np.inf else 0.0
+        for row in range(groups[g], groups[g + 1]):
+            weight = weights[row]
+            if is_log is not None:
+                for b in range(width):
+                    product[b] = weight
+                for e in range(count):
+                    i = offsets[e] + maps[places[e] + row]
+                    for b in range(width):
+                        product[b] += messages[i, b]
+            elif count == 0:
+                for b in range(width):
+                    product[b] = weight
+            elif count == 1:
+                i = offsets[0] + maps[places[0] + row]
+                for b in range(width):
+                    product[b] = weight * messages[i, b]
+            else:
+                i = offsets[0] + maps[places[0] + row]
+                j = offsets[1] + maps[places[1] + row]
+                for b in range(width):
+                    product[b] = weight * messages[i, b] * messages[j, b]
+                for e in range(2, count - 1, 2):
+                    i = offsets[e] + maps[places[e] + row]
+                    j = offsets[e + 1] + maps[places[e + 1] + row]
+                    for b in range(width):
+                        product[b] *= messages[i, b] * messages[j, b]
+                if count & 1:
+                    i = offsets[count - 1] + maps[places[count - 1] + row]
+                    for b in range(width):
+                        product[b] *= messages[i, b]
+            if is_down is None:
+                if is_log is None:
+                    for b in range(width):
+                        own[s, b] += product[b]
+                    continue
+                for b in range(width):
+                    x = product[b]
+                    if x > best[b]:
+                        total[b] = 1.0 if is_best else total[b] * np.exp(best[b] - x) + 1.0
+                        best[b] = x
+                    elif x > -np.inf and not is_best:
+                        total[b] += np.exp(x - best[b])
+                continue
+            if is_log is not None:
+                for b in range(width):
+                    x = product[b] + own[s, b]
+                    product[b] = np.exp(x) if x > -np.inf else 0.0
+            else:
+                for b in range(width):
+                    product[b] *= own[s, b]
+            for e in range(0, target_count - 1, 2):
+                i = target_offsets[e] + maps[targets[e] + row]
+                j = target_offsets[e + 1] + maps[targets[e + 1] + row]
+                for b in range(width):
+                    posteriors[i, b] += product[b]
+                    posteriors[j, b] += product[b]
+            if target_count & 1:
+                i = target_offsets[target_count - 1] + maps[targets[target_count - 1] + row]
+                for b in range(width):
+                    posteriors[i, b] += product[b]
+            if len(expected):
+                for b in range(width):
+                    if product[b] < np.inf:  # else the case is repeated in logarithms
+                        expected[row] += product[b] * scale[b]
+        if is_down is None:
+            for b in range(width):
+                if is_log is not None and best[b] > -np.inf:
+                    own[s, b] = best[b] if is_best else best[b] + np.log(total[b])
+                peak[b] = max(peak[b], own[s, b])
+        s += 1
+
+
+@jit
+def scale_message(message: Any, begin: Any, end: Any, bound: Any, total: Any, peak: Any, loss: Any, log: Any) -> None:
+    """Scale a message that has left the range, and bound its underflow error.
+
+    Parameters
+    ----------
+    message : float64 (message rows, cases); its rows from ``begin`` to ``end`` are scaled.
+    bound : float64 (cases,), of its greatest number. total : float64 (cases,), losses of the messages that it reads.
+    peak : float64 (cases,), its greatest number, before and after. loss, log : float64 (cases,), written.
+    """
+    width = message.shape[1]
+    scaled = False
+    for b in range(width):
+        log[b] = 0.0
+        loss[b] = (bound[b] * total[b] + (end - begin) * TINY) / peak[b] if peak[b] > 0.0 else np.inf
+        scaled = scaled or (peak[b] > 0.0 and (peak[b] < LEAST or peak[b] > GREATEST))
+    if scaled:
+        factor = np.ones(width)
+        for b in range(width):
+            if peak[b] > 0.0:
+                log[b] = np.log(peak[b])
+                factor[b] = 1.0 / peak[b]
+                peak[b] = 1.0
+        for s in range(begin, end):
+            for b in range(width):
+                message[s, b] *= factor[b]
+
+
+@jit
+def finish_shares(posteriors: Any, messages: Any, begin: Any, end: Any, is_child: Any, is_log: Any) -> None:
+    """Divide the probabilities of an edge's rows by their sum, and replace a child's message by the one down to it.
+
+    Parameters
+    ----------
+    posteriors, messages : float64 (message rows, cases); ``messages`` logarithms where ``is_log``.
+    begin, end : range of the edge's rows.
+    """
+    width = posteriors.shape[1]
+    total = np.zeros(width)
+    for s in range(begin, end):
+        for b in range(width):
+            total[b] += posteriors[s, b]
+    for b in range(width):
+        total[b] = 1.0 / total[b] if total[b] > 0.0 else 0.0
+    for s in range(begin, end):
+        for b in range(width):
+            share = posteriors[s, b] * total[b]
+            posteriors[s, b] = share
+            if is_child:
+                if is_log is not None:
+                    messages[s, b] = np.log(share) - messages[s, b] if share > 0.0 else -np.inf
+                else:
+                    messages[s, b] = share / messages[s, b] if share > 0.0 else 0.0
+
+
 @jit
 def collect(
-    tree: Any, cliques: Any, read_start: Any, reads: Any, messages: Any, peaks: Any, losses: Any, logs: Any, stop: Any
+    tree: Any,
+    cliques: Any,
+    read_start: Any,
+    reads: Any,
+    is_log: Any,
+    maximised: Any,
+    messages: Any,
+    peaks: Any,
+    losses: Any,
+    logs: Any,
+    stop: Any,
 ) -> Any:
     """Messages from cliques to their parents, for every case.
 
     Parameters
     ----------
-    tree : :class:`oocbe.junction_trees.arrays.TreeArrays`.
+    tree : :class:`oocbe.junction_trees.arrays.TreeArrays`; weights are logarithms where ``is_log``.
     cliques : int64, those that send a message, children before parents.
     read_start : int64 (cliques + 1,), reads : int64, the edges that each multiplies.
+    is_log : True if messages are logarithms, -inf for 0; else None.
+    maximised : bool (cliques of the tree,), whether a clique's message is the maximum of a group's rows, not their sum.
     messages : float64 (message rows, cases); rows of likelihoods, and of cliques that are not listed, are read; those
         of the cliques' separators are written.
     peaks, losses : float64 (cliques of the tree + variables, cases), of each message its greatest number, and a bound
-        of its error relative to that; read and written likewise.
+        of its error relative to that; read and written likewise, but not in logarithms.
     logs : float64 (cliques of the tree, cases), logarithm of the divisor of each message; written likewise.
     stop : int64 (1,); the sweep ends when it is not 0.
     """
@@ -51,10 +233,10 @@ def collect(
     edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
     row_start, message_start, group_start, norms = tree.row_start, tree.message_start, tree.group_start, tree.norms
     width = messages.shape[1]
-    product = np.empty(width)
     total = np.empty(width)
     bound = np.empty(width)
     peak = np.empty(width)
+    none = np.empty(0)
     places = np.empty(len(edge_map) + 1, dtype=np.int64)
     offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
     for n in range(len(cliques)):
@@ -65,6 +247,7 @@ def collect(
         for b in range(width):
             total[b] = 0.0
             bound[b] = norms[c]
+            peak[b] = 0.0
         for e in range(count):
             edge = reads[read_start[n] + e]
             # Shifted by the clique's first row, so that row numbers index maps and weights alike.
@@ -74,64 +257,14 @@ def collect(
             for b in range(width):
                 total[b] += losses[sender, b]
                 bound[b] *= peaks[sender, b]
-        out = message_start[c]
-        group = group_start[c] - out
-        rows = message_start[c + 1] - out
-        for b in range(width):
-            peak[b] = 0.0
-        for s in range(out, out + rows):
-            if stop[0] != 0:
-                break
+        out, end, group = message_start[c], message_start[c + 1], group_start[c]
+        rows, read = (weights, groups, group, group + end - out), (maps, places, offsets, count, messages)
+        written = (places, offsets, 0, messages, none, none)
+        _visit(rows, read, (messages, out, peak), is_log, None, maximised[c], True, written, stop)
+        if is_log is None:
+            scale_message(messages, out, end, bound, total, peak, losses[c], logs[c])
             for b in range(width):
-                messages[s, b] = 0.0
-            for row in range(groups[group + s], groups[group + s + 1]):
-                row_weight = weights[row]
-                if count == 0:
-                    for b in range(width):
-                        product[b] = row_weight
-                elif count == 1:
-                    i = offsets[0] + maps[places[0] + row]
-                    for b in range(width):
-                        product[b] = row_weight * messages[i, b]
-                else:
-                    i = offsets[0] + maps[places[0] + row]
-                    j = offsets[1] + maps[places[1] + row]
-                    for b in range(width):
-                        product[b] = row_weight * messages[i, b] * messages[j, b]
-                    for e in range(2, count - 1, 2):
-                        i = offsets[e] + maps[places[e] + row]
-                        j = offsets[e + 1] + maps[places[e + 1] + row]
-                        for b in range(width):
-                            product[b] *= messages[i, b] * messages[j, b]
-                    if count & 1:
-                        i = offsets[count - 1] + maps[places[count - 1] + row]
-                        for b in range(width):
-                            product[b] *= messages[i, b]
-                for b in range(width):
-                    messages[s, b] += product[b]
-            for b in range(width):
-                peak[b] = max(peak[b], messages[s, b])
-        scaled = False
-        for b in range(width):
-            if peak[b] > 0.0:
-                losses[c, b] = (bound[b] * total[b] + rows * TINY) / peak[b]
-                scaled = scaled or peak[b] < LEAST or peak[b] > GREATEST
-                logs[c, b] = 0.0
-            else:
-                losses[c, b] = np.inf
-                logs[c, b] = 0.0
-        if scaled:
-            for b in range(width):
-                product[b] = 1.0
-                if peak[b] > 0.0:
-                    logs[c, b] = np.log(peak[b])
-                    product[b] = 1.0 / peak[b]
-                    peak[b] = 1.0
-            for s in range(out, out + rows):
-                for b in range(width):
-                    messages[s, b] *= product[b]
-        for b in range(width):
-            peaks[c, b] = peak[b]
+                peaks[c, b] = peak[b]
 
 
 @jit
@@ -142,6 +275,7 @@ def distribute(
     reads: Any,
     write_start: Any,
     writes: Any,
+    is_log: Any,
     messages: Any,
     logs: Any,
     posteriors: Any,
@@ -152,21 +286,21 @@ def distribute(
 
     Parameters
     ----------
-    tree, reads, stop : as for :func:`collect`, of the cliques listed here, whose order is parents before children.
+    tree, reads, is_log, stop : as for :func:`collect`, of the cliques listed here, whose order is parents before
+        children.
     cliques : int64, those whose rows get their probabilities.
     write_start : int64 (cliques + 1,), writes : int64, edges of each for which they are summed.
     messages : output of :func:`collect`; rows of a root's separator hold the reciprocal of its message. Rows of written
         edges to children are replaced by the messages down.
     logs : output of :func:`collect`; they undo the scaling of each clique's message in the products of its rows.
-    posteriors : float64 (message rows, cases), where the probabilities of written edges are stored.
+    posteriors : float64 (message rows, cases), where the probabilities of written edges are stored, never logarithms.
     expected : float64 (rows,), to which each row's probabilities are added, all cases together; empty: unused.
     """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender
     row_start, message_start, group_start, norms = tree.row_start, tree.message_start, tree.group_start, tree.norms
     width = messages.shape[1]
-    product = np.empty(width)
-    total = np.empty(width)
+    scale = np.empty(width)
     places = np.empty(len(edge_map) + 1, dtype=np.int64)
     offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
     targets = np.empty(len(edge_map) + 1, dtype=np.int64)
@@ -175,81 +309,90 @@ def distribute(
         if stop[0] != 0:
             break
         c = cliques[n]
-        count = read_start[n + 1] - read_start[n]
+        count, written = read_start[n + 1] - read_start[n], write_start[n + 1] - write_start[n]
         for e in range(count):
             edge = reads[read_start[n] + e]
             places[e] = edge_map[edge] - row_start[c]
             offsets[e] = edge_message[edge]
-        first, last = write_start[n], write_start[n + 1]
-        written = last - first
-        for place in range(first, last):
-            edge = writes[place]
-            targets[place - first] = edge_map[edge] - row_start[c]
-            target_offsets[place - first] = edge_message[edge]
+        for e in range(written):
+            edge = writes[write_start[n] + e]
+            targets[e] = edge_map[edge] - row_start[c]
+            target_offsets[e] = edge_message[edge]
             for s in range(edge_message[edge], edge_message[edge] + edge_rows[edge]):
                 for b in range(width):
                     posteriors[s, b] = 0.0
-        own = message_start[c]
-        group = group_start[c] - own
-        if len(expected):
-            for b in range(width):
-                total[b] = np.exp(-logs[c, b])
-        for s in range(own, message_start[c + 1]):
-            if stop[0] != 0:
-                break
-            for row in range(groups[group + s], groups[group + s + 1]):
-                row_weight = weights[row]
-                if count == 0:
-                    for b in range(width):
-                        product[b] = row_weight
-                elif count == 1:
-                    i = offsets[0] + maps[places[0] + row]
-                    for b in range(width):
-                        product[b] = row_weight * messages[i, b]
-                else:
-                    i = offsets[0] + maps[places[0] + row]
-                    j = offsets[1] + maps[places[1] + row]
-                    for b in range(width):
-                        product[b] = row_weight * messages[i, b] * messages[j, b]
-                    for e in range(2, count - 1, 2):
-                        i = offsets[e] + maps[places[e] + row]
-                        j = offsets[e + 1] + maps[places[e + 1] + row]
-                        for b in range(width):
-                            product[b] *= messages[i, b] * messages[j, b]
-                    if count & 1:
-                        i = offsets[count - 1] + maps[places[count - 1] + row]
-                        for b in range(width):
-                            product[b] *= messages[i, b]
-                for b in range(width):
-                    product[b] *= messages[s, b]
-                for e in range(0, written - 1, 2):
-                    i = target_offsets[e] + maps[targets[e] + row]
-                    j = target_offsets[e + 1] + maps[targets[e + 1] + row]
-                    for b in range(width):
-                        posteriors[i, b] += product[b]
-                        posteriors[j, b] += product[b]
-                if written & 1:
-                    i = target_offsets[written - 1] + maps[targets[written - 1] + row]
-                    for b in range(width):
-                        posteriors[i, b] += product[b]
-                if len(expected):
-                    for b in range(width):
-                        if product[b] < np.inf:  # else the case is repeated in logarithms
-                            expected[row] += product[b] * total[b]
-        for place in range(first, last):
-            edge = writes[place]
+        own, end, group = message_start[c], message_start[c + 1], group_start[c]
+        for b in range(width):
+            scale[b] = np.exp(-logs[c, b])
+        rows, read = (weights, groups, group, group + end - own), (maps, places, offsets, count, messages)
+        added = (targets, target_offsets, written, posteriors, expected, scale)
+        _visit(rows, read, (messages, own, scale), is_log, True, False, False, added, stop)
+        for e in range(written):
+            edge = writes[write_start[n] + e]
             begin, end = edge_message[edge], edge_message[edge] + edge_rows[edge]
-            for b in range(width):
-                total[b] = 0.0
-            for s in range(begin, end):
-                for b in range(width):
-                    total[b] += posteriors[s, b]
-            for b in range(width):
-                total[b] = 1.0 / total[b] if total[b] > 0.0 else 0.0
-            is_child = edge_sender[edge] < len(norms)
-            for s in range(begin, end):
-                for b in range(width):
-                    share = posteriors[s, b] * total[b]
-                    posteriors[s, b] = share
-                    if is_child:
-                        messages[s, b] = share / messages[s, b] if share > 0.0 else 0.0
+            finish_shares(posteriors, messages, begin, end, edge_sender[edge] < len(norms), is_log)
+
+
+@jit
+def collect_piece(
+    weights: Any,
+    groups: Any,
+    first_group: Any,
+    maps: Any,
+    offsets: Any,
+    incoming: Any,
+    is_log: Any,
+    maximises: Any,
+    out: Any,
+    peak: Any,
+    stop: Any,
+) -> None:
+    """Add a piece's products to the message of its clique.
+
+    Parameters
+    ----------
+    weights : float64 (rows,). groups : int64 (groups + 1,), where the rows of each row of the message begin.
+    first_group : the first of these rows. maps : int32 (edges, rows), row of each edge. offsets : int64 (edges, or
+        more), where the rows of each edge begin in ``incoming``, float64 (rows of all edges, cases).
+    is_log : True if all are logarithms, -inf for 0; else None. maximises : the maximum of the products, not their sum.
+    out : float64 (message rows, cases), added to. peak : float64 (cases,), raised to the greatest sum.
+    stop : int64 (1,); the function returns early when it is not 0.
+    """
+    edges, length = maps.shape
+    places, none = np.arange(edges) * length, np.empty(0)
+    rows, read = (weights, groups, 0, len(groups) - 1), (maps.reshape(-1), places, offsets, edges, incoming)
+    written = (places, offsets, 0, incoming, none, none)
+    _visit(rows, read, (out, first_group, peak), is_log, None, maximises, False, written, stop)
+
+
+@jit
+def distribute_piece(
+    weights: Any,
+    groups: Any,
+    first_group: Any,
+    maps: Any,
+    offsets: Any,
+    incoming: Any,
+    is_log: Any,
+    down: Any,
+    scale: Any,
+    posteriors: Any,
+    expected: Any,
+    stop: Any,
+) -> None:
+    """Add the probabilities of a piece's rows to those of the rows of all edges.
+
+    Parameters
+    ----------
+    down : float64 (message rows, cases), the message from the parent; of a root the reciprocal of its own message.
+    scale : float64 (cases,), factor from products of the clique to probabilities: the reciprocal of the divisor of its
+        own message.
+    posteriors : float64 (rows of all edges, cases), added to, never logarithms, and not scaled.
+    expected : float64 (rows,), to which the probabilities of the rows are added, all cases together; empty: unused.
+    The rest is as for :func:`collect_piece`.
+    """
+    edges, length = maps.shape
+    places = np.arange(edges) * length
+    rows, read = (weights, groups, 0, len(groups) - 1), (maps.reshape(-1), places, offsets, edges, incoming)
+    added = (places, offsets, edges, posteriors, expected, scale)
+    _visit(rows, read, (down, first_group, scale), is_log, True, False, False, added, stop)
