@@ -118,7 +118,7 @@ class Maker:
         left = remove_values(whole, removed)
         if self._propagate(left):
             return True
-        if left.problem is None or not left.variables:
+        if left.is_infeasible or not left.variables:
             return False
         problem = left.problem
         found: list[tuple[Conflicts, list[Row], NDArray[np.float64], bool]] = []
@@ -147,7 +147,6 @@ class Maker:
         fixed_point: FixedPoint,
     ) -> bool:
         """Add the consequences of rows with multipliers that the checker confirms."""
-        assert left.problem is not None
         literal = np.concatenate([self._first[v] + left.kept[v] for v in left.variables])
         used = [i for i in np.flatnonzero(multipliers > 0).tolist() if rows[i].kind != "taken"]
         chosen = [rows[i] for i in used]
@@ -169,7 +168,7 @@ class Maker:
             before, multipliers = proof.alive, {}
             alive = [own & before for own in proof.mask]
             fixed = sum(own for own in alive if own.bit_count() == 1)
-            for x in members(before & ~kept if left.problem is not None else before):
+            for x in members(before if left.is_infeasible else before & ~kept):
                 reason = next((own for own in alive if not own & ~proof.conflict[x]), None)
                 if reason is None:
                     reason = next((s ^ 1 << x for s in proof.sets[x] if not s & ~fixed & ~(1 << x)), None)

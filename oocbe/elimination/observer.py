@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from oocbe.elimination.orders.order_choice import OrderChoice
     from oocbe.elimination.plan.plan import Plan
-    from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result
-    from oocbe.model.settings.options import SolveOptions
 
 
 class Observer(Protocol):
@@ -57,59 +53,3 @@ class Observer(Protocol):
     def finished(self, result: Result) -> None:
         """Called with the result at the end of the solve, unless it ends with an exception."""
         return
-
-
-class ForwardingObserver(Observer):
-    """Forwards all events except the result to another observer; subclasses translate some of them.
-
-    Parameters
-    ----------
-    target : the receiving observer.
-    """
-
-    def __init__(self, target: Observer) -> None:
-        self._target = target
-
-    @property
-    def wants_plans(self) -> bool:
-        """Whether the last observer of the chain uses plans, which take time to compute."""
-        return not isinstance(self._target, ForwardingObserver) or self._target.wants_plans
-
-    def order_chosen(self, choice: OrderChoice, begins: bool) -> None:
-        """An order is likely to be used, or an elimination ``begins`` with it; forwarded to internal observers."""
-        if isinstance(self._target, ForwardingObserver):
-            self._target.order_chosen(choice, begins)
-
-    def width_of(self, result: Result, problem: Problem, options: SolveOptions) -> int:
-        """The width to report in a result, also if no elimination was completed."""
-        return (
-            self._target.width_of(result, problem, options)
-            if isinstance(self._target, ForwardingObserver)
-            else result.width
-        )
-
-    def started(self, plan: Plan) -> None:
-        """Forward the plan, which is about the problem being solved."""
-        self._target.started(plan)
-
-    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """Forward the event."""
-        self._target.bucket_done(number, total, variable, rows, bytes)
-
-
-def begin_telling(
-    target: ForwardingObserver, problem: Problem, choice: OrderChoice, plan: Callable[[], Plan]
-) -> Callable[[int, int, int], None]:
-    """Notify that an order's elimination begins; returns the callback for its buckets (number, rows, bytes).
-
-    problem : the eliminated problem. plan : computes the plan; called only if an observer uses it.
-    """
-    target.order_chosen(choice, True)
-    if target.wants_plans:
-        target.started(plan())
-    names = [problem.variables[v].name for v in choice.order]
-
-    def bucket_done(number: int, rows: int, size: int) -> None:
-        target.bucket_done(number, len(names), names[number - 1], rows, size)
-
-    return bucket_done

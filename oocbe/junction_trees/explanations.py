@@ -118,7 +118,7 @@ def marginal_map(
         possible = np.flatnonzero(likelihood)
         seen.append(Function((v,), possible[:, None], np.log(likelihood[possible])))
     left = remove_values(replace(given, functions=(*given.functions, *seen)), ())
-    if left.problem is None:
+    if left.is_infeasible:
         return None
     place = {v: i for i, v in enumerate(left.variables)}
     wanted = {place[v] for v in variables if v in place}

@@ -10,11 +10,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-import numpy as np
-
 from oocbe.elimination.orders.order import is_order_file
+from oocbe.elimination.preparation.penalties import forbid_penalties
+from oocbe.elimination.reformulation import Stack
 from oocbe.errors import RequestedEndError, TimeLimitError
-from oocbe.model.parts import Constraint
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
@@ -23,15 +22,22 @@ from oocbe.runtime.deadline import unlimited
 from oocbe.runtime.tracing.recorder import ELIMINATION, span
 
 
-def propagated(problem: Problem, options: SolveOptions) -> tuple[Problem, ReducedProblem]:
-    """The problem without values and variables that propagation removes or fixes, and the postsolve data.
+def presolved(stack: Stack, options: SolveOptions, keeps_counts: bool = False) -> Stack:
+    """The stack with penalties forbidden, unless counts are to be kept, and with propagation."""
+    if not keeps_counts:
+        stack = stack.then(forbid_penalties(stack.problem, options))
+    return stack.then(propagated(stack.problem, options))
+
+
+def propagated(problem: Problem, options: SolveOptions) -> ReducedProblem:
+    """The problem without values and variables that propagation removes or fixes.
 
     It is unchanged where no value is removed, where an order file names all its variables, and where a limit comes
     first (later steps report it). A run directory holds the reduced problem, so propagation has no limit there.
     """
     untouched = ReducedProblem.of_all(problem)
     if not tuning().propagates or is_order_file(options.order):
-        return problem, untouched
+        return untouched
     limit: AbstractContextManager[None] = nullcontext() if options.workdir is None else unlimited()
     with span(ELIMINATION, "propagation") as timed, limit:
         try:
@@ -39,37 +45,14 @@ def propagated(problem: Problem, options: SolveOptions) -> tuple[Problem, Reduce
         except RequestedEndError:
             raise
         except TimeLimitError:
-            return problem, untouched
+            return untouched
         timed.note(values_removed=left.removed, variables_fixed=len(problem.variables) - len(left.variables))
-    if left.problem is None:
-        found = _infeasible(problem)
-        return found, replace(untouched, problem=found)
-    if not left.removed:
-        return problem, untouched
-    found = _without_enforced(problem, left.problem)
-    return found, replace(left, problem=found)
+    if left.is_infeasible:
+        return replace(untouched, problem=left.problem, is_infeasible=True)
+    return replace(left, problem=_without_enforced(problem, left.problem)) if left.removed else untouched
 
 
 def _without_enforced(problem: Problem, left: Problem) -> Problem:
     """The reduced problem without the linear constraints that could bind before propagation and cannot now."""
     pairs = zip(left.linear_constraints, problem.linear_constraints, strict=True)
     return replace(left, linear_constraints=tuple(now for now, before in pairs if now.can_bind or not before.can_bind))
-
-
-def _infeasible(problem: Problem) -> Problem:
-    """A trivially infeasible problem over the same variables."""
-    nothing = Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True)
-    return replace(problem, functions=(), constraints=(nothing,), linear_constraints=())
-
-
-def what_went(left: ReducedProblem) -> str:
-    """A sentence about the removals of propagation; empty where there is nothing to report."""
-    if left.problem is left.original:
-        return ""
-    if not left.removed:
-        return "propagation found that nothing is feasible"
-    fixed = len(left.original.variables) - len(left.variables)
-    return (
-        f"propagation removed {left.removed:,} of {sum(left.original.sizes):,} values before the search for an order"
-        + (f"; {fixed:,} variable{'s have' if fixed > 1 else ' has'} one value left" if fixed else "")
-    )

@@ -7,16 +7,18 @@ substituted into its functions and constraints. :class:`ReducedProblem` stores t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.zeros import zeros_forbid
+from oocbe.elimination.reformulation import Reformulation
 from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.results.result import Result
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.domains import Domains
@@ -25,20 +27,21 @@ from oocbe.runtime.deadline import check_deadline, looked
 
 
 @dataclass(frozen=True)
-class ReducedProblem:
-    """A problem, and the one it was made from.
+class ReducedProblem(Reformulation):
+    """A problem without some values, and without variables that have one value left.
 
     Attributes
     ----------
-    original : the problem with all values. problem : what is left; None where nothing is feasible.
     variables : index in the original of each variable left.
     kept : int64, values in the original's domain of each variable of the original, ascending.
+    is_infeasible : whether nothing is feasible; the problem then has the original's variables.
     """
 
-    original: Problem
-    problem: Problem | None
     variables: tuple[int, ...]
     kept: tuple[NDArray[np.int64], ...]
+    is_infeasible: bool = False
+    name: str = field(default="propagation", kw_only=True)
+    is_checked: bool = field(default=True, kw_only=True)
 
     @classmethod
     def of_all(cls, problem: Problem) -> ReducedProblem:
@@ -52,19 +55,51 @@ class ReducedProblem:
         """Values removed, over all variables."""
         return sum(self.original.sizes) - sum(map(len, self.kept))
 
-    def lift(self, assignment: Sequence[int]) -> tuple[int, ...]:
+    @property
+    def summary(self) -> str:
+        """A sentence about the removals, for plans and results."""
+        if self.is_infeasible:
+            return "propagation found that nothing is feasible"
+        fixed = len(self.original.variables) - len(self.variables)
+        return (
+            f"propagation removed {self.removed:,} of {sum(self.original.sizes):,} values before the search for an "
+            "order" + (f"; {fixed:,} variable{'s have' if fixed > 1 else ' has'} one value left" if fixed else "")
+        )
+
+    def lift(self, assignment: Sequence[int], /) -> tuple[int, ...]:
         """An assignment of the original from one of what is left."""
         values = [int(k[0]) if len(k) else 0 for k in self.kept]
         for v, value in zip(self.variables, assignment, strict=True):
             values[v] = int(self.kept[v][value])
         return tuple(values)
 
-    def lift_order(self, order: Sequence[int]) -> tuple[int, ...]:
+    def lift_order(self, order: Sequence[int], /) -> tuple[int, ...]:
         """An order of the original's variables, those with one value first, from one of those left; () without."""
         if not order and self.variables:
             return ()
         fixed = sorted(set(range(len(self.original.variables))) - set(self.variables))
         return (*fixed, *(self.variables[v] for v in order))
+
+    def lift_marginals(self, found: Sequence[NDArray[Any]], certain: Any, nothing: Any, /) -> tuple[NDArray[Any], ...]:
+        """Marginals of the original from those of the variables left.
+
+        certain : entry of the values of fixed variables. nothing : entry of removed values.
+        """
+        number = {v: i for i, v in enumerate(self.variables)}
+        marginals = []
+        for v, kept in enumerate(self.kept):
+            own = np.full(self.original.sizes[v], nothing, dtype=object if isinstance(certain, int) else np.float64)
+            own[kept] = found[number[v]] if v in number else certain
+            marginals.append(own)
+        return tuple(marginals)
+
+    def result(self, result: Result) -> Result:
+        """The result of the original: propagation has enforced its linear constraints that can bind."""
+        result, linear = super().result(result), self.original.linear_constraints
+        if result.linear_constraints != "none" or not linear or result.status == "interrupted":
+            return result
+        is_enforced = any(c.can_bind for c in linear)
+        return replace(result, linear_constraints="enforced" if is_enforced else "shown not to bind")
 
     def source(self, source: BoundSource) -> BoundSource:
         """Bounds on what is left, from bounds on the original."""
@@ -90,10 +125,16 @@ def remove_values(problem: Problem, removed: Iterable[tuple[int, int]]) -> Reduc
     kept = tuple(domains.values(v) for v in range(len(problem.variables)))
     left = tuple(v for v, k in enumerate(kept) if len(k) > 1)
     if found.status == INFEASIBLE or (domains.counts == 0).any():
-        return ReducedProblem(problem, None, left, kept)
+        return ReducedProblem(problem, infeasible(problem), left, kept, is_infeasible=True)
     if (domains.counts == problem.sizes).all() and 1 not in problem.sizes:
         return ReducedProblem(problem, problem, left, kept)
     return ReducedProblem(problem, _rebuilt(problem, domains, kept, left), left, kept)
+
+
+def infeasible(problem: Problem) -> Problem:
+    """A trivially infeasible problem over the same variables."""
+    nothing = Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True)
+    return replace(problem, functions=(), constraints=(nothing,), linear_constraints=())
 
 
 def may_lose_values(problem: Problem) -> bool:

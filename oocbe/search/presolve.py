@@ -9,7 +9,7 @@ conflicts, which sums of functions would hide.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import HEURISTICS
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.reformulation import Reformulation
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
@@ -28,7 +29,7 @@ from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.row_results import FEW_ROWS, is_wide
 
 if TYPE_CHECKING:
-    from oocbe.bounds.row_reduction import Reduction
+    from oocbe.bounds.row_reduction import Elimination, Reduction
     from oocbe.bounds.row_tables import ScopeTables
 
 MANY_VARIABLES = 256
@@ -40,17 +41,12 @@ MOST_LISTED = 1 << 20
 
 
 @dataclass(frozen=True)
-class PresolvedProblem:
-    """A presolved problem with its postsolve.
+class PresolvedProblem(Reformulation):
+    """A presolved problem in the same semiring. reduction : of its tables, with the steps of postsolve."""
 
-    Attributes
-    ----------
-    original : the whole problem. problem : the reduced one, in the same semiring. reduction : the postsolve.
-    """
-
-    original: Problem
-    problem: Problem
     reduction: Reduction
+    name: str = field(default="reduction", kw_only=True)
+    keeps_counts: bool = field(default=False, kw_only=True)
 
     @property
     def done(self) -> Reduction:
@@ -63,36 +59,33 @@ class PresolvedProblem:
         """Summary of the removals, for plans and results."""
         return f"reduced to {self.reduction.summary} before the search"
 
-    def lift(self, assignment: Sequence[int]) -> tuple[int, ...]:
+    def lift(self, assignment: Sequence[int], /) -> tuple[int, ...]:
         """An assignment of the whole problem with the value of one of the reduced problem."""
         return self.reduction.complete(assignment)
 
-    def lifted(self, result: Result) -> Result:
-        """A result of the whole problem; eliminated variables come first in the order."""
+    @property
+    def _eliminated(self) -> list[Elimination]:
         from oocbe.bounds.row_reduction import Elimination
 
-        eliminated = [step for step in self.reduction.steps if isinstance(step, Elimination)]
+        return [step for step in self.reduction.steps if isinstance(step, Elimination)]
+
+    def lift_order(self, order: Sequence[int], /) -> tuple[int, ...]:
+        """An order of the whole problem, eliminated variables first; a search over rows has none."""
         variables = self.reduction.variables
-        order: tuple[int, ...] = ()
-        if len(result.order) == len(variables):  # a search over rows has no order
-            order = (*(step.variable for step in eliminated), *(variables[v] for v in result.order))
-        value, bound = result.value, result.bound
-        assignment = None if result.assignment is None else self.lift(result.assignment)
-        if assignment is not None and not self.original.is_integral:
-            value = self.original.evaluate(assignment)  # sums of the same floats in another order
+        if len(order) != len(variables):
+            return ()
+        return (*(step.variable for step in self._eliminated), *(variables[v] for v in order))
+
+    def result(self, result: Result) -> Result:
+        """A result of the whole problem."""
+        found, original = super().result(result), self.original
+        value, bound = found.value, found.bound
+        if found.assignment is not None and not original.is_integral:
+            value = original.evaluate(found.assignment)  # sums of the same floats in another order
             if bound is not None and value is not None:
-                is_lower = self.original.semiring.marginalisation is Marginalisation.MIN
-                bound = min(bound, value) if is_lower else max(bound, value)
-        return replace(
-            result,
-            value=value,
-            bound=bound,
-            assignment=assignment,
-            variables=self.original.variables,
-            order=order,
-            width=max([result.width, *(len(step.scope) for step in eliminated)]),
-            notes=(self.summary, *result.notes),
-        )
+                bound = min(bound, value) if found.sense == "min" else max(bound, value)
+        width = max([result.width, *(len(step.scope) for step in self._eliminated)])
+        return replace(found, value=value, bound=bound, width=width, notes=(self.summary, *result.notes))
 
 
 def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) -> bool:

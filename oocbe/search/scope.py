@@ -46,7 +46,7 @@ class Scope:
     def _without(self, threshold: int | float, removed: Iterable[tuple[int, int]]) -> Scope | None:
         removed = tuple((int(v), int(value)) for v, value in removed)
         made = remove_values(self.problem, removed)
-        if made.problem is None:
+        if made.is_infeasible:
             return None
         return Scope(
             made.problem.below(threshold),

@@ -1,22 +1,19 @@
 """Bounds on the optimum during a search: a proven lower bound and an incumbent.
 
-All values are in min-sum; a caller that maximises negates them (:class:`Report`).
+All values are in min-sum; maximisation is negated (:class:`oocbe.elimination.preparation.negate.Negation`).
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from oocbe.elimination.reformulation import Report
 from oocbe.elimination.row_pruning.row_bounds import ValueGrid
 from oocbe.elimination.solution_check import check_solution
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
-
-Report = Callable[[int | float | None, int | float | None, str, tuple[int, ...] | None], None]
-"""Called with (lower bound, incumbent value, method, incumbent) whenever one of them changes."""
 
 
 @dataclass

@@ -10,7 +10,8 @@ import pytest
 
 import oocbe
 from oocbe.api.solving import log_domain
-from oocbe.api.solving.log_domain import UNBOUNDED, as_sums, prefers_logarithms, result_of_logarithms
+from oocbe.api.solving.log_domain import UNBOUNDED, prefers_logarithms
+from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from tests.helpers.small_networks import random_product
@@ -73,14 +74,15 @@ def test_a_plan_is_that_of_the_sums():
 def test_a_part_of_a_product_as_a_gap_is_a_difference_of_logarithms():
     problem = product(1)
     for asked, expected in (("1%", math.log(1.01)), (0.5, 0.0), (0, 0.0)):
-        logarithms, options = as_sums(problem, SolveOptions().with_overrides(gap=asked), 0.0)
-        assert logarithms.semiring.name == "min-sum"
+        logarithms = Logarithms.of(problem)
+        options = logarithms.options(SolveOptions().with_overrides(gap=asked))
+        assert logarithms.problem.semiring.name == "min-sum"
         assert options.gap.relative == 0
         assert options.gap.absolute == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1e-12])
-def test_a_bound_is_no_less_than_what_its_logarithm_may_be_of(tolerance):
+def test_a_bound_is_no_less_than_what_its_logarithm_may_be_of(tolerance, monkeypatch):
     random = np.random.default_rng(0)
     rounded_down = 0
     for seed in range(30):
@@ -88,9 +90,11 @@ def test_a_bound_is_no_less_than_what_its_logarithm_may_be_of(tolerance):
         plain = oocbe.solve(problem, order_seconds=0, bounds="none")
         if not plain.value:
             continue
-        limit = replace(plain, status="limit", bound=-math.log(plain.value) - random.random() * tolerance)
+        cost = -math.log(plain.value)
+        limit = replace(plain, status="limit", value=cost, bound=cost - random.random() * tolerance)
         rounded_down += math.exp(-limit.bound) < plain.value
-        found = result_of_logarithms(problem, limit, tolerance, UNBOUNDED)
+        monkeypatch.setattr("oocbe.elimination.preparation.logarithms.rounding_margin", lambda _, own=tolerance: own)
+        found = Logarithms.of(problem, UNBOUNDED).result(limit)
         assert found.bound >= found.value > 0
         assert found.bound >= math.exp(-limit.bound + tolerance)
         assert found.bound == pytest.approx(found.value, rel=1e-9)

@@ -10,7 +10,7 @@ import pytest
 
 import oocbe
 from oocbe.api.solving.integer_scaling import IntegerScaling
-from oocbe.elimination.observer import Observer
+from oocbe.elimination.reformulation import Stack
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM
@@ -45,8 +45,8 @@ def test_the_optimum_is_that_of_the_integers_times_the_step(step):
         if not whole.is_integral:
             continue
         floats = stretched(whole, step)
-        steps = IntegerScaling.of(floats, AUTO)
-        if steps is None:  # sums too large to be exact
+        steps = IntegerScaling.of(floats)
+        if steps.problem is floats:  # sums too large to be exact
             assert sum(float(np.abs(f.values).max(initial=0)) for f in floats.functions) > 2.0**20
             continue
         solved += 1
@@ -68,30 +68,29 @@ def test_greatest_sums_gaps_and_upper_bounds_mean_what_they_say():
     assert (nothing.status, nothing.bound) == ("nothing-better", 1.3)
     assert oocbe.solve(least, ub=-1e307).status == "nothing-better"
     assert oocbe.solve(least, ub=1e308).value == 1.5
-    steps = IntegerScaling.of(least, replace(AUTO, ub=1.3, gap=replace(AUTO.gap, absolute=2.0)))
-    assert (steps.step, steps.options.ub, steps.options.gap.absolute) == (0.5, 3, 4.0)
+    steps = IntegerScaling.of(least)
+    options = steps.options(replace(AUTO, ub=1.3, gap=replace(AUTO.gap, absolute=2.0)))
+    assert isinstance(steps, IntegerScaling)
+    assert (steps.step, options.ub, options.gap.absolute) == (0.5, 3, 4.0)
     assert [value.item() for value in steps.problem.functions[0].values] == [5, 8, 21, 2]
 
 
-def test_who_watches_hears_of_floats():
-    heard = []
-
-    class Watching(Observer):
-        def bounds_changed(self, lower, value, why, assignment):
-            heard.append((lower, value))
-
+def test_reports_are_in_floats():
+    reported = []
     problem = stretched(anything(3), 0.25) if anything(3).is_integral else stretched(anything(4), 0.25)
-    steps = IntegerScaling.of(problem, AUTO)
-    steps.telling(Watching()).bounds_changed(3, None, "a bound", None)
-    assert heard == [(3 * steps.step, None)]
+    steps = IntegerScaling.of(problem)
+    report = Stack(problem).then(steps).report(lambda bound, value, *_: reported.append((bound, value)))
+    report(3, None, "a bound", None)
+    assert isinstance(steps, IntegerScaling)
+    assert reported == [(3 * steps.step, None)]
 
 
 def test_products_integers_and_floats_without_a_step_stay():
     values = [[0, 0], [1, 1]]
-    assert IntegerScaling.of(Problem(PAIR, (Function((0, 1), values, [1, 2]),)), AUTO) is None
-    assert IntegerScaling.of(Problem(PAIR, (Function((0, 1), values, [0.1, 2.0]),)), AUTO) is None
-    assert IntegerScaling.of(Problem(PAIR, (Function((0, 1), values, [1.0, 2.0**32]),)), AUTO) is None
-    product = Problem(PAIR, (Function((0, 1), values, [0.5, 2.0]),), semiring=MAX_PRODUCT)
-    assert IntegerScaling.of(product, AUTO) is None
+    numbers = ([1, 2], [0.1, 2.0], [1.0, 2.0**32])
+    stay = [Problem(PAIR, (Function((0, 1), values, own),)) for own in numbers]
+    stay.append(Problem(PAIR, (Function((0, 1), values, [0.5, 2.0]),), semiring=MAX_PRODUCT))
+    for problem in stay:
+        assert IntegerScaling.of(problem).problem is problem
     zeros = Problem(PAIR, (Function((0, 1), values, [0.0, 0.0]),))
     assert oocbe.solve(zeros).value == 0.0

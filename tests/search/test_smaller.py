@@ -63,7 +63,7 @@ def test_what_is_left_has_the_optimum(make, monkeypatch):
             least = optimum(left.problem if sign > 0 else maximised(left.problem).in_semiring(problem.semiring))
             assert least == pytest.approx(expected, rel=1e-12, abs=1e-12)
             result = oocbe.solve(left.problem, bounds="none", order_seconds=0)
-            lifted = left.lifted(result)
+            lifted = left.result(result)
             assert lifted.variables == whole.variables
             assert lifted.order == () or sorted(lifted.order) == list(range(len(whole.variables)))
             assert (lifted.assignment is None) == (expected == np.inf)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oocbe.elimination.observer import ForwardingObserver, Observer
+from oocbe.elimination.observer import Observer
 from oocbe.elimination.orders.order import heuristic, is_order_file
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.reformulation import Number
 from oocbe.errors import OocbeError
 from oocbe.execution.cluster.workers import read_by_workers, read_since
 from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result
     from oocbe.model.settings.options import SolveOptions
-    from oocbe.propagation.value_removal import ReducedProblem
 
 MOST_POINTS = 2_000
 """Maximum number of points of the curve; beyond it, every second one is removed."""
@@ -35,7 +35,7 @@ PLAN_SECONDS = 0.1
 """Time limit, in seconds, to find an order after a search that needed none."""
 
 
-class History(ForwardingObserver):
+class History:
     """Records the events of a solve, and forwards them.
 
     Parameters
@@ -45,8 +45,7 @@ class History(ForwardingObserver):
     """
 
     def __init__(self, target: Observer | None, begin: float) -> None:
-        super().__init__(_Nobody() if target is None else target)
-        self._is_heard = target is not None
+        self._target = target
         self._begin = begin
         self._watch = Stopwatch()
         self._read_before = read_by_workers()
@@ -55,50 +54,46 @@ class History(ForwardingObserver):
         self._width = 0
         self._orders = 0
 
-    @property
-    def wants_plans(self) -> bool:
-        """Whether there is a receiving observer."""
-        return self._is_heard
-
-    def order_chosen(self, choice: OrderChoice, begins: bool) -> None:
-        """Record the width of an order that is likely to be used, or that an elimination uses."""
+    def order_chosen(self, choice: OrderChoice) -> None:
+        """Record the width of an order that is likely to be used."""
         self._width = max((len(separator) for separator in choice.separators), default=0)
-        if begins:
-            self._orders += 1
-            self._buckets.clear()
 
-    def started(self, plan: Plan) -> None:
-        """Forward the event."""
-        self._target.started(plan)
+    def begin(self, problem: Problem, choice: OrderChoice, plan: Callable[[], Plan]) -> Callable[[int, int, int], None]:
+        """Record and forward that an order's elimination begins; returns the callback for its buckets.
 
-    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        problem : the eliminated problem. plan : computes the plan; called only if an observer receives it.
+        """
+        self.order_chosen(choice)
+        self._orders += 1
+        self._buckets.clear()
+        target = self._target
+        if target is not None:
+            target.started(plan())
+        names = [problem.variables[v].name for v in choice.order]
+
+        def bucket_done(number: int, rows: int, size: int) -> None:
+            self._buckets.append(BucketDone(names[number - 1], rows, size))
+            if target is not None:
+                target.bucket_done(number, len(names), names[number - 1], rows, size)
+
+        return bucket_done
+
+    def bounds_changed(self, bound: Number, value: Number, why: str, assignment: tuple[int, ...] | None) -> None:
         """Record and forward the event."""
-        self._buckets.append(BucketDone(variable, rows, bytes))
-        self._target.bucket_done(number, total, variable, rows, bytes)
+        self._add(bound, value)
+        if self._target is not None:
+            self._target.bounds_changed(bound, value, why, assignment)
 
-    def bounds_changed(
-        self,
-        lower: int | float | None,
-        value: int | float | None,
-        why: str,
-        assignment: tuple[int, ...] | None,
-    ) -> None:
-        """Record and forward the event."""
-        self._add(lower, value)
-        self._target.bounds_changed(lower, value, why, assignment)
-
-    def _add(self, bound: int | float | None, value: int | float | None) -> None:
+    def _add(self, bound: Number, value: Number) -> None:
         if self._known and self._known[-1][1:] == (bound, value):
             return
         if len(self._known) >= MOST_POINTS:
             del self._known[1::2]
         self._known.append(KnownAt(round(time.perf_counter() - self._begin, 6), bound, value))
 
-    def attach_history(self, result: Result, problem: Problem, left: ReducedProblem, options: SolveOptions) -> Result:
-        """The result with the recorded history, converted to the values and names of the original problem.
+    def attach_history(self, result: Result, problem: Problem, left: Problem, options: SolveOptions) -> Result:
+        """The result with the recorded history; the event of the end.
 
-        Parameters
-        ----------
         result : of the whole problem. problem : as given. left : the propagated problem.
         """
         if (result.bound, result.value) != (None, None):
@@ -106,23 +101,23 @@ class History(ForwardingObserver):
         assignment = result.assignment
         linear = () if assignment is None else problem.linear_constraints
         compiled = self._watch.compiled
-        return replace(
+        fixed = len(problem.variables) - len(left.variables)
+        result = replace(
             result,
             seconds={**result.seconds, **({"compiling": compiled} if compiled > 0 else {})},
-            width=self.width_of(result, left.problem or left.original, options),
+            width=self.width_of(result, left, options),
             notes=(*problem.notes_of_optimum, *result.notes),
             anytime=tuple(self._course(result, problem)),
             buckets=tuple(self._buckets),
             orders_tried=self._orders,
             read_by_workers=read_since(self._read_before),
             linear=tuple(Consumption(c.name, int(c.consumption(assignment or ())), c.capacity) for c in linear),
-            propagation=Removed(
-                sum(problem.sizes),
-                left.removed,
-                len(problem.variables) - len(left.variables),
-            ),
+            propagation=Removed(sum(problem.sizes), sum(problem.sizes) - sum(left.sizes) - fixed, fixed),
             schedule=None if problem.day is None or assignment is None else problem.day.schedule(assignment),
         )
+        if self._target is not None:
+            self._target.finished(result)
+        return result
 
     def _course(self, result: Result, problem: Problem) -> Iterator[KnownAt]:
         """Bounds and incumbents over time, in values of the problem and the result.
@@ -132,7 +127,7 @@ class History(ForwardingObserver):
         """
         choose = min if result.sense == "min" else max
         lower, upper = problem.lower_bound, problem.upper_bound
-        before: tuple[int | float | None, int | float | None] = None, None
+        before: tuple[Number, Number] = None, None
         for seconds, bound, value in self._known:
             if value is not None and ((lower is not None and value <= lower) or (upper is not None and value >= upper)):
                 value = None
@@ -143,7 +138,7 @@ class History(ForwardingObserver):
             before = bound, value
 
     def width_of(self, result: Result, left: Problem, options: SolveOptions) -> int:
-        """The width of the result if an elimination ended, else that of the plan; see the base class."""
+        """The width of the result if an elimination ended, else that of the plan."""
         if result.order:
             return result.width
         is_planned = not self._width and result.status != "interrupted"
@@ -166,7 +161,3 @@ def _planned_width(left: Problem, options: SolveOptions) -> int:
             return graph.separators(order).width
     except OocbeError:  # such as too many variables for an order; the answer remains valid
         return 0
-
-
-class _Nobody(Observer):
-    """An observer that ignores all events."""

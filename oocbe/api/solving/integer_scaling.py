@@ -15,41 +15,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.observer import ForwardingObserver
 from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions
+from oocbe.elimination.reformulation import Number, Reformulation
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
-from oocbe.model.results.result import Result
 from oocbe.model.settings.options import SolveOptions
 
 
 @dataclass(frozen=True)
-class IntegerScaling:
-    """A problem of floats as one of integers.
+class IntegerScaling(Reformulation):
+    """A problem of floats as one of integers, in units of a step: the greatest common divisor of all values."""
 
-    Attributes
-    ----------
-    problem : with integers, in units of the step. step : the greatest common divisor of all values.
-    options : for it, with differences of values and upper bounds in steps. ub : of the options for floats.
-    """
-
-    problem: Problem
-    step: float
-    options: SolveOptions
-    ub: int | float | None
+    step: float = 1.0
 
     @classmethod
-    def of(cls, problem: Problem, options: SolveOptions) -> IntegerScaling | None:
-        """None for products, integers, floats without such a step or with rounded sums, and after the time limit."""
+    def of(cls, problem: Problem) -> Reformulation:
+        """Unchanged for products, integers, floats without a step or with rounded sums, and after the time limit."""
+        unchanged = Reformulation(problem, problem)
         if not applies_to(problem.semiring) or not are_fractions(problem):
-            return None
+            return unchanged
         common = abs(int(problem.constant / FRACTION))
         for f in problem.functions:
             common = math.gcd(common, int(np.gcd.reduce(_steps(f.values, FRACTION))), int((f.default or 0) / FRACTION))
         step = FRACTION * (common or 1)
-        top, ub, gap = problem.upper_bound, options.ub, options.gap
+        top = problem.upper_bound
         try:
             functions = [
                 Function(
@@ -64,22 +55,18 @@ class IntegerScaling:
                 upper_bound=None if top is None else _least_from(top, step),
             )
         except TimeLimitError:
-            return None
-        given = replace(
-            options,
-            ub=None if ub is None else _least_from(ub, step),
-            gap=replace(gap, absolute=gap.absolute / step),
-        )
-        return cls(made, step, given, ub)
+            return unchanged
+        return cls(problem, made, step, name="integer scaling")
 
-    def telling(self, observer: ForwardingObserver) -> ForwardingObserver:
-        """An observer of the integer problem that converts to floats for the given observer."""
-        return _TellingFloats(observer, self.step)
+    def options(self, options: SolveOptions) -> SolveOptions:
+        """The options with differences of values and upper bounds in steps."""
+        ub, gap = options.ub, options.gap
+        ub = None if ub is None else _least_from(ub, self.step)
+        return replace(options, ub=ub, gap=replace(gap, absolute=gap.absolute / self.step))
 
-    def in_floats(self, result: Result) -> Result:
-        """The result of the float problem from that of the integer problem."""
-        value, bound = (None if number is None else number * self.step for number in (result.value, result.bound))
-        return replace(result, value=value, bound=self.ub if result.status == "nothing-better" else bound)
+    def bounds(self, bound: Number, value: Number) -> tuple[Number, Number]:
+        """The floats."""
+        return None if bound is None else bound * self.step, None if value is None else value * self.step
 
 
 def _steps(values: Any, step: float) -> NDArray[np.int64]:
@@ -91,22 +78,3 @@ def _least_from(bound: float, step: float) -> int:
     """The least number of steps that reaches a bound: fewer steps are less than the bound. All sums are smaller in
     magnitude than :data:`EXACT_SUM`."""
     return math.ceil(max(-EXACT_SUM, min(bound, EXACT_SUM)) / step)
-
-
-class _TellingFloats(ForwardingObserver):
-    """Forwards events of the integer problem to an observer of floats."""
-
-    def __init__(self, target: ForwardingObserver, step: float) -> None:
-        super().__init__(target)
-        self._step = step
-
-    def bounds_changed(
-        self,
-        lower: int | float | None,
-        value: int | float | None,
-        why: str,
-        assignment: tuple[int, ...] | None,
-    ) -> None:
-        """Forward the event as floats."""
-        own = [None if number is None else number * self._step for number in (lower, value)]
-        self._target.bounds_changed(own[0], own[1], why, assignment)

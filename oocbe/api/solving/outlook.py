@@ -12,17 +12,15 @@ from oocbe.elimination.narrow.narrow_plan import narrow_plan
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan
 from oocbe.elimination.preparation.arity import reduce_arity
-from oocbe.elimination.preparation.logarithms import in_logarithms
-from oocbe.elimination.preparation.negate import negated
-from oocbe.elimination.preparation.penalties import with_penalties_forbidden
+from oocbe.elimination.preparation.logarithms import Logarithms
+from oocbe.elimination.preparation.negate import Negation
+from oocbe.elimination.reformulation import Stack
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
-from oocbe.propagation.propagated import propagated, what_went
-from oocbe.propagation.value_removal import ReducedProblem
+from oocbe.propagation.propagated import presolved
 from oocbe.runtime.compilation import Stopwatch, working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.presolve import is_easy, presolve
@@ -39,29 +37,27 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
 
     Unlike a solve, a plan skips the steps of propagation and reduction that exceed their time limit.
     """
-    semiring = options.semiring or problem.semiring
-    whole = reduce_arity(problem.in_semiring(semiring))
+    whole = reduce_arity(problem.in_semiring(options.semiring or problem.semiring))
     if (narrow := narrow_problem(whole, options)) is not None:
         return narrow_plan(narrow, options)
     preparation = _Preparation(options)
-    problem, left = preparation.propagated(whole)
-    if left.removed and (narrow := narrow_problem(problem, options)) is not None:
-        return replace(narrow_plan(narrow, options), propagation=what_went(left))
-    if prefers_logarithms(problem, options):
-        problem = in_logarithms(problem)
-        options, semiring = replace(options, semiring=None), problem.semiring
-    target, summaries = problem.in_semiring(semiring), [what_went(left)]
-    is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(semiring)
+    stack = preparation.presolved(whole)
+    if stack.problem.sizes != whole.sizes and (narrow := narrow_problem(stack.problem, options)) is not None:
+        return replace(narrow_plan(narrow, options), propagation=stack.summary)
+    if prefers_logarithms(stack.problem, options):
+        stack = stack.then(Logarithms.of(stack.problem))
+        options = stack.entries[-1].options(options)
+    target = stack.problem
+    is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(target.semiring)
     if is_bounded and not is_easy(target) and (found := preparation.run(lambda: presolve(target, options))):
-        target = found.problem
-        summaries.append(found.summary)
-    summaries.append(preparation.summary)
-    plan = replace(make_plan(target, options), propagation="; ".join(filter(None, summaries)))
+        stack = stack.then(found)
+    summaries = (stack.summary, preparation.summary)
+    plan = replace(make_plan(stack.problem, options), propagation="; ".join(filter(None, summaries)))
     if not is_bounded:
         return plan
     if sum(plan.choice.predicted_rows) <= FEW_ROWS:
         return plan
-    rows = rows_to_come(negated(target) if semiring.marginalisation is Marginalisation.MAX else target, options)
+    rows = rows_to_come(Negation.of(stack.problem).problem, options)
     return replace(plan, bounds=f"first {rows}; then {plan.bounds}") if rows else plan
 
 
@@ -79,15 +75,12 @@ class _Preparation:
         self._end = working_time() + self._seconds
         self.summary = ""
 
-    def propagated(self, problem: Problem) -> tuple[Problem, ReducedProblem]:
+    def presolved(self, problem: Problem) -> Stack:
         """The problem without redundant penalties and values; unchanged after the time limit."""
-
-        def step() -> tuple[Problem, ReducedProblem]:
-            return propagated(with_penalties_forbidden(problem, self._options), self._options)
-
+        whole = Stack(problem)
         if len(problem.functions) + len(problem.constraints) < tuning().outlook_parts:
-            return step()
-        return self.run(step) or (problem, ReducedProblem.of_all(problem))
+            return presolved(whole, self._options)
+        return self.run(lambda: presolved(whole, self._options)) or whole
 
     def run(self, step: Callable[[], Found]) -> Found | None:
         """The result of a step; None after the time limit."""

@@ -20,7 +20,7 @@ from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_result import narrow_result
-from oocbe.elimination.observer import ForwardingObserver, Observer, begin_telling
+from oocbe.elimination.observer import Observer
 from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
@@ -29,12 +29,13 @@ from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.outcome import result_of_elimination, result_of_nothing
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.arity import reduce_arity
-from oocbe.elimination.preparation.negate import negated
-from oocbe.elimination.preparation.penalties import with_penalties_forbidden
+from oocbe.elimination.preparation.logarithms import Logarithms
+from oocbe.elimination.preparation.negate import Negation
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.race import Race, RaceWinner
+from oocbe.elimination.reformulation import Reformulation, Stack
 from oocbe.elimination.refusals import check_disk, check_linear, checked, has_logarithms
-from oocbe.elimination.rounded_sums import validate_rounding, with_room
+from oocbe.elimination.rounded_sums import RoundedBound
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.runs.durability import Run, open_run
 from oocbe.elimination.solution_check import check_solution
@@ -48,12 +49,9 @@ from oocbe.errors import (
 )
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
-from oocbe.model.semiring import Marginalisation, Semiring
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
-from oocbe.propagation.postsolve import PostsolveObserver, postsolve
-from oocbe.propagation.propagated import propagated
-from oocbe.propagation.value_removal import ReducedProblem
+from oocbe.propagation.propagated import presolved
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.runtime.interruption import Interruption, listening
@@ -69,6 +67,9 @@ from oocbe.tables.faults import fault_point
 if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent
     from oocbe.bounds.row_reduction import Reduction
+
+SHORTEST_LIMIT = 1e-3
+"""Minimum time limit of an attempt, in seconds, after an earlier one that used up the time limit."""
 
 
 def solve(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> Result:
@@ -102,81 +103,86 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
     given = checked(problem, semiring, options).in_semiring(semiring)
-    whole = reduce_arity(with_room(given))
-    left, history = ReducedProblem.of_all(whole), History(observer, begin)
+    stack = Stack(given, (RoundedBound.of(given, options.ub),))
+    whole = reduce_arity(stack.problem)
+    stack = stack.then(Reformulation(stack.problem, whole, name="arity"))
+    used, history = stack, History(observer, begin)
     with listening() as interruption:
         try:
             result = narrow_result(whole, options)
             if result is None:
-                problem, left = propagated(with_penalties_forbidden(whole, options), options)
-                check_linear(problem, semiring)
-                result = narrow_result(problem, options) if left.removed else None
+                used = stack = presolved(stack, options)
+                check_linear(stack.problem, semiring)
+                result = narrow_result(stack.problem, options) if stack.problem.sizes != whole.sizes else None
             if result is None:
-                solved = partial(_solved, begin=begin, interruption=interruption)
-                lifting, why = PostsolveObserver(history, left), log_domain.UNBOUNDED
-                if not log_domain.prefers_logarithms(problem, options):
-                    try:
-                        result = solved(problem, options, lifting)
-                    except FloatRangeError:
-                        if options.workdir is not None or not has_logarithms(problem):
-                            raise
-                        why = log_domain.OUT_OF_RANGE
-                result = result or log_domain.by_sums(problem, options, lifting, begin, solved, why)
+                used, result = _solved_or_by_logarithms(stack, options, history, begin, interruption)
         except BaseException as error:
             if not interruption.caused(error):
                 raise
-            result = result_of_nothing(whole, semiring, options, interruption.reason, "cpu")
-    result = postsolve(result, left)
-    if left.problem is not whole:
-        check_solution(whole, result.value, result.assignment, "what propagation left")
-    result = history.attach_history(validate_rounding(result, given, options), given, left, options)
-    if observer is not None:
-        observer.finished(result)
-    return result
+            used, result = stack, result_of_nothing(whole, semiring, options, interruption.reason, "cpu")
+    return history.attach_history(used.result(result), given, stack.problem, options)
+
+
+def _solved_or_by_logarithms(
+    stack: Stack, options: SolveOptions, history: History, begin: float, interruption: Interruption
+) -> tuple[Stack, Result]:
+    """The result of a checked problem, or of its logarithms, and the stack that it belongs to."""
+    problem, why = stack.problem, log_domain.UNBOUNDED
+    if not log_domain.prefers_logarithms(problem, options):
+        try:
+            return _solved(stack, options, history, begin, interruption)
+        except FloatRangeError:
+            if options.workdir is not None or not has_logarithms(problem):
+                raise
+            why = log_domain.OUT_OF_RANGE
+    limit, logarithms = options.time_limit, Logarithms.of(problem, why)
+    left = None if limit is None else max(SHORTEST_LIMIT, limit - (time.perf_counter() - begin))
+    options = replace(logarithms.options(options), time_limit=left)
+    return _solved(stack.then(logarithms), options, history, begin, interruption)
 
 
 def _solved(
-    problem: Problem, options: SolveOptions, observer: ForwardingObserver, begin: float, interruption: Interruption
-) -> Result:
-    """The result of a checked problem, saved in the work folder if there is one."""
-    if (steps := IntegerScaling.of(problem, options)) is not None:
-        return steps.in_floats(_solved(steps.problem, steps.options, steps.telling(observer), begin, interruption))
+    stack: Stack, options: SolveOptions, history: History, begin: float, interruption: Interruption
+) -> tuple[Stack, Result]:
+    """The result of a problem, saved in the work folder if there is one, and the stack that it belongs to."""
+    scaling = IntegerScaling.of(stack.problem)
+    stack, options = stack.then(scaling), scaling.options(options)
+    problem = stack.problem
     with open_run(problem, options) as run:
         if run.result is None:
             # If propagation fixed all variables, the answer is known, and no limit applies.
             limited = nullcontext() if problem.variables else unlimited()
             with limited, Deadline(options.time_limit if problem.variables else None) as deadline:
-                solving = _Solving(problem, problem.semiring, options, observer, deadline, run)
+                solving = _Solving(stack, options, history, deadline, run)
                 result = solving.solve_interruptibly(interruption)
             check_solution(problem, result.value, result.assignment, result.bounds or "elimination")
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
             notes = (*result.notes, solving.warning) if solving.warning else result.notes
             with unlimited():
-                result = replace(result, width=observer.width_of(result, problem, options), notes=notes)
+                result = replace(result, width=history.width_of(result, problem, options), notes=notes)
                 result = run.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory()))
         else:
             result = run.result
             check_solution(problem, result.value, result.assignment, "the run in the work folder")
-    return result
+    return stack, result
 
 
 @dataclass
 class _Solving:
     """One solve: its data and its strategies. reduction : if the problem is the rest of a larger one."""
 
-    problem: Problem
-    semiring: Semiring
+    stack: Stack
     options: SolveOptions
-    observer: ForwardingObserver
+    history: History
     deadline: Deadline
     run: Run
     reduction: Reduction | None = None
 
     def __post_init__(self) -> None:
+        self.problem, self.semiring = self.stack.problem, self.stack.problem.semiring
         self._engine = engine_for(self.options, self.deadline)
         self.run.set_memory(message_memory(self.options))
         self.warning = memory_warning(self.options)
-        self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
         self._known: SharedBounds | None = None
         self._statistics = Statistics()
         self._within: tuple[PresolvedProblem, _Solving] | None = None
@@ -200,7 +206,7 @@ class _Solving:
         """The partial result after a signal."""
         if self._within is not None:
             left, within = self._within
-            return left.lifted(within._unfinished(interruption))
+            return left.result(within._unfinished(interruption))
         problem, options, why = self.problem, self.options, interruption.reason
         if self._known is None:
             return result_of_nothing(problem, self.semiring, options, why, self._backend)
@@ -228,7 +234,7 @@ class _Solving:
                         return result
                 choices = self.run.orders(lambda: easy_orders(problem, options, self._graph()))
                 if choices:
-                    self.observer.order_chosen(choices[0], False)
+                    self.history.order_chosen(choices[0])
             except TimeLimitError:
                 choices = []  # the search with bounds gives bounds, and an assignment
             rows.order_seconds = spent = working_time() - begin - rows.seconds
@@ -257,7 +263,7 @@ class _Solving:
             result = self._eliminate(self._orders(), working_time() - begin)
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
         if likely := others.likely_order:
-            self.observer.order_chosen(likely, False)
+            self.history.order_chosen(likely)
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
@@ -272,11 +278,9 @@ class _Solving:
 
     def _solved_smaller(self, left: PresolvedProblem, seconds: float) -> Result:
         """The result from the presolved problem; ``seconds`` : of presolve."""
-        within = replace(
-            self, problem=left.problem, observer=PostsolveObserver(self.observer, left), reduction=left.done
-        )
+        within = replace(self, stack=self.stack.then(left), reduction=left.done)
         self._within = left, within
-        result = left.lifted(within.solve())
+        result = left.result(within.solve())
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
 
     def _attempt(self, choices: list[OrderChoice], deadline: Deadline) -> Result:
@@ -354,7 +358,8 @@ class _Solving:
     def _knowledge_of(self, found: list[Incumbent]) -> SharedBounds:
         """The bounds and incumbents so far, including those in ``found``."""
         if self._known is None:
-            self._known = SharedBounds(self._target, self.options.gap, self._report)
+            report = self.stack.then(self._minimised).report(self.history.bounds_changed)
+            self._known = SharedBounds(self._target, self.options.gap, report)
         for best in found:
             self._known.offer(best.value, best.assignment, best.method)
         return self._known
@@ -378,23 +383,21 @@ class _Solving:
         return replace(result, seconds=seconds)
 
     @cached_property
-    def _target(self) -> Problem:
+    def _minimised(self) -> Reformulation:
         """The problem in min-sum, for bounds and searches for assignments."""
         with unlimited():  # partial results at a limit refer to this problem
-            return self.problem if self._sign > 0 else negated(self.problem)
+            return Negation.of(self.problem)
+
+    @property
+    def _target(self) -> Problem:
+        return self._minimised.problem
 
     @property
     def _backend(self) -> str:
         return "cuda" if self._engine.uses_device else "cpu"
 
-    def _report(
-        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
-    ) -> None:
-        """Notify the observer, in values of the original problem."""
-        own = [None if number is None else self._sign * number for number in (lower, value)]
-        self.observer.bounds_changed(own[0], own[1], why, assignment)
-
     def _start(self, problem: Problem, choice: OrderChoice, bounds: str) -> Callable[[int, int, int], None]:
         """Notify the observer of the start of a run; returns the callback for the run's buckets."""
-        plan = partial(plan_for, problem, self.semiring, choice, bounds, self.options)
-        return begin_telling(self.observer, problem, choice, plan)
+        return self.history.begin(
+            problem, choice, partial(plan_for, problem, self.semiring, choice, bounds, self.options)
+        )

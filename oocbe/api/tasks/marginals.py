@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,7 +105,7 @@ def _marginals_by_tree(
     begin = time.perf_counter()
     with Deadline(options.time_limit):
         left = remove_values(energies, ())
-        if left.problem is None:
+        if left.is_infeasible:
             return finished_by_tree("marginals", problem, left, None, -math.inf, {}, temperature=temperature)
 
         def clique_done(number: int, total: int, clique: Clique, rows: int) -> None:
@@ -137,7 +136,7 @@ def _marginals_by_tree(
         if calibration is None:
             numbers = TreeNumbers.of(tree)
             return finished_by_tree("marginals", problem, left, numbers, value, seconds, temperature=temperature)
-        found = _of_all(problem, left, calibration.posteriors(range(len(left.variables))))
+        found = left.lift_marginals(calibration.posteriors(range(len(left.variables))), 1.0, 0.0)
     more = {"temperature": temperature, "marginals": found}
     return finished_by_tree("marginals", problem, left, TreeNumbers.of(tree), value, seconds, **more)
 
@@ -154,21 +153,8 @@ def _by_parts(
     seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
     more: dict[str, Any] = {"temperature": temperature}
     if value > -math.inf:
-        more["marginals"] = _of_all(problem, left, [posteriors[v] for v in every])
+        more["marginals"] = left.lift_marginals([posteriors[v] for v in every], 1.0, 0.0)
     return finished_by_tree("marginals", problem, left, TreeNumbers(width, cells, order), value, seconds, **more)
-
-
-def _of_all(
-    problem: Problem, left: ReducedProblem, posteriors: Sequence[NDArray[np.float64]]
-) -> tuple[NDArray[np.float64], ...]:
-    """Marginals of all variables of a problem, from those of the remaining variables."""
-    found = [np.zeros(size) for size in problem.sizes]
-    for v, own in zip(left.variables, posteriors, strict=True):
-        found[v][left.kept[v]] = own
-    for own, kept in zip(found, left.kept, strict=True):
-        if len(kept) == 1:
-            own[kept] = 1.0
-    return tuple(found)
 
 
 def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:

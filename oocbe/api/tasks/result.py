@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from oocbe.elimination.reformulation import Stack
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.settings.machine import peak_memory
-from oocbe.propagation.propagated import what_went
 
 if TYPE_CHECKING:
     from oocbe.api.tasks.tables import Tables
@@ -97,7 +94,6 @@ def finished_by_tree(
 ) -> TaskResult:
     """A result from the junction tree of a problem reduced by evidence; ``tree`` : None if it was not needed."""
     separators = [] if tree is None else tree.separator_rows
-    fixed = [v for v, kept in enumerate(left.kept) if len(kept) <= 1]
     return TaskResult(
         task=task,
         status="infeasible" if value == -math.inf else "exact",
@@ -108,7 +104,7 @@ def finished_by_tree(
         width=0 if tree is None else tree.width,
         largest_message_rows=max(separators, default=0),
         total_rows=sum(separators),
-        order=(*fixed, *(left.variables[v] for v in (() if tree is None else tree.order))),
+        order=left.lift_order(() if tree is None else tree.order),
         dtype="float64",
         backend="cpu",
         seconds=seconds,
@@ -117,34 +113,25 @@ def finished_by_tree(
     )
 
 
-def lifted(result: TaskResult, left: ReducedProblem) -> TaskResult:
-    """The result of the whole problem from that of the propagated one; removed values are reported as a note."""
-    if left.problem is left.original:
+def lifted(result: TaskResult, stack: Stack) -> TaskResult:
+    """The result of the whole problem from that of the stack's; removed values are reported as a note.
+
+    Values of fixed variables get the result's value or 1 as marginals, removed values NaN or 0.
+    """
+    if not stack.entries:
         return result
+    certain, nothing = (result.value, math.nan) if result.task == "min-marginals" else (1.0, 0.0)
+    marginals = result.marginals
+    for entry in reversed(stack.entries) if result.status == "exact" and "marginals" in result.task else ():
+        marginals = entry.lift_marginals(marginals, certain, nothing)
     return replace(
         result,
-        variables=left.original.variables,
-        order=left.lift_order(result.order),
-        assignments=tuple((value, left.lift(assignment)) for value, assignment in result.assignments),
-        marginals=_lifted_marginals(result, left),
-        notes=(*result.notes, what_went(left)) if what_went(left) else result.notes,
+        variables=stack.original.variables,
+        order=stack.lift_order(result.order),
+        assignments=tuple((value, stack.lift(assignment)) for value, assignment in result.assignments),
+        marginals=marginals,
+        notes=(*result.notes, *filter(None, [stack.summary])),
     )
-
-
-def _lifted_marginals(result: TaskResult, left: ReducedProblem) -> tuple[NDArray[Any], ...]:
-    """Marginals of all variables. Values of fixed variables get the result's value or 1, removed values NaN or 0."""
-    if result.task not in ("marginals", "min-marginals") or result.status != "exact":
-        return ()
-    is_best = result.task == "min-marginals"
-    certain, nothing = (result.value, math.nan) if is_best else (1.0, 0.0)
-    dtype = object if is_best and isinstance(result.value, int) else np.float64
-    number = {v: i for i, v in enumerate(left.variables)}
-    marginals = []
-    for v, kept in enumerate(left.kept):
-        found = np.full(left.original.variables[v].size, nothing, dtype=dtype)
-        found[kept] = result.marginals[number[v]] if v in number else certain
-        marginals.append(found)
-    return tuple(marginals)
 
 
 def unsatisfiable(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:

@@ -121,8 +121,8 @@ def answered(
     from oocbe.api.tasks.result import lifted, unfinished
     from oocbe.elimination.buckets.resources import memory_warning
     from oocbe.elimination.preparation.arity import reduce_arity
-    from oocbe.propagation.propagated import propagated
-    from oocbe.propagation.value_removal import ReducedProblem
+    from oocbe.elimination.reformulation import Stack
+    from oocbe.propagation.propagated import presolved
 
     watch, before = Stopwatch(), read_by_workers()
     whole = reduce_arity(problem.in_semiring(settings.semiring or problem.semiring))
@@ -141,12 +141,13 @@ def answered(
     }
     with listening() as interruption:
         try:
-            loaded, left = whole, ReducedProblem.of_all(whole)
+            loaded, stack = whole, Stack(whole)
             at_once = answered_at_once(task, whole, settings, temperature)
             if at_once is None and not is_solve:
-                loaded, left = propagated(whole, settings)
-                at_once = answered_at_once(task, loaded, settings, temperature) if left.removed else None
-            result = lifted(at_once or ways[task](), left)
+                stack = presolved(stack, settings, keeps_counts=True)
+                loaded = stack.problem
+                at_once = answered_at_once(task, loaded, settings, temperature) if loaded.sizes != whole.sizes else None
+            result = lifted(at_once or ways[task](), stack)
         except BaseException as error:
             if not interruption.caused(error):
                 raise

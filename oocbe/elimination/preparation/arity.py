@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
+
+Part = TypeVar("Part", Function, Constraint)
 
 
 def reduce_arity(problem: Problem) -> Problem:
@@ -15,26 +18,16 @@ def reduce_arity(problem: Problem) -> Problem:
     Functions and constraints are made arrays with an axis a variable where they have few cells. With that many
     variables of several values no array is small enough; those of one value change nothing about a part.
     """
-    functions = tuple(_narrowed_function(problem, f) for f in problem.functions)
-    constraints = tuple(_narrowed_constraint(problem, c) for c in problem.constraints)
-    if functions == problem.functions and constraints == problem.constraints:
+    arities = [*(len(f.scope) for f in problem.functions), *(len(c.scope) for c in problem.constraints)]
+    if max(arities, default=0) <= MOST_AXES:
         return problem
+    functions = tuple(_narrowed(problem, f) for f in problem.functions)
+    constraints = tuple(_narrowed(problem, c) for c in problem.constraints)
     return replace(problem, functions=functions, constraints=constraints)
 
 
-def _narrowed_function(problem: Problem, f: Function) -> Function:
-    if len(f.scope) <= MOST_AXES:
-        return f
-    axes = _axes(problem, f.scope)
-    return Function(tuple(f.scope[axis] for axis in axes), f.tuples[:, axes], f.values, f.default)
-
-
-def _narrowed_constraint(problem: Problem, c: Constraint) -> Constraint:
-    if len(c.scope) <= MOST_AXES:
-        return c
-    axes = _axes(problem, c.scope)
-    return Constraint(tuple(c.scope[axis] for axis in axes), c.tuples[:, axes], c.allowed)
-
-
-def _axes(problem: Problem, scope: tuple[int, ...]) -> list[int]:
-    return [axis for axis, v in enumerate(scope) if problem.sizes[v] > 1]
+def _narrowed(problem: Problem, part: Part) -> Part:
+    if len(part.scope) <= MOST_AXES:
+        return part
+    axes = [axis for axis, v in enumerate(part.scope) if problem.sizes[v] > 1]
+    return replace(part, scope=tuple(part.scope[axis] for axis in axes), tuples=part.tuples[:, axes])

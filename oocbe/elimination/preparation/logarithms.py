@@ -7,16 +7,25 @@ mini-buckets work on sums. The price is rounding: a logarithm is off by half a u
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from oocbe.elimination.outcome import outside_of_floats
 from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.elimination.reformulation import Number, Reformulation
+from oocbe.elimination.solution_check import check_solution, value_of_assignment
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
+from oocbe.model.results.result import Result
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MIN_SUM, Combination
+from oocbe.model.settings.option_values import Gap
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import unlimited
 
 
 def log_weights(problem: Problem) -> Problem:
@@ -74,3 +83,52 @@ def exponential_above(logarithm: float) -> float:
         return math.nextafter(math.exp(logarithm) * (1 + 2.0**-50), math.inf)
     except OverflowError:
         return math.inf
+
+
+@dataclass(frozen=True)
+class Logarithms(Reformulation):
+    """A product problem by its logarithms, in min-sum or log-sum-exp. why : reason for them, a note of results."""
+
+    why: str = ""
+
+    @classmethod
+    def of(cls, problem: Problem, why: str = "") -> Logarithms:
+        """The logarithms of a problem; errors as for :func:`in_logarithms`."""
+        with unlimited():  # partial results at a limit refer to them
+            logarithms = in_logarithms(problem) if problem.semiring.selects else log_weights(problem)
+        return cls(problem, logarithms, why, name="logarithms")
+
+    @cached_property
+    def tolerance(self) -> float:
+        """Maximum difference to the logarithm of the greatest product."""
+        return rounding_margin(self.problem)
+
+    def options(self, options: SolveOptions) -> SolveOptions:
+        """The options for sums.
+
+        A relative gap of products is a difference of logarithms. An absolute gap of products is not, so that bound and
+        value must then be equal.
+        """
+        return replace(options, semiring=None, gap=Gap(absolute=math.log1p(options.gap.relative)))
+
+    def bounds(self, bound: Number, value: Number) -> tuple[Number, Number]:
+        """The products; a bound is rounded up."""
+        sign = -1 if self.original.semiring.selects else 1
+        value = None if value is None else exponential(sign * value)
+        return None if bound is None else max(exponential_above(sign * bound), value or 0.0), value
+
+    def result(self, result: Result) -> Result:
+        """The result of the products; its bound has room for the rounding of sums."""
+        problem, sum_found = self.original, result.value
+        bound = None if result.bound is None else result.bound - self.tolerance
+        result = super().result(replace(result, bound=bound))
+        value, bound, notes = result.value, result.bound, [self.why]
+        if result.assignment is not None:
+            value = value_of_assignment(problem, result.assignment)
+        if problem.semiring.selects and self.tolerance:
+            notes[0] += f", so that no product is greater by more than one part in {1 / self.tolerance:.3g}"
+        if value is not None and sum_found is not None and (value == 0 or math.isinf(value)):
+            notes.append(outside_of_floats(-sum_found if problem.semiring.selects else sum_found))
+        check_solution(problem, value, result.assignment, f"postsolve of {self.name}")
+        bound = None if bound is None else max(bound, value or 0.0)
+        return replace(result, value=value, bound=bound, notes=(*notes, *result.notes))

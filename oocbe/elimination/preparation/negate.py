@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from oocbe.elimination.reformulation import Number, Reformulation
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MIN_SUM
+from oocbe.model.semiring import MIN_SUM, Marginalisation
 
 
 def negated(problem: Problem) -> Problem:
@@ -26,3 +27,18 @@ def negated(problem: Problem) -> Problem:
         upper_bound=None if bound is None else -bound,
         lower_bound=None,
     )
+
+
+class Negation(Reformulation):
+    """A problem as one that minimises: one that maximises is negated, any other is unchanged."""
+
+    @classmethod
+    def of(cls, problem: Problem) -> Reformulation:
+        """The reformulation of a problem."""
+        if problem.semiring.marginalisation is not Marginalisation.MAX:
+            return Reformulation(problem, problem)
+        return cls(problem, negated(problem), name="negation")
+
+    def bounds(self, bound: Number, value: Number) -> tuple[Number, Number]:
+        """The negatives."""
+        return None if bound is None else -bound, None if value is None else -value

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from oocbe.elimination.preparation.listed_factors import slots_of, starts_of
 from oocbe.elimination.preparation.prepare import EXPANDED_ROWS
 from oocbe.elimination.preparation.ranges import extremes
+from oocbe.elimination.reformulation import Reformulation
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.model_checks import INT64, Values
@@ -42,6 +43,12 @@ ROUNDING = 1e-9
 
 LARGEST_SUM = 1e300
 """Limit of sums of absolute values of floats, so that their differences are finite."""
+
+
+def forbid_penalties(problem: Problem, options: SolveOptions) -> Reformulation:
+    """The problem of :func:`with_penalties_forbidden`."""
+    left = with_penalties_forbidden(problem, options)
+    return Reformulation(problem, left, name="penalties", keeps_counts=False, is_checked=True)
 
 
 def with_penalties_forbidden(problem: Problem, options: SolveOptions) -> Problem:
