@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,31 +48,8 @@ MOST_GROWTH = 8.0
 """Maximum growth of the total cells of all functions over two variables, as a factor."""
 
 
-@dataclass(frozen=True)
-class CliqueReduction(Reduction):
-    """Reduced problem with clique variables appended after the remaining variables."""
-
-    @property
-    def summary(self) -> str:
-        """Summary for a result."""
-        sizes, count = self.tables.problem.sizes, len(self.variables)
-        return (
-            f"{count:,} of {len(self.sizes):,} variables and {sum(sizes[:count]):,} of {sum(self.sizes):,} values, "
-            f"with {len(sizes) - count:,} cliques of them"
-        )
-
-    def complete(self, assignment: Sequence[int]) -> tuple[int, ...]:
-        """The assignment of all variables with the cost of an assignment of the reduced problem."""
-        return super().complete(assignment[: len(self.variables)])
-
-    def restricted(self, assignment: Sequence[int]) -> tuple[int, ...]:
-        """An assignment of all variables restricted to the remaining ones; -1 for removed values and for cliques."""
-        found = super().restricted(assignment)
-        return (*found, *[-1] * (len(self.tables.problem.sizes) - len(found)))
-
-
 def with_clique_variables(reduction: Reduction) -> Reduction:
-    """The reduced problem with clique variables if they cover enough conflicts; otherwise unchanged.
+    """The reduced problem with clique variables after the others if they cover enough conflicts; otherwise unchanged.
 
     Raises
     ------
@@ -107,7 +84,7 @@ def with_clique_variables(reduction: Reduction) -> Reduction:
         parts=(*kept, *ties),
         constant=constant,
     )
-    return CliqueReduction(extended, reduction.variables, reduction.steps, reduction.sizes)
+    return replace(reduction, tables=extended)
 
 
 def _names(problem: Problem, count: int) -> list[str]:

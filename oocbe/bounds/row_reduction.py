@@ -20,7 +20,7 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,16 +48,6 @@ MOST_VALUES = 1 << 10
 """Maximum domain size for comparisons of values, which need a table with one cell per pair of values."""
 
 
-class Step(Protocol):
-    """A step of the reduction."""
-
-    def undo(self, values: list[int]) -> None:
-        """Map an assignment after the step, in place, to one before it; the list has an entry for every variable."""
-
-    def do(self, values: list[int]) -> None:
-        """Map an assignment before the step, in place, to one after it; -1 marks a removed value."""
-
-
 @dataclass(frozen=True)
 class Elimination:
     """Elimination of one variable. choice : its best value for each assignment of ``scope``, an axis a variable;
@@ -68,11 +58,11 @@ class Elimination:
     choice: NDArray[Any]
 
     def undo(self, values: list[int]) -> None:
-        """Give the variable its best value."""
+        """Map an assignment after the step, in place, to one before it: give the variable its best value."""
         values[self.variable] = int(self.choice[tuple(values[u] for u in self.scope)])
 
     def do(self, values: list[int]) -> None:
-        """No change: the other variables keep their values."""
+        """Map an assignment before the step, in place, to one after it: the other variables keep their values."""
 
 
 @dataclass(frozen=True)
@@ -99,36 +89,41 @@ class Reduction:
 
     Attributes
     ----------
-    tables : over the remaining variables, renumbered. variables : their original numbers.
-    steps : eliminations and removals, in order. sizes : of the original variables.
+    tables : over the remaining variables, renumbered, and clique variables after them, if there are any.
+    variables : original numbers of the remaining ones.
+    steps : eliminations and removals, in order; lists have an entry for every original variable.
+    sizes : of the original variables.
     """
 
     tables: ScopeTables
     variables: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Elimination | Removal, ...]
     sizes: tuple[int, ...]
 
     @property
     def summary(self) -> str:
         """Summary of the reduced problem for the result."""
-        left = self.tables.problem.sizes
-        return f"{len(left):,} of {len(self.sizes):,} variables and {sum(left):,} of {sum(self.sizes):,} values"
+        sizes, count = self.tables.problem.sizes, len(self.variables)
+        cliques = f", with {len(sizes) - count:,} cliques of them" if len(sizes) > count else ""
+        left = f"{count:,} of {len(self.sizes):,} variables and {sum(sizes[:count]):,} of {sum(self.sizes):,} values"
+        return left + cliques
 
     def complete(self, assignment: Sequence[int]) -> tuple[int, ...]:
         """The assignment of all variables with the cost of an assignment of the remaining ones."""
         values = [0] * len(self.sizes)
-        for v, value in zip(self.variables, assignment, strict=True):
+        for v, value in zip(self.variables, assignment[: len(self.variables)], strict=True):
             values[v] = value
         for step in reversed(self.steps):
             step.undo(values)
         return tuple(values)
 
     def restricted(self, assignment: Sequence[int]) -> tuple[int, ...]:
-        """The values of the remaining variables in a full assignment; -1 marks a removed value."""
+        """The values of the remaining variables in a full assignment; -1 marks removed values and cliques."""
         values = list(assignment)
         for step in self.steps:
             step.do(values)
-        return tuple(values[v] for v in self.variables)
+        cliques = len(self.tables.problem.sizes) - len(self.variables)
+        return (*(values[v] for v in self.variables), *[-1] * cliques)
 
 
 def reduced(tables: ScopeTables) -> Reduction:
@@ -176,7 +171,7 @@ class _Reducing:
         self._constant = tables.constant
         self._is_impossible = tables.is_impossible
         self._left = set(range(len(self._sizes)))
-        self._steps: list[Step] = []
+        self._steps: list[Elimination | Removal] = []
         self._cells = [self._result_cells(v) for v in self._left]
         self._heap = [(n, v) for v, n in enumerate(self._cells)]
         heapq.heapify(self._heap)

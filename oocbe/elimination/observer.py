@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from oocbe.elimination.plan.plan import Plan
+    from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result
 
 
@@ -53,3 +55,13 @@ class Observer(Protocol):
     def finished(self, result: Result) -> None:
         """Called with the result at the end of the solve, unless it ends with an exception."""
         return
+
+
+def bucket_callback(target: Observer, problem: Problem, order: Sequence[int]) -> Callable[[int, int, int], None]:
+    """The callback for the buckets of an order (number, rows, bytes) that notifies an observer."""
+    names = [problem.variables[v].name for v in order]
+
+    def bucket_done(number: int, rows: int, size: int) -> None:
+        target.bucket_done(number, len(names), names[number - 1], rows, size)
+
+    return bucket_done

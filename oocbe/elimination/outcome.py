@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
@@ -14,9 +15,25 @@ from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.model.settings.options import SolveOptions
 
 
+def blank_result(problem: Problem, options: SolveOptions, status: Status, backend: str, **more: Any) -> Result:
+    """A result without a value, times and memory; ``more`` : other attributes."""
+    counts = dict.fromkeys(("width", "largest_message_rows", "total_rows", "peak_memory_bytes"), 0)
+    given: dict[str, Any] = {**counts, "value": None, "assignment": None, "order": (), "dtype": "", **more}
+    return Result(
+        status=status,
+        variables=problem.variables,
+        problem=problem.name,
+        semiring=problem.semiring.name,
+        sense=problem.sense,
+        seconds={},
+        dominance=options.dominance and applies_to(problem.semiring),
+        backend=backend,
+        **given,
+    )
+
+
 def result_of_elimination(
     problem: Problem,
-    semiring: Semiring,
     options: SolveOptions,
     outcome: ForwardPass,
     order: tuple[int, ...],
@@ -29,6 +46,7 @@ def result_of_elimination(
 
     order : it was along. dtype : of the messages' values. attempts : that were given up before.
     """
+    semiring = problem.semiring
     value, notes = unscaled(outcome, semiring)
     if attempts:
         notes += (attempts_note(attempts),)
@@ -42,49 +60,21 @@ def result_of_elimination(
         notes += (note,)
     if handling == "relaxed":
         status, bound, value, assignment = "limit", value, None, None
-    return Result(
-        status=status,
+    return blank_result(
+        problem,
+        options,
+        status,
+        backend,
         value=value,
         bound=bound,
         assignment=assignment,
-        variables=problem.variables,
-        problem=problem.name,
-        semiring=semiring.name,
-        sense=semiring.marginalisation.name.lower() if semiring.selects else "sum",
         width=outcome.width,
         order=order,
         largest_message_rows=outcome.largest_rows,
         total_rows=outcome.total_rows,
-        seconds={},
-        peak_memory_bytes=0,
-        dominance=options.dominance and applies_to(semiring),
         dtype=dtype,
-        backend=backend,
         linear_constraints=handling,
         notes=notes,
-    )
-
-
-def result_of_nothing(problem: Problem, semiring: Semiring, options: SolveOptions, why: str, backend: str) -> Result:
-    """The result of a solve that a signal ended before any bound or assignment was found."""
-    return Result(
-        status="interrupted",
-        value=None,
-        assignment=None,
-        variables=problem.variables,
-        problem=problem.name,
-        semiring=semiring.name,
-        sense=semiring.marginalisation.name.lower() if semiring.selects else "sum",
-        width=0,
-        order=(),
-        largest_message_rows=0,
-        total_rows=0,
-        seconds={},
-        peak_memory_bytes=0,
-        dominance=options.dominance and applies_to(semiring),
-        dtype="",
-        backend=backend,
-        notes=(why,),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from oocbe.elimination.outcome import attempts_note, linear_note, usage_note
+from oocbe.elimination.outcome import attempts_note, blank_result, linear_note, usage_note
+from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import LinearHandling, Result, Status
 from oocbe.model.semiring import Marginalisation
@@ -12,14 +13,13 @@ from oocbe.search.shared_bounds import SharedBounds
 
 
 def result_of_bounds(
-    problem: Problem, options: SolveOptions, known: SharedBounds, statistics: Statistics, dtype: str, backend: str
+    problem: Problem, options: SolveOptions, known: SharedBounds, statistics: Statistics, backend: str
 ) -> Result:
     """The result without times and memory, after a bounded search of a min-sum problem (perhaps a negated one).
 
     Parameters
     ----------
     problem : the original problem, in its own semiring. known, statistics : of the solved problem.
-    dtype : of values if no elimination finished.
     """
     sign = 1 if problem.semiring.marginalisation is Marginalisation.MIN else -1
     value, bound, assignment = known.value, known.lower, known.assignment
@@ -42,24 +42,19 @@ def result_of_bounds(
             notes = (*notes[:-1], linear_note(problem))
         elif assignment is not None and usage_note(problem, assignment):
             notes += (usage_note(problem, assignment),)
-    return Result(
-        status=status,
+    return blank_result(
+        problem,
+        options,
+        status,
+        backend,
         value=None if value is None else sign * value,
         bound=None if bound is None else (bound if status == "nothing-better" else sign * bound),
         assignment=assignment,
-        variables=problem.variables,
-        problem=problem.name,
-        semiring=problem.semiring.name,
-        sense=problem.semiring.marginalisation.name.lower(),
         width=statistics.width,
         order=statistics.order,
         largest_message_rows=statistics.largest_rows,
         total_rows=statistics.total_rows,
-        seconds={},
-        peak_memory_bytes=0,
-        dominance=options.dominance,
-        dtype=statistics.dtype or dtype,
-        backend=backend,
+        dtype=statistics.dtype or value_dtype(problem, problem.semiring).name,
         linear_constraints=handling,
         notes=notes,
         bounds=statistics.bounds,

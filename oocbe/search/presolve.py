@@ -17,12 +17,11 @@ import numpy as np
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import HEURISTICS
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.negate import Negation, negated
 from oocbe.elimination.reformulation import Reformulation
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
-from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.beam_search_scheduler import BeamSearchScheduler
@@ -126,8 +125,7 @@ def presolve(
     """
     if options.order != "auto" or not options.dominance or options.workdir is not None:
         return None
-    is_maximised = problem.semiring.marginalisation is Marginalisation.MAX
-    target = negated(problem) if is_maximised else problem
+    target = Negation.of(problem).problem
     if target.linear_constraints:
         return None
     from oocbe.elimination.preparation.packing import is_packing, is_supply  # loaded late: easy solves do not need it
@@ -146,10 +144,8 @@ def presolve(
         return None
     if found.listed_bytes > LISTED_SHARE * message_memory(options):
         return None
-    left = _listed(found, problem.upper_bound)
-    if is_maximised:
-        left = replace(negated(left), semiring=problem.semiring)
-    return PresolvedProblem(problem, left, reduction)
+    left = _listed(found, target.upper_bound)
+    return PresolvedProblem(problem, left if target is problem else negated(left), reduction)
 
 
 def _listed(tables: ScopeTables, upper_bound: int | float | None) -> Problem:

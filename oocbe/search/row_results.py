@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
@@ -116,5 +115,5 @@ def _closed_result(
         return None
     statistics = Statistics()
     rows.tell(statistics)
-    result = result_of_bounds(problem, options, known, statistics, value_dtype(problem, problem.semiring).name, "cpu")
+    result = result_of_bounds(problem, options, known, statistics, "cpu")
     return replace(result, seconds={**statistics.seconds, "order": order_seconds, "rows": rows.seconds})

@@ -26,7 +26,7 @@ from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.row_limits import predictions_are_exact
-from oocbe.elimination.outcome import result_of_elimination, result_of_nothing
+from oocbe.elimination.outcome import blank_result, result_of_elimination
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.logarithms import Logarithms
@@ -119,7 +119,7 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
         except BaseException as error:
             if not interruption.caused(error):
                 raise
-            used, result = stack, result_of_nothing(whole, semiring, options, interruption.reason, "cpu")
+            used, result = stack, blank_result(whole, options, "interrupted", "cpu", notes=(interruption.reason,))
     return history.attach_history(used.result(result), given, stack.problem, options)
 
 
@@ -209,16 +209,15 @@ class _Solving:
             return left.result(within._unfinished(interruption))
         problem, options, why = self.problem, self.options, interruption.reason
         if self._known is None:
-            return result_of_nothing(problem, self.semiring, options, why, self._backend)
+            return blank_result(problem, options, "interrupted", self._backend, notes=(why,))
         statistics = replace(self._statistics, stopped=why)
-        dtype = value_dtype(problem, self.semiring).name
-        result = result_of_bounds(problem, options, self._known, statistics, dtype, self._backend)
+        result = result_of_bounds(problem, options, self._known, statistics, self._backend)
         return replace(result, status="interrupted", seconds=statistics.seconds) if result.status == "limit" else result
 
     def solve(self) -> Result:
         """Solve by elimination alone, or with bounds, or by elimination and then with bounds."""
         options, problem, begin = self.options, self.problem, working_time()
-        dtype = value_dtype(problem, self.semiring)
+        value_dtype(problem, self.semiring)  # refuses sums out of range
         bounded = bool(problem.variables) and applies_to(self.semiring) and options.bounds != "none"
         bounded = bounded and options.tables != "complete"
         if not bounded:
@@ -273,7 +272,7 @@ class _Solving:
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
             seconds = {name: spent + result.seconds.get(name, 0.0) for name, spent in seconds.items()}
             return replace(result, notes=(*result.notes, note), seconds=seconds)
-        result = result_of_bounds(problem, options, known, search.statistics, dtype.name, self._backend)
+        result = result_of_bounds(problem, options, known, search.statistics, self._backend)
         return replace(result, seconds=seconds)
 
     def _solved_smaller(self, left: PresolvedProblem, seconds: float) -> Result:
@@ -324,8 +323,7 @@ class _Solving:
             if not found:
                 raise
             known, statistics = self._knowledge_of(found), Statistics(stopped=str(error))
-            dtype = value_dtype(self.problem, self.semiring).name
-            return result_of_bounds(self.problem, self.options, known, statistics, dtype, self._backend)
+            return result_of_bounds(self.problem, self.options, known, statistics, self._backend)
 
     def _race(self, choices: list[OrderChoice], found: list[Incumbent]) -> RaceWinner:
         """The forward pass; ``found`` : filled with the incumbents found in parallel."""
@@ -374,7 +372,7 @@ class _Solving:
                 assignment = backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self.deadline)
             fault_point("backward:done")
         how = (outcome, winner.choice.order, winner.prepared.dtype.name, assignment, self._backend, winner.attempts)
-        result = result_of_elimination(self.problem, self.semiring, self.options, *how)
+        result = result_of_elimination(self.problem, self.options, *how)
         seconds = {
             "order": order_seconds,
             "forward": forward_end - begin,

@@ -6,6 +6,7 @@ import math
 import time
 from typing import Any
 
+from oocbe.api.tasks.result import task_result
 from oocbe.elimination.narrow.narrow_count import count_feasible
 from oocbe.elimination.narrow.narrow_problem import COUNTS, NarrowProblem, narrow_problem
 from oocbe.elimination.preparation.hard_part import what_forbids
@@ -13,7 +14,6 @@ from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
-from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 
@@ -59,18 +59,14 @@ def _result(
     task: str, problem: Problem, narrow: NarrowProblem, value: int | float, begin: float, **more: Any
 ) -> TaskResult:
     cells, order_seconds = narrow.message_cells, narrow.order_seconds
-    return TaskResult(
-        task=task,
+    return task_result(
+        task,
+        problem,
         value=value,
-        problem=problem.name,
-        semiring=problem.semiring.name,
-        variables=problem.variables,
         width=narrow.width,
         largest_message_rows=int(cells.max(initial=0)),
         total_rows=int(cells.sum()),
         order=tuple(narrow.order.tolist()),
-        backend="cpu",
         seconds={"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds},
-        peak_memory_bytes=peak_memory(),
         **more,
     )

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oocbe.api.solving.solve import solve
+from oocbe.api.tasks.result import task_result
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.solution_check import check_solution
@@ -48,13 +49,11 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
     result = solve(logs, options, observer)
     check_solution(logs, result.value, result.assignment, "elimination")
     value = None if result.value is None else -float(result.value)
-    return TaskResult(
-        task="mpe",
+    return task_result(
+        "mpe",
+        problem,
         status="exact" if result.status == "optimal" else result.status,
         value=value,
-        problem=problem.name,
-        semiring=problem.semiring.name,
-        variables=problem.variables,
         width=result.width,
         largest_message_rows=result.largest_message_rows,
         total_rows=result.total_rows,
@@ -62,7 +61,6 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
         dtype=result.dtype,
         backend=result.backend,
         seconds={k: v for k, v in result.seconds.items() if k not in ("backward", "total", "compiling")},
-        peak_memory_bytes=result.peak_memory_bytes,
         assignments=() if result.assignment is None or value is None else ((value, result.assignment),),
         notes=result.notes,
         bound=None if result.bound is None else -float(result.bound),

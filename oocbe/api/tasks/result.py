@@ -18,50 +18,34 @@ if TYPE_CHECKING:
     from oocbe.propagation.value_removal import ReducedProblem
 
 
-def unfinished(task: str, problem: Problem, why: str, **more: Any) -> TaskResult:
-    """The result after a signal, without an answer."""
+def task_result(task: str, problem: Problem, **more: Any) -> TaskResult:
+    """A result without an answer; ``more`` : other attributes, and those that differ."""
+    counts = dict.fromkeys(("width", "largest_message_rows", "total_rows"), 0)
+    given: dict[str, Any] = {**counts, "status": "exact", "value": None, "order": (), "dtype": "", "backend": "cpu"}
     return TaskResult(
         task=task,
-        status="interrupted",
-        value=None,
         problem=problem.name,
         semiring=problem.semiring.name,
         variables=problem.variables,
-        width=0,
-        largest_message_rows=0,
-        total_rows=0,
-        order=(),
-        dtype="",
-        backend="cpu",
-        seconds={},
         peak_memory_bytes=peak_memory(),
-        passes=0,
-        notes=(why,),
-        **more,
+        **{**given, "seconds": {}, **more},
     )
 
 
 def finished(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:
     """A result with the cost of the tables; the total is added to ``seconds``."""
     outcome = tables.outcome
-    seconds = dict(tables.seconds)
     settings: dict[str, Any] = {
-        "task": task,
-        "status": "exact",
         "value": value,
-        "problem": problem.name,
-        "semiring": problem.semiring.name,
-        "variables": problem.variables,
         "width": outcome.width,
         "largest_message_rows": outcome.largest_rows,
         "total_rows": outcome.total_rows,
         "order": tables.choice.order,
         "dtype": tables.prepared.dtype.name,
         "backend": "cuda" if tables.engine.uses_device else "cpu",
-        "seconds": seconds,
-        "peak_memory_bytes": peak_memory(),
+        "seconds": dict(tables.seconds),
     }
-    return TaskResult(**{**settings, **more})
+    return task_result(task, problem, **{**settings, **more})
 
 
 class TreeNumbers(NamedTuple):
@@ -94,21 +78,17 @@ def finished_by_tree(
 ) -> TaskResult:
     """A result from the junction tree of a problem reduced by evidence; ``tree`` : None if it was not needed."""
     separators = [] if tree is None else tree.separator_rows
-    return TaskResult(
-        task=task,
+    return task_result(
+        task,
+        problem,
         status="infeasible" if value == -math.inf else "exact",
         value=value,
-        problem=problem.name,
-        semiring=problem.semiring.name,
-        variables=problem.variables,
         width=0 if tree is None else tree.width,
         largest_message_rows=max(separators, default=0),
         total_rows=sum(separators),
         order=left.lift_order(() if tree is None else tree.order),
         dtype="float64",
-        backend="cpu",
         seconds=seconds,
-        peak_memory_bytes=peak_memory(),
         **more,
     )
 

@@ -13,6 +13,7 @@ from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.bucket_engine import BucketEngine
+from oocbe.elimination.observer import bucket_callback
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.plan.plan import candidate_orders, plan_of
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
@@ -126,14 +127,8 @@ def _computed(
     def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
         if observer is None:
             return None
-        listener = observer
-        listener.started(plans(next(number for number, own in enumerate(choices) if own is choice)))
-        names = [problem.variables[v].name for v in choice.order]
-
-        def bucket_done(number: int, rows: int, size: int) -> None:
-            listener.bucket_done(number, len(names), names[number - 1], rows, size)
-
-        return bucket_done
+        observer.started(plans(next(number for number, own in enumerate(choices) if own is choice)))
+        return bucket_callback(observer, problem, choice.order)
 
     race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables, forward=forward)
     for attempt in race.rounds():

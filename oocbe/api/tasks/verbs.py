@@ -118,7 +118,7 @@ def answered(
     from oocbe.api.tasks import mpe as explanation
     from oocbe.api.tasks.at_once import answered_at_once
     from oocbe.api.tasks.count import count as count_feasible
-    from oocbe.api.tasks.result import lifted, unfinished
+    from oocbe.api.tasks.result import lifted, task_result
     from oocbe.elimination.buckets.resources import memory_warning
     from oocbe.elimination.preparation.arity import reduce_arity
     from oocbe.elimination.reformulation import Stack
@@ -152,7 +152,8 @@ def answered(
             if not interruption.caused(error):
                 raise
             used = temperature if task in ("logz", "marginals") else None
-            result = unfinished(task, whole, interruption.reason, temperature=used)
+            why = (interruption.reason,)
+            result = task_result(task, whole, status="interrupted", passes=0, notes=why, temperature=used)
     known = sum(result.seconds.values())
     total, compiled = watch.elapsed, watch.compiled
     seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}

@@ -26,20 +26,21 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_problem import NarrowProblem, narrow_problem
+from oocbe.elimination.observer import bucket_callback
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.linear import is_tabulated
-from oocbe.elimination.preparation.logarithms import exponential_above, in_logarithms
-from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.logarithms import Logarithms
+from oocbe.elimination.preparation.negate import Negation
 from oocbe.elimination.preparation.prepare import prepare, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.solution_check import check_solution
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.results.bound_result import BoundOfZ, BoundResult
-from oocbe.model.semiring import MIN_SUM, Combination, Marginalisation
+from oocbe.model.semiring import MIN_SUM, Combination
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
@@ -201,11 +202,8 @@ class Bounding:
                 "and count compute sums exactly"
             )
         self.is_product = semiring.combination is Combination.MULTIPLY
-        self.target = problem
-        if self.is_product:
-            self.target = in_logarithms(problem)
-        elif semiring.marginalisation is Marginalisation.MAX:
-            self.target = negated(problem)
+        self.minimised = Logarithms.of(problem) if self.is_product else Negation.of(problem)
+        self.target = self.minimised.problem
         self.relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
         self.notes = [
             f"{c.name} over {len(c.scope)} variables is left out of the bound, and holds for the assignments"
@@ -248,7 +246,7 @@ class Bounding:
             status = "optimal"
         if lower is not None and self.is_product:
             lower -= (len(target.functions) + 2) * ULP  # covers the rounding of products computed elsewhere
-        own = None if lower is None else self._own(lower)
+        own, _ = self.minimised.bounds(lower, None)
         log_bound = None if lower is None or not self.is_product else -lower
         return BoundOfZ(
             z=z,
@@ -380,22 +378,8 @@ class Bounding:
         found = find_incumbent(self.target, seconds, self.options.seed)
         return (None, None) if found is None else (found.assignment, found.method)
 
-    def _own(self, value: float) -> int | float:
-        """A min-sum bound converted to the problem's semiring."""
-        if self.is_product:
-            return exponential_above(-value)
-        return value if self.target is self.problem else -value
-
     def _bucket_done(self) -> Callable[[int, int, int], None] | None:
-        listener = self.observer
-        if listener is None:
-            return None
-        names = [self.problem.variables[v].name for v in self.choice.order]
-
-        def bucket_done(number: int, rows: int, size: int) -> None:
-            listener.bucket_done(number, len(names), names[number - 1], rows, size)
-
-        return bucket_done
+        return None if self.observer is None else bucket_callback(self.observer, self.problem, self.choice.order)
 
 
 def _check_options(options: SolveOptions, z: Sequence[int | str], partition: str) -> None:

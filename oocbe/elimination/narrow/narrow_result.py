@@ -41,7 +41,7 @@ def narrow_result(problem: Problem, options: SolveOptions) -> Result | None:
         raise
     ended = time.perf_counter()
     order, dtype = tuple(narrow.order.tolist()), narrow.tables.values.dtype.name
-    result = result_of_elimination(problem, narrow.semiring, options, outcome, order, dtype, assignment, "cpu")
+    result = result_of_elimination(problem, options, outcome, order, dtype, assignment, "cpu")
     with unlimited():
         check_solution(problem, result.value, result.assignment, "elimination")
     seconds = {"order": narrow.order_seconds, "forward": ended - begin - narrow.order_seconds, "backward": 0.0}

@@ -7,15 +7,17 @@ from dataclasses import replace
 from oocbe.elimination.reformulation import Number, Reformulation
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MIN_SUM, Marginalisation
+from oocbe.model.semiring import MAX_SUM, MIN_SUM, Marginalisation
 
 
 def negated(problem: Problem) -> Problem:
-    """A max-sum problem in min-sum: the same assignments, each worth the negative of its value.
+    """A max-sum problem in min-sum, or vice versa: the same assignments, each worth the negative of its value.
 
-    A lower bound becomes an upper one. An upper one is left out: it means something in min-sum only.
+    A lower bound becomes an upper one, which means something in min-sum only, or vice versa.
     """
-    bound = problem.lower_bound
+    is_maximised = problem.semiring.marginalisation is Marginalisation.MAX
+    bound = problem.lower_bound if is_maximised else problem.upper_bound
+    opposite = None if bound is None else -bound
     functions = tuple(
         Function(f.scope, f.tuples, -f.values, None if f.default is None else -f.default) for f in problem.functions
     )
@@ -23,9 +25,9 @@ def negated(problem: Problem) -> Problem:
         problem,
         functions=functions,
         constant=-problem.constant,
-        semiring=MIN_SUM,
-        upper_bound=None if bound is None else -bound,
-        lower_bound=None,
+        semiring=MIN_SUM if is_maximised else MAX_SUM,
+        upper_bound=opposite if is_maximised else None,
+        lower_bound=None if is_maximised else opposite,
     )
 
 

@@ -34,7 +34,7 @@ def without_upper_bound(problem: Problem) -> Problem:
                 f"{problem.name}: a lower bound has a meaning in max-sum only, not {problem.semiring}"
             )
         try:
-            return replace(negated(without_upper_bound(negated(problem))), semiring=MAX_SUM)
+            return negated(without_upper_bound(negated(problem)))
         except UnsupportedError:
             raise _refusal(problem) from None
     bound = problem.upper_bound
