@@ -119,15 +119,15 @@ def man_page() -> str:
         ".SH SYNOPSIS",
         ".B oocbe\n.I COMMAND\n[\n.I OPTIONS\n]",
         ".SH DESCRIPTION",
-        "Exact answers about discrete problems (the cheapest assignment, the number of solutions, a partition",
-        "function, marginals) by bucket elimination, with tables in memory or on disk.",
+        "Exact solutions of discrete problems (the cheapest assignment, the number of solutions, partition functions,",
+        "marginals) by bucket elimination, with tables in memory or on disk.",
         ".SH COMMANDS",
     ]
     for name in COMMANDS:
         lines += _command(f"oocbe {name}", commands.commands[name])
     lines += [".SH EXIT STATUS", *_exit_codes(), ".SH ENVIRONMENT"]
     lines.append(
-        f"Each option of a solve may be a variable, such as {ENVIRONMENT_PREFIX}MEMORY: "
+        f"Each option of a solve has a variable, such as {ENVIRONMENT_PREFIX}MEMORY: "
         + escaped(", ".join(SolveOptions.names()) + ".")
     )
     for variable, what in OTHER_VARIABLES.items():

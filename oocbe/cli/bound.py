@@ -22,7 +22,7 @@ def bound(
     z: Annotated[
         list[str] | None,
         typer.Option(
-            "--z", help="Most variables of a mini-bucket, the eliminated one included; may be repeated; or auto."
+            "--z", help="Maximum variables of a mini-bucket, including the eliminated one; repeatable; or auto."
         ),
     ] = None,
     partition: Annotated[
@@ -46,9 +46,9 @@ def bound(
 ) -> int:
     """Bound the optimum of FILE by mini-bucket elimination, and find an assignment.
 
-    Without --z, the largest z is taken whose messages are predicted to fit --memory. Where the greedy backward pass
-    ends in dead ends, local search looks for an assignment for --incumbent-seconds. Ends with 0, or 10 when the problem
-    is infeasible.
+    Without --z, oocbe takes the largest z whose messages are predicted to fit --memory. If the greedy backward pass
+    finds no assignment, local search continues for --incumbent-seconds. Exit code 0, or 10 if the problem is
+    infeasible.
     """
     from oocbe.api.facade import with_reading
     from oocbe.formats.solutions.solution_file import write_assignment

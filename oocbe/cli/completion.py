@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> int:
-    """Print the script by which SHELL completes commands and flags of oocbe; the shell reads it when it starts."""
+    """Print the completion script of commands and flags for SHELL, which the shell loads at its start."""
     from oocbe.errors import UsageError
 
     if shell not in SHELLS:

@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 def convert(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="The problem, or -; .gz and .xz are decompressed. A table, or its URL."),
+        typer.Argument(metavar="FILE", help="A problem, or -; .gz and .xz are decompressed. Or a table, or its URL."),
     ],
     out: Annotated[
-        str, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress. Of a table: or a URL.")
+        str, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress. Or a table, or its URL.")
     ],
-    to: Annotated[str | None, typer.Option("--to", help="Format of OUT, where its suffix does not tell.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Format of OUT; default: by its suffix.")] = None,
     values: Annotated[
         str | None,
-        typer.Option("--values", metavar="COLUMN", help="Of a table: the column of values in Parquet (value)."),
+        typer.Option("--values", metavar="COLUMN", help="Tables: the column of values in Parquet (value)."),
     ] = None,
     rename: Annotated[
         list[str] | None,
-        typer.Option("--rename", metavar="COLUMN=NAME", help="Of Parquet: call a column otherwise; repeatable."),
+        typer.Option("--rename", metavar="COLUMN=NAME", help="Parquet: new name of a column; repeatable."),
     ] = None,
     drop_nulls: Annotated[
-        bool, typer.Option("--drop-nulls", help="Of Parquet: leave out rows in which something is missing.")
+        bool, typer.Option("--drop-nulls", help="Parquet: leave out rows with missing entries.")
     ] = False,
     duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="Of Parquet: keys may occur more than once, to be combined later.")
+        bool, typer.Option("--duplicates", help="Parquet: accept repeated keys; operators combine them.")
     ] = False,
     scope: Annotated[
-        str | None, typer.Option("--scope", metavar="NAMES", help="Of Parquet: columns that are keys, with commas.")
+        str | None, typer.Option("--scope", metavar="NAMES", help="Parquet: key columns, separated by commas.")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Of a table: replace OUT where it is a stored table, or Parquet.")
+        bool, typer.Option("--overwrite", help="Tables: replace OUT if it is a stored table, or Parquet.")
     ] = False,
     *,
     options: SolveOptions,
@@ -53,8 +53,8 @@ def convert(
 ) -> None:
     """Write FILE to OUT in another format.
 
-    FILE and OUT are problems, or tables: Parquet files or folders of them, and stored tables, in pieces, which may be
-    in object stores (s3://bucket/table).
+    FILE and OUT are problems, or tables: Parquet files, folders of Parquet files, and stored tables, also in object
+    stores (s3://bucket/table). Tables are converted in pieces.
     """
     from oocbe.cli.tables import ParquetColumns, Settings, convert_table, is_table
     from oocbe.tables.object_path import is_url

@@ -24,18 +24,18 @@ def dcop(
     file: ProblemFile,
     z: Annotated[
         int | None,
-        typer.Option("--z", metavar="INTEGER", help="ADPOP: most variables of a mini-bucket, an agent's own included."),
+        typer.Option("--z", metavar="INTEGER", help="ADPOP: maximum variables of a mini-bucket, with the agent's own."),
     ] = None,
     heuristic: Annotated[
         str,
         typer.Option(
             "--heuristic",
-            help="Of the pseudo-tree: auto, max-degree, min-degree, max-ancestors, min-fill, weighted-min-fill.",
+            help="Pseudo-tree: auto, max-degree, min-degree, max-ancestors, min-fill, weighted-min-fill.",
         ),
     ] = "auto",
-    root: Annotated[str | None, typer.Option("--root", metavar="VARIABLE", help="Of the pseudo-tree.")] = None,
+    root: Annotated[str | None, typer.Option("--root", metavar="VARIABLE", help="Root of the pseudo-tree.")] = None,
     metrics: Annotated[
-        Path | None, typer.Option("--metrics", help="Write what the messages took to this JSON file.")
+        Path | None, typer.Option("--metrics", help="Write sizes and times of the messages to this JSON file.")
     ] = None,
     solution: SolutionFlag = None,
     *,
@@ -44,10 +44,10 @@ def dcop(
     quiet: bool,
     verbose: bool,
 ) -> int:
-    """Solve FILE by DPOP, or bound it by ADPOP (--z): agents join what they know and pass messages along a pseudo-tree.
+    """Solve FILE by DPOP, or bound it by ADPOP (--z): agents join tables and pass messages along a pseudo-tree.
 
-    FILE is pyDcop's .yaml, FRODO's .xml, or any other problem, whose variables then have an agent each. Ends with 0
-    where the optimum or bounds are found, 10 when FILE is infeasible, 20 when a limit was reached.
+    FILE is pyDcop's .yaml, FRODO's .xml, or any other problem, with one agent per variable. Exit code 0 if the optimum
+    or bounds are found, 10 if FILE is infeasible, 20 if a limit was reached.
     """
     from oocbe.errors import UsageError
     from oocbe.formats.solutions.solution_file import write_assignment

@@ -25,13 +25,13 @@ def inspect(
         str,
         typer.Argument(
             metavar="FILE_OR_FOLDER",
-            help="A problem file, or the folder of a table, junction tree or run. Of a table: or its URL.",
+            help="A problem file, the folder of a table, junction tree or run, or the URL of a table.",
         ),
     ],
     *,
     format: str | None,
 ) -> None:
-    """Describe a problem file, a stored table, a junction tree, or what a run directory holds."""
+    """Describe a problem file, a stored table, a junction tree, or the progress of a run directory."""
     from oocbe.runtime.urls import url_of
 
     path = Path(target)

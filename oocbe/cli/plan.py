@@ -9,12 +9,11 @@ from oocbe.model.settings.options import SolveOptions
 
 @command("plan")
 def plan(file: ProblemFile, *, options: SolveOptions, evidence: list[str] | None, format: str | None) -> None:
-    """Show what solving FILE would take.
+    """Predict time, memory and disk of solving FILE.
 
-    Prints the elimination order, its width, and each bucket's scope, bits, predicted rows, complete rows,
-    bytes, the form of its message with its density, in how many pieces it is joined, and what goes to disk.
-    Nothing is computed but the order, and a sample of rows with bounds of their own. What cannot fit the disk ends
-    with 30. With --quiet, the width is printed.
+    Prints the elimination order, its width, and for each bucket scope, bits, predicted rows, complete rows, bytes,
+    form and density of the message, number of pieces, and bytes on disk. Computes only the order, and bounds of a
+    sample of rows. Exit code 30 if the messages do not fit the disk. With --quiet, prints the width.
     """
     from oocbe.api.solving.outlook import plan_solve
     from oocbe.errors import DiskError

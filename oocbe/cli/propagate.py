@@ -23,13 +23,11 @@ SHOWN_NAMES = 5
 @command("propagate", is_partial=True)
 def propagate(
     file: ProblemFile,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="Write the problem that is left to this file.")
-    ] = None,
-    probe: Annotated[bool, typer.Option("--probe", help="Try each value of each variable, too.")] = False,
-    rounds: Annotated[int, typer.Option("--rounds", metavar="INTEGER", help="Rounds at most.")] = 1000,
+    output: Annotated[Path | None, typer.Option("--output", help="Write the remaining problem to this file.")] = None,
+    probe: Annotated[bool, typer.Option("--probe", help="Also try each value of each variable.")] = False,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="INTEGER", help="Maximum number of rounds.")] = 1000,
     progress: Annotated[
-        float, typer.Option("--progress", metavar="NUMBER", help="Least part by which a real bound must get better.")
+        float, typer.Option("--progress", metavar="NUMBER", help="Minimum relative improvement of a real bound.")
     ] = 1e-9,
     tolerance: Annotated[
         float | None,
@@ -39,10 +37,10 @@ def propagate(
     options: SolveOptions,
     format: str | None,
 ) -> int:
-    """Remove what no solution of FILE has from its domains, or bounds, until nothing more goes.
+    """Remove values that no solution of FILE has, or tighten its bounds, until a fixpoint.
 
-    Ends with 0 at a fixpoint, 10 when FILE turns out infeasible (with the constraint that shows it), 20 when a limit
-    was reached. Constraints of FILE that have no form here are named and left out; what is removed holds all the same.
+    Exit code 0 at a fixpoint, 10 if FILE is infeasible (with the constraint that proves it), 20 if a limit was reached.
+    Unsupported constraints of FILE are listed and left out; the removals are valid all the same.
     """
     from oocbe.propagation.propagate import propagate as run
     from oocbe.runtime.deadline import Deadline

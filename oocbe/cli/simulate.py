@@ -24,24 +24,22 @@ PIECES_A_SEGMENT = 8
 def simulate(
     pieces: Annotated[
         Path | None,
-        typer.Option("--pieces", metavar="TRACE", help="A trace that --trace has written: what to schedule."),
+        typer.Option("--pieces", metavar="TRACE", help="A trace written by --trace, whose pieces are scheduled."),
     ] = None,
-    times: Annotated[
-        int, typer.Option("--times", metavar="INTEGER", help="Take each of its pieces so many times.")
-    ] = 1,
+    times: Annotated[int, typer.Option("--times", metavar="INTEGER", help="Repetitions of each piece.")] = 1,
     segments: Annotated[
         float | None,
-        typer.Option("--segments", metavar="NUMBER", help="In place of a trace: work of so many segments a worker."),
+        typer.Option("--segments", metavar="NUMBER", help="Instead of a trace: number of segments per worker."),
     ] = None,
     segment_seconds: Annotated[
-        float, typer.Option("--segment-seconds", metavar="SECONDS", help="Longest segment, at the median.")
+        float, typer.Option("--segment-seconds", metavar="SECONDS", help="Longest segment (median).")
     ] = 4.0,
     straggling: Annotated[
         float,
-        typer.Option("--straggling", metavar="NUMBER", help="Equal segments' 95th percentile over their median."),
+        typer.Option("--straggling", metavar="NUMBER", help="95th percentile of equal segments, over their median."),
     ] = 3.0,
     lost: Annotated[
-        float, typer.Option("--lost", metavar="SHARE", help="Share of the workers that are lost for good.")
+        float, typer.Option("--lost", metavar="SHARE", help="Share of the workers that fail permanently.")
     ] = 0.01,
     *,
     options: SolveOptions,

@@ -26,7 +26,7 @@ def solve(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="The problem, or -; .gz and .xz are decompressed. Several are solved side by side.",
+            help="The problem, or -; .gz and .xz are decompressed. Several files are solved in parallel.",
         ),
     ],
     solution: SolutionFlag = None,
@@ -36,43 +36,43 @@ def solve(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the answer of the tasks mpe, marginals and logz as .MPE, .MAR and .PR of the UAI competitions.",
+            help="Write the answer of the task mpe, marginals or logz, as .MPE, .MAR and .PR of the UAI competitions.",
         ),
     ] = None,
     certificate: Annotated[
         Path | None,
-        typer.Option("--certificate", help="Write a proof of the optimum, which oocbe verify and others can check."),
+        typer.Option("--certificate", help="Write a proof of the optimum, for oocbe verify and other checkers."),
     ] = None,
     task: Annotated[
         str,
         typer.Option(
             "--task",
-            help="optimum, mpe, count, count-optimal, kbest, logz, marginals, min-marginals; from count on, with all "
-            "rows.",
+            help="optimum, mpe, count, count-optimal, kbest, logz, marginals or min-marginals; tasks from count on "
+            "keep all rows.",
         ),
     ] = "optimum",
     k: Annotated[
         int | None,
-        typer.Option("--k", metavar="INTEGER", help="How many assignments the task kbest finds. [default: 10]"),
+        typer.Option("--k", metavar="INTEGER", help="Number of assignments of the task kbest. [default: 10]"),
     ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
             "--temperature",
             metavar="NUMBER",
-            help="Of the tasks logz and marginals; inf weighs all alike. [default: 1]",
+            help="Temperature of the tasks logz and marginals; inf: equal weights. [default: 1]",
         ),
     ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
-            "--report", metavar="FILE", help="Write a page in HTML about the solve; needs matplotlib (the extra plot)."
+            "--report", metavar="FILE", help="Write an HTML page about the solve; needs matplotlib (the extra plot)."
         ),
     ] = None,
     jobs: Annotated[
         int | None,
         typer.Option(
-            "--jobs", "-j", metavar="INTEGER", help="Of several FILEs, so many at a time. [default: one a core]"
+            "--jobs", "-j", metavar="INTEGER", help="Number of files solved at a time. [default: one per core]"
         ),
     ] = None,
     *,
@@ -86,11 +86,11 @@ def solve(
 ) -> int:
     """Solve FILE exactly by bucket elimination.
 
-    Several files are solved side by side, with a share of the memory each, and a line for each as it ends.
+    Several files are solved in parallel, each with a share of the memory; each has a line of output when it ends.
 
-    Ends with 0 when the optimum is proven, 10 when the problem is infeasible, 11 when nothing is better than --ub, 20
-    when a limit was reached (with the best bound and assignment) or before the --certificate was made, 30 when memory
-    or disk ran out, 40 for corrupt data, 2 for wrong use or input.
+    Exit code 0 if the optimum is proven, 10 if the problem is infeasible, 11 if no assignment is better than --ub, 20
+    if a limit was reached (with the best bound and assignment) or before the --certificate was made, 30 if memory or
+    disk ran out, 40 for corrupt data, 2 for wrong usage or input.
     """
     file = files[0]
     if len(files) > 1:

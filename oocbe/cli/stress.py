@@ -40,7 +40,7 @@ def stress(
     operator: Annotated[str, typer.Option("--operator", help=f"One of {', '.join(OPERATORS)}.")] = OPERATORS[0],
     workdir: Annotated[
         Path | None,
-        typer.Option("--workdir", envvar="OOCBE_WORKDIR", help="Folder for all tables, which are removed at the end."),
+        typer.Option("--workdir", envvar="OOCBE_WORKDIR", help="Folder of all tables; they are removed at the end."),
     ] = None,
     group_rows: Annotated[int, typer.Option("--group-rows", min=1, help="Mean rows of a group.")] = 32,
     sizes: Annotated[str, typer.Option("--sizes", help="Sizes of groups: uniform or zipf.")] = "uniform",
@@ -49,20 +49,20 @@ def stress(
         bool,
         typer.Option(
             "--generated",
-            help="Make the tables' rows where they are read, in order, and check the result's as they come.",
+            help="Generate rows when they are read, in order, and check the result's rows when they are computed.",
         ),
     ] = False,
     digest: Annotated[
-        bool, typer.Option("--digest", help="Tell a digest of the result's rows, however they were cut and kept.")
+        bool, typer.Option("--digest", help="Print a digest of the result's rows, independent of cuts and storage.")
     ] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="With --generated: say how long it would take, from a sample, and end.")
+        bool, typer.Option("--plan", help="With --generated: predict the time from a sample, and end.")
     ] = False,
     *,
     options: SolveOptions,
     trace: Path | None,
 ) -> int:
-    """Make synthetic tables, apply an operator out of core, and check every row of the result."""
+    """Generate tables, apply an operator out of core, and check every row of the result."""
     from oocbe.cli.synth import whole_number
     from oocbe.errors import UsageError
     from oocbe.execution.cluster.choice import use_workers_of

@@ -21,10 +21,12 @@ MOST_WORKS = 8
 
 @command("trace")
 def trace(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace that --trace has written.")],
-    png: Annotated[Path | None, typer.Option("--png", help="Draw it, too; needs matplotlib (the extra trace).")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace written by --trace.")],
+    png: Annotated[
+        Path | None, typer.Option("--png", help="Also draw the timeline; needs matplotlib (the extra trace).")
+    ] = None,
 ) -> None:
-    """Say how busy each lane of a traced run was, what overlapped, and what bound the run."""
+    """Summarise a trace: how busy each lane was, the overlap of lanes, and the bottleneck."""
     from oocbe.runtime.tracing.summary import summarise
     from oocbe.runtime.tracing.trace_file import read_trace
 

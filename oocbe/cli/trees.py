@@ -15,19 +15,19 @@ from oocbe.model.settings.options import SolveOptions
 @command("compile")
 def compile_tree(
     file: ProblemFile,
-    tree: Annotated[Path, typer.Argument(metavar="TREE", help="The folder to make.")],
+    tree: Annotated[Path, typer.Argument(metavar="TREE", help="The folder to write.")],
     temperature: Annotated[
-        float, typer.Option("--temperature", metavar="NUMBER", help="Of problems whose values are added.")
+        float, typer.Option("--temperature", metavar="NUMBER", help="Temperature of problems whose values are added.")
     ] = 1.0,
     *,
     options: SolveOptions,
     evidence: list[str] | None,
     format: str | None,
 ) -> None:
-    """Compile FILE to a junction tree, which oocbe query asks about many cases.
+    """Compile FILE to a junction tree for oocbe query.
 
-    A tree larger than --memory is made on disk. The same command goes on where a killed one, or one that --time-limit
-    ended with 20, has left it.
+    A tree larger than --memory is built on disk. After a kill, or an end by --time-limit with exit code 20, the same
+    command resumes.
     """
     from oocbe.errors import UsageError
 
@@ -58,14 +58,15 @@ def compile_tree(
 
 @command("query")
 def query(
-    tree: Annotated[Path, typer.Argument(metavar="TREE", help="What oocbe compile made.")],
+    tree: Annotated[Path, typer.Argument(metavar="TREE", help="A tree written by oocbe compile.")],
     cases: Annotated[Path, typer.Option("--cases", metavar="FILE", help="Cases: .csv, .json or .evid; .gz, .xz too.")],
     targets: Annotated[
-        str | None, typer.Option("--targets", metavar="NAMES", help="Variables asked about, with commas; else all.")
+        str | None,
+        typer.Option("--targets", metavar="NAMES", help="Queried variables, separated by commas; default: all."),
     ] = None,
     joint: Annotated[
         list[str] | None,
-        typer.Option("--joint", metavar="NAMES", help="Variables asked about together, with commas; repeatable."),
+        typer.Option("--joint", metavar="NAMES", help="Variables queried jointly, separated by commas; repeatable."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -76,7 +77,7 @@ def query(
     *,
     options: SolveOptions,
 ) -> None:
-    """Answer cases from a junction tree: posteriors of variables, and how probable what each case observes is."""
+    """Answer cases from a junction tree: posteriors of variables, and the probability of the evidence of each case."""
     from oocbe.errors import UsageError
     from oocbe.formats.files import without_compression, write_bytes
     from oocbe.junction_trees.answer_files import (

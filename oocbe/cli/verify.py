@@ -16,20 +16,20 @@ from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL, EXIT_USAGE
 def verify(
     file: ProblemFile,
     solution: Annotated[
-        Path | None, typer.Argument(help="What solve wrote with --solution, or printed with --json.")
+        Path | None, typer.Argument(help="A file of solve --solution, or the output of solve --json.")
     ] = None,
     certificate: Annotated[
-        Path | None, typer.Option("--certificate", help="What solve wrote with --certificate, instead of SOLUTION.")
+        Path | None, typer.Option("--certificate", help="A file of solve --certificate, instead of SOLUTION.")
     ] = None,
     *,
     evidence: list[str] | None,
     format: str | None,
 ) -> int:
-    """Judge the assignment in SOLUTION, or the proof in --certificate, against FILE.
+    """Check the assignment in SOLUTION, or the proof in --certificate, against FILE.
 
-    An assignment is evaluated without any part of the solver. Ends with 0 when it is feasible and worth what the file
-    claims, 10 when it violates something, 2 when its value is not the one claimed. Whether a better one exists is what
-    a certificate is about: 0 where it proves what it says, 2 where it does not.
+    The assignment is evaluated without any part of the solver. Exit code 0 if it is feasible and has the claimed value,
+    10 if it violates a constraint, 2 if its value differs from the claimed one. A certificate proves that no better
+    assignment exists: exit code 0 if the proof is valid, else 2.
     """
     from oocbe.errors import UsageError
 

@@ -18,11 +18,11 @@ Step = tuple[str, Callable[[], object]]
 
 @command("warm-up")
 def warm_up() -> None:
-    """Compile the loops that commands need, so that the first solve does not wait for them.
+    """Compile the loops of all commands, so that the first solve does not wait for them.
 
-    Solves small problems of every kind and keeps the compiled loops in the cache (NUMBA_CACHE_DIR, or beside the
-    program). Run it once after an installation, or while an image is made: it takes minutes. A command that needs one
-    more compiles it.
+    Solves small problems of every kind and stores the compiled loops in the cache (NUMBA_CACHE_DIR, or beside the
+    program). Run it once after an installation, or during the build of an image: it takes minutes. A command compiles
+    any missing loop itself.
     """
     from oocbe.runtime.compilation import compilation
 
