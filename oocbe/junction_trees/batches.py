@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import Conditioned, condition
+from oocbe.junction_trees.costs import block_seconds, group_limit, group_work
 from oocbe.junction_trees.device_sweeps import sweep_of, takes_device
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.query_elimination.case_by_case import answer_cases
@@ -80,7 +81,7 @@ def sweep_cases(
         return found, logarithms
     rest = np.ones(len(cases), dtype=bool)
     is_there = isinstance(tree, CompiledTree) and takes_device(tree, len(cases), backend)
-    seconds = tree.work * (tuning().device_case_row_seconds if is_there else tuning().case_row_seconds)
+    seconds = block_seconds(tree, is_there)
     if isinstance(tree, CompiledTree) and not is_there:
         for group, answers in _groups_alone(tree, cases, targets, seconds):
             rest[group] = False
@@ -107,12 +108,12 @@ def _groups_alone(
     tree: CompiledTree, cases: Cases, targets: Sequence[int], case_seconds: float
 ) -> Iterator[tuple[NDArray[np.int64], tuple[NDArray[np.float64], NDArray[np.float64]]]]:
     """Groups too small for a tree of their own whose cases are faster one by one than with the whole tree."""
-    factors = written_out(tree.problem) if case_seconds >= tuning().least_alone_seconds and not tree.is_log else None
+    factors = written_out(tree.problem) if group_limit(tree, len(cases), case_seconds) else None
     if factors is None:
         return
     for group in _groups(cases):
-        most = min(tuning().alone_times * _effort(tree), len(group) * tuning().small_group_times * case_seconds)
-        answers = answer_cases(factors, cases.some(group), targets, most, available_memory(), "cpu")
+        limit = group_limit(tree, len(group), case_seconds)
+        answers = answer_cases(factors, cases.some(group), targets, limit, available_memory(), "cpu")
         if answers is not None:
             yield group, answers
 
@@ -126,15 +127,14 @@ def _conditioned_groups(
 
     case_seconds : approximate time of a case with the whole tree.
     """
-    if len(cases) * case_seconds < tuning().group_tree_seconds:
+    if not group_work(tree, len(cases), case_seconds):
         return
     for group in _groups(cases):
         check_deadline()
         pattern = cases.observed[group[0]] != UNOBSERVED
         observed = np.flatnonzero(pattern).tolist()
-        saved = len(group) * case_seconds
-        effort = _effort(tree)
-        if not (observed or isinstance(tree, StoredTree)) or saved < effort:
+        most_work = group_work(tree, len(group), case_seconds)
+        if not (observed or isinstance(tree, StoredTree)) or not most_work:
             continue
         needed = frozenset({*targets, *cases.likelihoods} - set(observed))
         known = _CONDITIONED.setdefault(tree, {})
@@ -142,18 +142,15 @@ def _conditioned_groups(
         if key not in known:
             if len(known) == tuning().group_trees:
                 known.pop(next(iter(known)))
-            room = tuning().group_tree_bytes
-            if isinstance(tree, StoredTree):
-                room = min(room, tree.memory // 4)
-            known[key] = condition(tree, observed, needed, tuning().group_tree_share * tree.work, room)
+            room = (
+                min(tuning().group_tree_bytes, tree.memory // 4)
+                if isinstance(tree, StoredTree)
+                else tuning().group_tree_bytes
+            )
+            known[key] = condition(tree, observed, needed, most_work, room)
         made = known[key]
         if made is not None:
             yield group, made
-
-
-def _effort(tree: CompiledTree | StoredTree) -> float:
-    """Approximate minimum seconds to make a tree for a group."""
-    return tuning().group_tree_seconds + len(tree.problem.variables) * tuning().group_tree_variable_seconds
 
 
 def _groups(cases: Cases) -> list[NDArray[np.int64]]:

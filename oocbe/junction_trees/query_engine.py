@@ -17,41 +17,17 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.costs import case_limit, elimination_seconds, making_seconds
 from oocbe.junction_trees.evidence import CaseEvidence, Cases
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
 from oocbe.junction_trees.query_elimination.case_by_case import answer_cases
 from oocbe.junction_trees.query_elimination.factors import written_out
-from oocbe.junction_trees.query_elimination.groups import whole_cost
 from oocbe.junction_trees.stored.answers import StoredCalibration
 from oocbe.junction_trees.stored.tree import StoredTree
-from oocbe.junction_trees.weights import weights_of
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
-from oocbe.model.settings.tuning import tuning
 
 Answered = TypeVar("Answered")
-
-
-def large_cost(problem: Problem) -> float | None:
-    """Cells of a problem's tree if there are so many that it is made only on request; else None.
-
-    Raises
-    ------
-    UnsupportedError : no tree can be made, see :func:`oocbe.junction_trees.weights.weights_of`.
-    """
-    scopes = [f.scope for f in problem.functions] + [c.scope for c in problem.constraints]
-    if problem.linear_constraints or not problem.variables:
-        return None
-    cost = whole_cost(scopes, problem.sizes)
-    if cost < tuning().large_tree_cells or written_out(problem) is None:
-        return None
-    weights_of(problem, range(len(problem.variables)), is_log=False)
-    return cost
-
-
-def making_seconds(cost: float) -> float:
-    """Estimated seconds to make a tree, from :func:`large_cost`."""
-    return tuning().tree_cell_seconds * cost
 
 
 class QueryEngine:
@@ -61,7 +37,7 @@ class QueryEngine:
     ----------
     problem : of weights. memory : limit in bytes.
     make : makes the tree, if it is not made. backend : ``cpu``, ``cuda`` or ``auto``.
-    tree : if it is made. cost : see :func:`large_cost`, for a tree that is not.
+    tree : if it is made. cost : see :func:`oocbe.junction_trees.costs.large_cost`, for a tree that is not.
     """
 
     def __init__(
@@ -200,25 +176,16 @@ class QueryEngine:
     def _goes_alone(self, asked: Sequence[int]) -> bool:
         """Whether to answer the case without the tree's rows."""
         tree = self._tree
-        if isinstance(tree, StoredTree) or (tree is not None and not self._is_slow(tree)):
-            return False
+        if tree is None:
+            limit = self._making - self._spent
+        else:
+            limit = 0.0 if self._is_calibrated else case_limit(tree)
+            parts = len(self._problem.functions) + len(self._problem.constraints)
+            if limit <= elimination_seconds(parts) or written_out(self._problem) is None:
+                return False
         if self._answer is None:
             self._answer = self._answer_to(self._known)
-        if not asked and self._answer.is_known:
-            return True
-        seconds = self._answer.seconds(asked, self._memory)
-        if tree is None:
-            return self._spent + seconds <= self._making
-        return seconds <= tuning().alternative_share * tuning().sweep_row_seconds * tree.work
-
-    def _is_slow(self, tree: CompiledTree) -> bool:
-        """Whether a sweep over the rows is slow enough to consider an alternative."""
-        seconds = tuning().sweep_row_seconds * tree.work
-        if seconds < tuning().least_sweep_seconds or tree.is_log or not tree.is_possible or self._is_calibrated:
-            return False
-        parts = len(self._problem.functions) + len(self._problem.constraints)
-        is_cheap = tuning().factor_seconds * parts < tuning().alternative_share * seconds
-        return is_cheap and written_out(self._problem) is not None
+        return (not asked and self._answer.is_known) or self._answer.seconds(asked, self._memory) <= limit
 
     @property
     def _is_calibrated(self) -> bool:

@@ -17,6 +17,7 @@ from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.registry import read
 from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.costs import large_cost
 from oocbe.junction_trees.counts import expected_counts
 from oocbe.junction_trees.device_sweeps import usable_backend
 from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, distinct_variables
@@ -24,7 +25,7 @@ from oocbe.junction_trees.evidence import likelihood as checked_likelihood
 from oocbe.junction_trees.explanations import Explanation, marginal_map
 from oocbe.junction_trees.joints import joint_of_cases
 from oocbe.junction_trees.making import make_or_store, room_of
-from oocbe.junction_trees.query_engine import QueryEngine, large_cost
+from oocbe.junction_trees.query_engine import QueryEngine
 from oocbe.junction_trees.storage import open_tree, save_tree
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import tabulated

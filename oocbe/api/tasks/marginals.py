@@ -29,8 +29,8 @@ from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.compiled import find_order, tree_of
+from oocbe.junction_trees.costs import large_cost, making_seconds
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
-from oocbe.junction_trees.query_engine import large_cost, making_seconds
 from oocbe.junction_trees.support import ROW_BYTES
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.junction_trees.costs import elimination_seconds
 from oocbe.junction_trees.query_elimination.complete_tree import UnderflowError
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors, factors_of_case, written_out
 from oocbe.junction_trees.query_elimination.groups import CasePlan
@@ -46,8 +47,9 @@ class QueryAnswer:
         if self._case is None:
             return 0.0
         plan = self._plan(asked)
-        seconds = tuning().clique_cell_seconds * plan.cost + tuning().factor_seconds * len(self._case.factors)
-        return math.inf if plan.largest * tuning().clique_cell_bytes > memory else seconds
+        if plan.largest * tuning().clique_cell_bytes > memory:
+            return math.inf
+        return elimination_seconds(len(self._case.factors), plan.cost)
 
     def log_evidence(self, backend: str) -> float:
         """Natural logarithm of the sum of all weights, -inf for none; ``backend`` as for a tree."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.junction_trees.costs import elimination_seconds
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
 from oocbe.junction_trees.query_elimination.factors import WrittenFactors
-from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 
 
@@ -30,7 +30,7 @@ def answer_cases(
     ------
     TimeLimitError : the deadline passed.
     """
-    if len(cases) * tuning().factor_seconds * len(factors.factors) > most_seconds:
+    if len(cases) * elimination_seconds(len(factors.factors)) > most_seconds:
         return None  # before the first case
     sizes = factors.sizes
     ends = np.cumsum([0, *(sizes[v] for v in targets)])

@@ -454,8 +454,6 @@ class Tuning:
     """Maximum bytes of a block's device memory."""
     device_tree_share: float = 0.5
     """Share of the free device memory for a tree, and for a block."""
-    group_tree_share: float = 0.8
-    """Share of the whole tree's work above which a group of cases gets no tree of its own."""
     group_tree_bytes: int = 1 << 30
     """Memory limit of the rows of a group's tree, in bytes. A tree that is not smaller than the whole one is not
     used."""
@@ -472,10 +470,8 @@ class Tuning:
     """Minimum time to make a tree for a group of cases, in seconds, approximately."""
     group_tree_variable_seconds: float = 0.0003
     """The same for each variable, in addition."""
-    least_alone_seconds: float = 0.02
-    """Minimum time per case with the whole tree, in seconds, before cases are answered one by one."""
     alone_times: float = 4.0
-    """Limit of their total time, as a multiple of the minimum time to make a group's tree."""
+    """Limit of the eliminations for a group of cases, as a multiple of the minimum time to make the group's tree."""
     joint_piece_numbers: int = 1 << 22
     """Numbers of evidence per sweep, 32 MiB; a case has a number for each variable of the problem."""
     sweep_share: float = 0.5
@@ -499,7 +495,7 @@ class Tuning:
     """Approximate time of a sweep for one case, in seconds for each row and each entry of a map."""
     least_sweep_seconds: float = 0.02
     """Time of a sweep, in seconds, up to which no alternative is considered."""
-    alternative_share: float = 0.7
+    alternative_share: float = 0.75
     """Maximum cost of an alternative to a sweep, relative to the sweep; below 1 because both costs are estimates."""
     factor_seconds: float = 1e-4
     """Approximate time per factor before the plan of a query, in seconds."""
