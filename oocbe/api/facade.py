@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from oocbe.errors import UsageError
-from oocbe.model.results.interrupted import attach_interruption, interruptible
+from oocbe.model.results.interrupted import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from oocbe.model.results.propagation_result import PropagationResult
     from oocbe.model.results.result import Result
     from oocbe.model.results.task_result import TaskResult
-
-Timed = TypeVar("Timed", "Result", "TaskResult", "BoundResult")
 
 
 def solve(
@@ -64,21 +61,15 @@ def solve(
         sum exactly. Interrupted : Ctrl-C was pressed; its ``result`` has the best bound and assignment so far. The
         other verbs raise it, too.
     """
-    begin = time.perf_counter()
     settings = settings_from(options, overrides)
 
-    with (
-        MemoryLimit(settings.memory_limit),
-        interruptible() as interruption,
-        Deadline(settings.time_limit),
-        use_workers_of(settings, client),
-    ):
-        loaded = load_problem(problem, evidence)
-        reading = time.perf_counter() - begin
+    def work(loaded: Problem) -> Result:
         from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
-        result = run(loaded, settings, observer)
-    return attach_interruption(result if loaded is problem else with_reading(result, reading), interruption)
+        with use_workers_of(settings, client):
+            return run(loaded, settings, observer)
+
+    return run_verb(problem, partial(load_problem, evidence=evidence), work, settings.time_limit, settings.memory_limit)
 
 
 def use_workers_of(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
@@ -89,12 +80,6 @@ def use_workers_of(options: SolveOptions, client: Client | None = None) -> Abstr
     from oocbe.execution.cluster.choice import use_workers_of as choose
 
     return choose(options, client)
-
-
-def with_reading(result: Timed, seconds: float) -> Timed:
-    """A result with the seconds of reading its problem, as ``read`` and in the ``total``."""
-    total = seconds + result.seconds.get("total", 0.0)
-    return replace(result, seconds={"read": 0.0, **result.seconds} | {"read": seconds, "total": total})
 
 
 def plan(
@@ -153,17 +138,15 @@ def bound(
     UnsupportedError : a semiring that does not select, or negative factors. ResourceError : no z fits the memory limit.
     LimitError : the time limit passed before the first z was done. ValueRangeError : sums beyond 64-bit integers.
     """
-    begin = time.perf_counter()
     settings = settings_from(options, overrides)
     wanted = [z] if isinstance(z, int | str) else list(z)
 
-    with MemoryLimit(settings.memory_limit), interruptible() as interruption, Deadline(settings.time_limit):
-        loaded = load_problem(problem, evidence)
-        reading = time.perf_counter() - begin
+    def work(loaded: Problem) -> BoundResult:
         from oocbe.bounds.mini_buckets.mini_buckets_bound import bound as run
 
-        result = run(loaded, settings, wanted, partition, cost_shifting, observer)
-    return attach_interruption(with_reading(result, reading), interruption)
+        return run(loaded, settings, wanted, partition, cost_shifting, observer)
+
+    return run_verb(problem, partial(load_problem, evidence=evidence), work, settings.time_limit, settings.memory_limit)
 
 
 def verify(
@@ -216,18 +199,18 @@ def propagate(
     UsageError : invalid limits, or no CUDA device if one is requested.
     FormatError, UnsupportedError : the file.
     """
-    begin = time.perf_counter()
 
-    with interruptible() as interruption, Deadline(time_limit):
-        if isinstance(problem, str | Path):
-            from oocbe.formats import read_model
+    def read(given: Model | str | Path) -> Model:
+        from oocbe.formats import read_model
 
-            problem = read_model(problem)
-        reading = time.perf_counter() - begin
+        return read_model(given) if isinstance(given, str | Path) else given
+
+    def work(model: Model) -> PropagationResult:
         from oocbe.propagation.propagate import propagate as run
 
-        result = run(problem, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=backend)
-    return attach_interruption(replace(result, seconds=result.seconds + reading), interruption)
+        return run(model, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=backend)
+
+    return run_verb(problem, read, work, time_limit)
 
 
 def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnValues) -> SolveOptions:

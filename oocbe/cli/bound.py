@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,7 @@ from oocbe.cli.progress import observer_for
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
+    from oocbe.model.problem import Problem
     from oocbe.model.results.bound_result import BoundOfZ, BoundResult
 
 
@@ -50,20 +50,20 @@ def bound(
     finds no assignment, local search continues for --incumbent-seconds. Exit code 0, or 10 if the problem is
     infeasible.
     """
-    from oocbe.api.facade import with_reading
     from oocbe.formats.solutions.solution_file import write_assignment
-    from oocbe.runtime.deadline import Deadline
+    from oocbe.model.results.interrupted import read_and_work
 
     check_targets(file, solution=solution)
     limits = [_limit(text) for text in z or ["auto"]]
-    begin = time.perf_counter()
-    with observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
-        problem = load(file, format, evidence)
-        reading = time.perf_counter() - begin
+
+    def work(problem: Problem) -> BoundResult:
         from oocbe.bounds.mini_buckets.mini_buckets_bound import bound as run
 
         defer_signals()
-        result = with_reading(run(problem, options, limits, partition, cost_shifting, observer), reading)
+        return run(problem, options, limits, partition, cost_shifting, observer)
+
+    with observer_for(quiet, verbose) as observer:
+        _, result = read_and_work(file, lambda path: load(path, format, evidence), work, options.time_limit)
     best = result.best
     labels = result.labels(best)
     if solution is not None and best is not None and labels is not None:  # before anything is printed, which may fail

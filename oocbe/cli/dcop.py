@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +15,7 @@ from oocbe.cli.progress import observer_for
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
+    from oocbe.formats import Model
     from oocbe.model.results.dcop_result import DcopResult, UtilMessage
 
 
@@ -51,22 +51,22 @@ def dcop(
     """
     from oocbe.errors import UsageError
     from oocbe.formats.solutions.solution_file import write_assignment
-    from oocbe.runtime.deadline import Deadline
+    from oocbe.model.results.interrupted import read_and_work
 
     workers = 0 if options.workers is None else options.number_of_workers
     options = replace(options, workers=None)  # the workers of agents do not share buckets
     if z is not None and z < 1:
         raise UsageError(f"--z {z}: the variables of a mini-bucket are at least 1")
     check_targets(file, solution=solution, metrics=metrics)
-    begin = time.perf_counter()
-    with observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
-        model = load_model(file, format)
-        reading = time.perf_counter() - begin
-        from oocbe.dcop.protocol import as_dcop, run, with_reading
+
+    def work(model: Model) -> DcopResult:
+        from oocbe.dcop.protocol import as_dcop, run
 
         defer_signals()
-        result = run(as_dcop(model, file), options, z, None, workers, observer, heuristic, root)
-        result = with_reading(result, reading)
+        return run(as_dcop(model, file), options, z, None, workers, observer, heuristic, root)
+
+    with observer_for(quiet, verbose) as observer:
+        _, result = read_and_work(file, lambda path: load_model(path, format), work, options.time_limit)
     labels = result.labels
     if solution is not None and labels is not None:  # before anything is printed, which may fail
         write_assignment(labels, result.problem, result.semiring, result.value, solution, result.assignment)

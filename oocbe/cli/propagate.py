@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +12,7 @@ from oocbe.cli.output import defer_signals, note, print_answer, seconds, warn
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
+    from oocbe.formats import Model
     from oocbe.model.results.propagation_result import PropagationResult
 
 SHOWN_NAMES = 5
@@ -42,18 +41,15 @@ def propagate(
     Exit code 0 at a fixpoint, 10 if FILE is infeasible (with the constraint that proves it), 20 if a limit was reached.
     Unsupported constraints of FILE are listed and left out; the removals are valid all the same.
     """
+    from oocbe.model.results.interrupted import read_and_work
     from oocbe.propagation.propagate import propagate as run
-    from oocbe.runtime.deadline import Deadline
 
     check_targets(file, solution=output)
-    begin = time.perf_counter()
-    with Deadline(options.time_limit):
-        model = load_model(file, format)
-        reading = time.perf_counter() - begin
-        result = run(
-            model, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=options.backend
-        )
-    result = replace(result, seconds=result.seconds + reading)
+
+    def work(model: Model) -> PropagationResult:
+        return run(model, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=options.backend)
+
+    _, result = read_and_work(file, lambda path: load_model(path, format), work, options.time_limit)
     defer_signals()
     if output is not None and result.reduced is not None:
         from oocbe.formats import write

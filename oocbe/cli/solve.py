@@ -100,10 +100,10 @@ def solve(
         of_one |= {"report": report, "evidence": evidence, "k": k, "temperature": temperature, "verbose": verbose}
         of_one["task"] = task != "optimum"
         return solve_files(files, options, format, jobs, json, quiet, of_one)
-    from oocbe.api.facade import use_workers_of, with_reading
+    from oocbe.api.facade import use_workers_of
     from oocbe.api.tasks.verbs import RESUMED, why_from_the_start
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
-    from oocbe.runtime.deadline import Deadline
+    from oocbe.model.results.interrupted import read_and_work
 
     # Other tasks save no run: their work folder only has scratch folders.
     run_directory = options.workdir if task in RESUMED else None
@@ -129,20 +129,26 @@ def solve(
             if report is not None:
                 write_report(report, problem, answer, options, traced)
         return answer.exit_code
+
+    def read(path: Path) -> Problem:
+        problem = load(path, format, evidence)
+        if certificate is not None:
+            from oocbe.certificates.asking import check_certifiable
+
+            check_certifiable(path, problem, options, bool(evidence), format is not None)
+        return problem
+
+    def work(problem: Problem) -> Result:
+        from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
+
+        defer_signals()
+        with use_workers_of(options):
+            return run(problem, options, observer)
+
     begin = time.perf_counter()
     with traced_for(report, trace) as traced:
-        with written_to(traced, about), observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
-            problem = load(file, format, evidence)
-            if certificate is not None:
-                from oocbe.certificates.asking import check_certifiable
-
-                check_certifiable(file, problem, options, bool(evidence), format is not None)
-            reading = time.perf_counter() - begin
-            from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
-
-            defer_signals()
-            with use_workers_of(options):
-                result = with_reading(run(problem, options, observer), reading)
+        with written_to(traced, about), observer_for(quiet, verbose) as observer:
+            problem, result = read_and_work(file, read, work, options.time_limit)
         if report is not None:
             write_report(report, problem, result, options, traced)
     if solution is not None and result.assignment is not None:
@@ -193,26 +199,27 @@ def _run_task(
     solution: Path | None,
     output_file: Path | None,
 ) -> tuple[Problem, TaskResult]:
-    from oocbe.api.facade import use_workers_of, with_reading
+    from oocbe.api.facade import use_workers_of
     from oocbe.api.tasks.verbs import answered, load_engine
     from oocbe.cli.task import print_task
     from oocbe.errors import UsageError
     from oocbe.formats.solutions.solution_file import write_assignment
+    from oocbe.model.results.interrupted import read_and_work
     from oocbe.model.semiring import semiring_by_name
-    from oocbe.runtime.deadline import Deadline
 
     if solution is not None and task != "mpe":
         raise UsageError(
             "--solution: only the tasks optimum and mpe have one assignment to write; kbest prints them with --json"
         )
-    with observer_for(*is_shown) as observer, Deadline(options.time_limit):
-        begin = time.perf_counter()
-        problem = load(file, format_name, evidence)
-        reading = time.perf_counter() - begin
+
+    def work(problem: Problem) -> TaskResult:
         load_engine()
         defer_signals()
         with use_workers_of(options):
-            result = with_reading(answered(task, problem, options, observer=observer, **of_task), reading)
+            return answered(task, problem, options, observer=observer, **of_task)
+
+    with observer_for(*is_shown) as observer:
+        problem, result = read_and_work(file, lambda p: load(p, format_name, evidence), work, options.time_limit)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
         value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)

@@ -25,14 +25,13 @@ from oocbe.formats import Model, error_context, read_model
 from oocbe.model.dcop import Dcop
 from oocbe.model.problem import Problem
 from oocbe.model.results.dcop_result import DcopResult, UtilMessage
-from oocbe.model.results.interrupted import attach_interruption, interruptible
+from oocbe.model.results.interrupted import run_verb
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.option_types import OwnValues
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.propagate import finite
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.interruption import listening
-from oocbe.runtime.memory import MemoryLimit
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
@@ -118,21 +117,16 @@ def _verb(
     workers: int,
     observer: Observer | None,
 ) -> DcopResult:
-    begin = time.perf_counter()
     settings = (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
-    with MemoryLimit(settings.memory_limit), interruptible() as interruption, Deadline(settings.time_limit):
-        if isinstance(dcop, str | Path):
-            dcop = read_dcop(dcop)
-        reading = time.perf_counter() - begin
-        result = run(dcop if isinstance(dcop, Dcop) else Dcop.of(dcop), settings, z, tree, workers, observer)
-        result = with_reading(result, reading)
-    return attach_interruption(result, interruption)
 
+    def read(given: Dcop | Problem | str | Path) -> Dcop:
+        loaded = read_dcop(given) if isinstance(given, str | Path) else given
+        return loaded if isinstance(loaded, Dcop) else Dcop.of(loaded)
 
-def with_reading(result: DcopResult, seconds: float) -> DcopResult:
-    """A result with the seconds that reading took beforehand, as ``read`` and in the ``total``."""
-    known = result.seconds
-    return replace(result, seconds={"read": seconds, **known, "total": known["total"] + seconds})
+    def work(loaded: Dcop) -> DcopResult:
+        return run(loaded, settings, z, tree, workers, observer)
+
+    return run_verb(dcop, read, work, settings.time_limit, settings.memory_limit)
 
 
 def run(

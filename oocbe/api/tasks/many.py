@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, replace
@@ -13,15 +12,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from oocbe.api.facade import read_finite, settings_from, solve, with_reading
+from oocbe.api.facade import read_finite, settings_from, solve
 from oocbe.api.tasks.solving_processes import SolvingProcesses
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, UsageError
 from oocbe.model.results.failure import Failure, failure_of
-from oocbe.model.results.interrupted import Interrupted
+from oocbe.model.results.interrupted import Interrupted, read_and_work
 from oocbe.model.results.result import Result
 from oocbe.model.settings.option_types import OwnValues
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.memory import MemoryLimit
 
 if TYPE_CHECKING:
@@ -178,11 +176,9 @@ def _result(task: _Task) -> Result:
         folder.parent.mkdir(parents=True, exist_ok=True)
     if task.format is None or not isinstance(task.problem, str | Path):
         return solve(task.problem, task.options)
-    begin = time.perf_counter()
-    with MemoryLimit(task.options.memory_limit), Deadline(task.options.time_limit):
-        problem = read_finite(task.problem, task.format)
-        reading = time.perf_counter() - begin
-        return with_reading(solve(problem, task.options), reading)
+    path, format, options = task.problem, task.format, task.options
+    with MemoryLimit(options.memory_limit):
+        return read_and_work(path, lambda p: read_finite(p, format), lambda p: solve(p, options), options.time_limit)[1]
 
 
 def _by_processes(tasks: Sequence[_Task], count: int) -> Generator[Outcome, None, None]:

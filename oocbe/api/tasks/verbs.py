@@ -8,21 +8,19 @@ explanation use all feasible rows, without dominance. The problem's semiring def
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from oocbe.api.facade import load_problem, settings_from, use_workers_of, with_reading
+from oocbe.api.facade import load_problem, settings_from, use_workers_of
 from oocbe.errors import UsageError
 from oocbe.execution.cluster.workers import read_by_workers, read_since
-from oocbe.model.results.interrupted import attach_interruption, interruptible
+from oocbe.model.results.interrupted import run_verb
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.runtime.compilation import Stopwatch
-from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.interruption import listening
-from oocbe.runtime.memory import MemoryLimit
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -80,19 +78,13 @@ def run_task(
     Interrupted : Ctrl-C was pressed; its ``result`` has the status ``interrupted``.
     """
     settings = settings_from(options, overrides)
-    begin = time.perf_counter()
 
-    with (
-        MemoryLimit(settings.memory_limit),
-        interruptible() as interruption,
-        Deadline(settings.time_limit),
-        use_workers_of(settings, client),
-    ):
-        loaded = load_problem(problem, evidence)
-        reading = time.perf_counter() - begin
+    def work(loaded: Problem) -> TaskResult:
         load_engine()
-        result = answered(task, loaded, settings, k=k, temperature=temperature, observer=observer)
-    return attach_interruption(with_reading(result, reading), interruption)
+        with use_workers_of(settings, client):
+            return answered(task, loaded, settings, k=k, temperature=temperature, observer=observer)
+
+    return run_verb(problem, partial(load_problem, evidence=evidence), work, settings.time_limit, settings.memory_limit)
 
 
 def answered(

@@ -1,13 +1,17 @@
-"""The exception of the library's verbs after Ctrl-C, with the result so far."""
+"""What all verbs share: limits, the seconds of reading, and the exception after Ctrl-C, with the result so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oocbe.errors import RequestedEndError
-from oocbe.runtime.interruption import Interruption, listening
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.interruption import listening
+from oocbe.runtime.memory import MemoryLimit
 
 if TYPE_CHECKING:
     from oocbe.model.results.bound_result import BoundResult
@@ -16,6 +20,8 @@ if TYPE_CHECKING:
     from oocbe.model.results.result import Result
     from oocbe.model.results.task_result import TaskResult
 
+Given = TypeVar("Given")
+Read = TypeVar("Read")
 Answer = TypeVar("Answer", "Result", "TaskResult", "BoundResult", "PropagationResult", "DcopResult")
 
 
@@ -34,18 +40,53 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
-@contextmanager
-def interruptible() -> Iterator[Interruption]:
-    """Within the block Ctrl-C is a request to end; KeyboardInterrupt if the block ends without a result."""
-    with listening() as interruption:
+def run_verb(
+    given: Given,
+    read: Callable[[Given], Read],
+    work: Callable[[Read], Answer],
+    time_limit: float | None,
+    memory_limit: int | None = None,
+) -> Answer:
+    """The result of a verb of the library: a problem is read, and worked on.
+
+    Parameters
+    ----------
+    given, time_limit : as for :func:`read_and_work`. memory_limit : bytes; None: no limit.
+
+    Raises
+    ------
+    Interrupted : Ctrl-C was pressed; its ``result`` is the one so far. KeyboardInterrupt : there is none yet.
+    """
+    limited = nullcontext() if memory_limit is None else MemoryLimit(memory_limit)
+    with limited, listening() as interruption:
         try:
-            yield interruption
+            _, answer = read_and_work(given, read, work, time_limit)
         except RequestedEndError:
             raise KeyboardInterrupt(interruption.reason) from None
-
-
-def attach_interruption(answer: Answer, interruption: Interruption) -> Answer:
-    """The answer of an :func:`interruptible` block; after Ctrl-C raises :class:`Interrupted` with it."""
     if interruption.is_requested:
         raise Interrupted(interruption.reason, answer)
     return answer
+
+
+def read_and_work(
+    given: Given, read: Callable[[Given], Read], work: Callable[[Read], Answer], time_limit: float | None
+) -> tuple[Read, Answer]:
+    """A problem, and the result of work on it with the seconds of reading: as ``read`` and in the ``total``.
+
+    Parameters
+    ----------
+    given : the problem, which has no seconds of reading if it stays as it is, or a path.
+    time_limit : seconds for both; None: no limit.
+    """
+    begin = time.perf_counter()
+    with Deadline(time_limit):
+        loaded = read(given)
+        reading, is_read = time.perf_counter() - begin, loaded is not given
+        answer = work(loaded)
+    seconds: Any = answer.seconds
+    if is_read and isinstance(seconds, float):
+        seconds += reading
+    elif is_read:
+        own = {"read": reading, "total": reading + seconds.get("total", 0.0)}
+        seconds = {"read": 0.0, **seconds} | own
+    return loaded, replace(answer, seconds=seconds) if is_read else answer
