@@ -31,6 +31,7 @@ from oocbe.tables.table import Table
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
     from oocbe.tables.stored import StoredTable
+    from oocbe.tables.stored_complete import AnyComplete
 
 
 def combine_tables(
@@ -122,15 +123,7 @@ def eliminate_tables(
     semiring = tables[0].semiring
     if len(tables) > 1:
         tables = [_without_own(table, tables, gone, backend, piece_rows) for table in tables]
-    sizes: dict[str, int] = {}
-    uses: dict[str, int] = {}
-    for table in tables:
-        for name, size in zip(table.scope, table.layout.sizes, strict=True):
-            sizes[name] = size
-            uses[name] = uses.get(name, 0) + 1
-    kept = [name for name in sizes if name not in gone]
-    kept = [n for n in kept if uses[n] == 1] + [n for n in kept if uses[n] > 1]
-    last = [name for name in sizes if name in gone]
+    sizes, kept, last = joined_scope(tables, gone)
     layout = Layout.of(kept, [sizes[name] for name in kept], *(t.layout for t in tables))
     terms = prod(sizes[name] for name in last)
     dtype = complete_dtype([t.values[t.feasible()] for t in tables], semiring, terms)
@@ -152,6 +145,19 @@ def eliminate_tables(
     return CompleteTable(layout, kernels.download(values), semiring)
 
 
+def joined_scope(tables: Sequence[AnyComplete], gone: Sequence[str]) -> tuple[dict[str, int], list[str], list[str]]:
+    """Domain sizes of all variables; those that stay, each table's own before the shared ones; and those that go."""
+    sizes = {name: size for t in tables for name, size in zip(t.scope, t.layout.sizes, strict=True)}
+    kept = [name for name in sizes if name not in gone]
+    kept.sort(key=lambda name: sum(name in t.layout for t in tables) > 1)
+    return sizes, kept, [name for name in sizes if name in gone]
+
+
+def own_variables(table: AnyComplete, tables: Sequence[AnyComplete], gone: Sequence[str]) -> list[str]:
+    """Variables to eliminate that only this table has."""
+    return [n for n in table.scope if n in gone and not any(n in t.layout for t in tables if t is not table)]
+
+
 def _without_own(
     table: CompleteTable,
     tables: Sequence[CompleteTable],
@@ -159,7 +165,7 @@ def _without_own(
     backend: Backend | str | None,
     piece_rows: int | None,
 ) -> CompleteTable:
-    own = [n for n in table.scope if n in gone and not any(n in t.layout for t in tables if t is not table)]
+    own = own_variables(table, tables, gone)
     return eliminate_tables([table], own, backend, piece_rows) if own else table
 
 

@@ -14,10 +14,10 @@ from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.group import layout_attributes
+from oocbe.tables.group import table_attributes
 from oocbe.tables.group_writer import GroupWriter
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COMPLETE, FORMAT_VERSION
+from oocbe.tables.manifest import COMPLETE
 from oocbe.tables.table import format_bytes
 
 LEAST_CHUNK_BYTES = 64
@@ -45,8 +45,6 @@ class CompleteTableWriter(GroupWriter):
         super().__init__(path, layout, dtype, semiring, chunk_cells, 0, COMPLETE, budget=budget, overwrite=overwrite)
         self._refuse_too_many_chunks()
         self.cells = 0
-        self._chunk = np.empty(0, dtype=self.dtype)
-        self._filled = 0
 
     def _refuse_too_many_chunks(self) -> None:
         """Refuse (:class:`DiskError`) a table that no compression can fit, before any writing."""
@@ -85,45 +83,13 @@ class CompleteTableWriter(GroupWriter):
         self._widen(values if count == len(values) else values[feasible])
         self.rows += count
         self.cells += len(values)
-        done = 0
-        if self._filled:
-            done = min(len(values), self._chunk_rows - self._filled)
-            self._keep(values[:done])
-            if self._filled == self._chunk_rows:
-                self._flush()
-        # Whole chunks are written from the caller's array; the rest is copied.
-        whole = done + (len(values) - done) // self._chunk_rows * self._chunk_rows
-        if whole > done:
-            self._write(values[done:whole])
-        if whole < len(values):
-            self._keep(values[whole:])
-
-    def _keep(self, values: NDArray[Any]) -> None:
-        if not len(self._chunk):
-            self._chunk = np.empty(self._chunk_rows, dtype=self.dtype)
-        self._chunk[self._filled : self._filled + len(values)] = values
-        self._filled += len(values)
-
-    def _flush(self) -> None:
-        if self._filled:
-            self._write(self._chunk[: self._filled])
-            self._filled = 0
-
-    def _write(self, values: NDArray[Any]) -> None:
-        self._write_arrays(np.empty((0, len(values)), dtype=np.uint64), values)
+        self._collect(np.empty((0, len(values)), dtype=np.uint64), values)
 
     def _finish(self) -> None:
         if self.cells != self.layout.complete_rows:
             raise ModelError(f"{self.path}: {self.cells:,} of {self.layout.complete_rows:,} cells were written")
         self._flush()
-        attributes = {
-            "version": FORMAT_VERSION,
-            **layout_attributes(self.layout),
-            "semiring": self.semiring.name,
-            "dtype": self.dtype.name,
-            "rows": self.rows,
-            "chunk_rows": self._chunk_rows,
-        }
+        attributes = table_attributes(self.layout, self.semiring, self.dtype, self.rows, self._chunk_rows)
         if self._extent is not None:
             attributes["extent"] = list(self._extent)
         self._publish(attributes)

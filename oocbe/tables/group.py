@@ -6,12 +6,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+
 from oocbe.errors import CorruptDataError, ModelError
+from oocbe.model.semiring import Semiring
 from oocbe.tables.chunk_files import CODEC_NAMES
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
 from oocbe.tables.layout import Layout, check_integers
 from oocbe.tables.limbs import LIMB_BITS, MOST_LIMBS
-from oocbe.tables.manifest import MANIFEST_NAME, Manifest
+from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
 from oocbe.tables.object_path import ObjectPath, Place
 
@@ -113,6 +116,16 @@ def layout_attributes(layout: Layout) -> dict[str, Any]:
     if layout.labels:
         attributes["labels"] = {name: list(own) for name, own in layout.labels.items()}
     return attributes
+
+
+def table_attributes(
+    layout: Layout, semiring: Semiring, dtype: np.dtype[Any], rows: int, chunk_rows: int, is_sorted: bool | None = None
+) -> dict[str, Any]:
+    """Attributes that every new table has; those of a table of rows where ``is_sorted`` is given."""
+    of_rows = is_sorted is not None
+    attributes = {"version": FORMAT_VERSION, **layout_attributes(layout)} | ({"words": layout.words} if of_rows else {})
+    attributes |= {"semiring": semiring.name, "dtype": dtype.name, "rows": rows, "chunk_rows": chunk_rows}
+    return attributes | ({"sorted": is_sorted} if of_rows else {})
 
 
 def check_extent(attributes: Mapping[str, Any]) -> None:

@@ -67,6 +67,8 @@ class GroupWriter(FolderWriter):
         self._codec = codec
         self._extent: tuple[int, int] | None = None
         self._arrays: NewArrays | None = None
+        self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
+        self._waiting = 0  # rows that are pending
 
     def _widen(self, values: NDArray[Any]) -> None:
         """Update the least and greatest value by new integers; refuse floats that tables cannot represent."""
@@ -80,7 +82,33 @@ class GroupWriter(FolderWriter):
             low, high = min(low, self._extent[0]), max(high, self._extent[1])
         self._extent = low, high
 
-    def _write_arrays(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+    def _collect(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        """Take the next rows: whole chunks are written from the caller's arrays, the rest is copied."""
+        if self._waiting + len(values) < self._chunk_rows:
+            self._keep(keys, values)
+            return
+        head = -self._waiting % self._chunk_rows
+        if head:
+            self._pending.append((keys[:, :head], values[:head]))
+            self._flush()
+        whole = head + (len(values) - head) // self._chunk_rows * self._chunk_rows
+        if whole > head:
+            self._write(keys[:, head:whole], values[head:whole])
+        if whole < len(values):
+            self._keep(keys[:, whole:], values[whole:])
+
+    def _keep(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        self._pending.append((keys.copy(), values.copy()))
+        self._waiting += len(values)
+
+    def _flush(self) -> None:
+        """Write the rows that wait."""
+        keys, values = ([pair[i] for pair in self._pending] for i in (0, 1))
+        self._pending, self._waiting = [], 0
+        if values:
+            self._write(np.concatenate(keys, axis=1), np.concatenate(values))
+
+    def _write(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Write rows from the start of a chunk on: keys (words, rows), values (rows,)."""
         try:
             self._open_arrays().append(self._written, keys, values)

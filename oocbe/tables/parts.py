@@ -27,10 +27,9 @@ from oocbe.tables.chunk_files import KEY_NAMES, PACKED, value_names
 from oocbe.tables.chunk_index import PartChunks
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.folder_writer import FolderWriter
-from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_attributes, layout_of, made_of
+from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of, table_attributes
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import (
-    FORMAT_VERSION,
     MANIFEST_NAME,
     PART_NAME,
     PARTS,
@@ -158,16 +157,7 @@ class PartsWriter(FolderWriter):
             raise self._disk_error(error) from None
 
     def _attributes(self, rows: int, chunk_rows: int, extent: list[int] | None, is_sorted: bool) -> dict[str, Any]:
-        attributes = {
-            "version": FORMAT_VERSION,
-            **layout_attributes(self.layout),
-            "words": self.layout.words,
-            "semiring": self.semiring.name,
-            "dtype": self.dtype.name,
-            "rows": rows,
-            "chunk_rows": chunk_rows,
-            "sorted": is_sorted,
-        }
+        attributes = table_attributes(self.layout, self.semiring, self.dtype, rows, chunk_rows, is_sorted)
         if self._limbs:
             attributes["limbs"] = self._limbs
         return attributes if extent is None else {**attributes, "extent": extent}

@@ -15,10 +15,10 @@ from oocbe.tables.chunk_files import PACKED, ZSTD
 from oocbe.tables.column_form import column_names
 from oocbe.tables.columns import row_of
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.group import layout_attributes
+from oocbe.tables.group import table_attributes
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS, GroupWriter
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COLUMNS, FORMAT_VERSION, ROWS
+from oocbe.tables.manifest import COLUMNS, ROWS
 
 if TYPE_CHECKING:
     from oocbe.tables.new_arrays import PackedArrays
@@ -59,8 +59,6 @@ class StoredTableWriter(GroupWriter):
         super().__init__(path, layout, dtype, semiring, chunk_rows, words, form, codec, budget, limbs, overwrite)
         self.is_sorted = True
         self._duplicates = duplicates
-        self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
-        self._waiting = 0  # rows that are pending
         self._last_key = -1
 
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
@@ -88,22 +86,7 @@ class StoredTableWriter(GroupWriter):
         self._check_order(keys)
         self._widen(values)
         self.rows += len(values)
-        waiting = self._waiting
-        if waiting + len(values) < self._chunk_rows:
-            self._keep(keys, values)
-            return
-        # Complete the current chunk, write whole chunks from the caller's arrays, and copy the rest.
-        head = -waiting % self._chunk_rows
-        if waiting:
-            self._pending.append((keys[:, :head], values[:head]))
-            self._flush()
-        else:
-            head = 0
-        whole = head + (len(values) - head) // self._chunk_rows * self._chunk_rows
-        if whole > head:
-            self._write(keys[:, head:whole], values[head:whole])
-        if whole < len(values):
-            self._keep(keys[:, whole:], values[whole:])
+        self._collect(keys, values)
 
     @property
     def chunk_rows(self) -> int:
@@ -167,19 +150,9 @@ class StoredTableWriter(GroupWriter):
         self.is_sorted = self.is_sorted and order == ASCENDING and self._last_key < first
         self._last_key = key_number(keys, keys.shape[1] - 1)
 
-    def _keep(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
-        self._pending.append((keys.copy(), values.copy()))
-        self._waiting += len(values)
-
-    def _flush(self) -> None:
-        keys, values = ([pair[i] for pair in self._pending] for i in (0, 1))
-        self._pending, self._waiting = [], 0
-        if values:
-            self._write(np.concatenate(keys, axis=1), np.concatenate(values))
-
     def _write(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Write rows from the start of a chunk on."""
-        self._write_arrays(keys, values)
+        super()._write(keys, values)
         for start in range(0, len(values), self._chunk_rows):
             self._manifest.first_keys.append(key_number(keys, start))
             self._manifest.last_keys.append(key_number(keys, min(start + self._chunk_rows, len(values)) - 1))
@@ -192,16 +165,8 @@ class StoredTableWriter(GroupWriter):
         self._publish(self._attributes())
 
     def _attributes(self) -> dict[str, Any]:
-        attributes = {
-            "version": FORMAT_VERSION,
-            **layout_attributes(self.layout),
-            "words": self.layout.words,
-            "semiring": self.semiring.name,
-            "dtype": self.dtype.name,
-            "rows": self.rows,
-            "chunk_rows": self._chunk_rows,
-            "sorted": self.is_sorted,
-        }
+        chunk_rows, is_sorted = self._chunk_rows, self.is_sorted
+        attributes = table_attributes(self.layout, self.semiring, self.dtype, self.rows, chunk_rows, is_sorted)
         if self._duplicates and not self.is_sorted:
             attributes["duplicates"] = True
         if self._limbs:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete import complete_dtype, is_worth_writing_out
+from oocbe.algebra.complete import complete_dtype, is_worth_writing_out, joined_scope, own_variables
 from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
 from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream
 from oocbe.algebra.complete_tables.complete_transpose import Scratch, transposed
@@ -170,15 +170,7 @@ def eliminate_stored(
     semiring = tables[0].semiring
     if len(tables) > 1:
         tables = [_without_own(table, tables, gone, place) for table in tables]
-    sizes: dict[str, int] = {}
-    uses: dict[str, int] = {}
-    for table in tables:
-        for name, size in zip(table.scope, table.layout.sizes, strict=True):
-            sizes[name] = size
-            uses[name] = uses.get(name, 0) + 1
-    kept = [name for name in sizes if name not in gone]
-    kept = [n for n in kept if uses[n] == 1] + [n for n in kept if uses[n] > 1]
-    last = [name for name in sizes if name in gone]
+    sizes, kept, last = joined_scope(tables, gone)
     dtype = complete_dtype([_extent(t) for t in tables], semiring, math.prod(sizes[name] for name in last))
     dtype = dtype_of_rows(dtype)
     number = {name: place_of for place_of, name in enumerate((*kept, *last))}
@@ -209,7 +201,7 @@ def eliminate_stored(
 def _without_own(
     table: AnyComplete, tables: Sequence[AnyComplete], gone: Sequence[str], place: CompletePlace
 ) -> AnyComplete:
-    own = [n for n in table.scope if n in gone and not any(n in t.layout for t in tables if t is not table)]
+    own = own_variables(table, tables, gone)
     return eliminate_stored([table], own, place.fresh(), place) if own else table
 
 
