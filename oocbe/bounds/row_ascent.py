@@ -50,6 +50,7 @@ from numpy.typing import NDArray
 from oocbe.bounds.kernels.cpu.row_ascent import Level, ascend_all, bound_rows
 from oocbe.bounds.kernels.cpu.row_values import count_left, first_left
 from oocbe.bounds.row_tables import ScopeTables
+from oocbe.bounds.scaled_costs import ScaledCosts
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.kernels.cpu.projection import REMOVED, AscentNetwork
@@ -105,7 +106,8 @@ class RowAscent:
         self.tables, self.threshold, self._backend = tables, threshold, backend
         self._sizes = np.array(tables.problem.sizes, dtype=np.int64)
         self._least = tables.least
-        self._bits, self.need = self._fixed_point(threshold)
+        bits, self.need = self._fixed_point(threshold)
+        self._scale = ScaledCosts(tables, np.dtype(np.int32), bits, self.need, SLACK)
         self.network, self.state = self._laid_out()
         self._passes_a_call = max(1, int(CALL_WORK / max(1, tables.pass_work)))
         self.bound = self.need if self.need <= 0 or tables.is_impossible else 0
@@ -135,28 +137,11 @@ class RowAscent:
             return 0 if steps < 0 else (steps << bits if bits >= 0 else steps >> -bits) + 1
         return 0 if distance <= 0 else math.ceil(math.ldexp(distance, bits)) + 1
 
-    def _in_fixed_point(self, above: NDArray[Any], permitted: NDArray[np.bool_]) -> NDArray[np.int32]:
-        """Costs of functions beyond their minima, rounded down and capped at the cutoff."""
-        scaled: NDArray[Any]
-        if not self.tables.is_integral:
-            scaled = np.minimum(above, math.ldexp(self.need, -self._bits))
-            scaled = np.floor(np.ldexp(scaled, self._bits) - SLACK)
-            np.maximum(scaled, 0, out=scaled)
-        elif self._bits < 0:
-            scaled = above >> -self._bits
-        else:
-            scaled = np.minimum(above, self.need)
-            scaled <<= self._bits
-        np.minimum(scaled, self.need, out=scaled)
-        scaled[~permitted] = self.need
-        result: NDArray[np.int32] = scaled.astype(np.int32)
-        return result
-
     def _laid_out(self) -> tuple[AscentNetwork, NDArray[np.int32]]:
         """The functions over two or more variables, and the initial state, before any reparametrisation."""
         layout = self.tables.layout
         check_deadline()
-        costs = self._in_fixed_point(layout.above, layout.permitted)
+        costs = self._scale.down(layout.above, layout.permitted)
         single = len(layout.value)
         state = np.zeros(layout.length, dtype=np.int32)
         state[layout.value] = costs[:single]
@@ -196,7 +181,7 @@ class RowAscent:
 
     def cutoff_for(self, threshold: int | float) -> int:
         """:attr:`need` for another threshold, at most that of this ascent, in its scale."""
-        return min(self.need, self._need(threshold, self._bits))
+        return min(self.need, self._need(threshold, self._scale.bits))
 
     def placed(self, states: Any, level: Level, v: int, rows: int, kept: int) -> Any:
         """States of parents on the device where their rows are bounded fastest, within memory limits.
@@ -341,12 +326,7 @@ class RowAscent:
 
     def unscale(self, bound: int) -> int | float:
         """The least value of an assignment with this bound; the threshold if none is below it."""
-        if bound >= self.need:
-            return self.threshold
-        if self.tables.is_integral:
-            above = -(-bound >> self._bits) if self._bits >= 0 else bound << -self._bits
-            return min(self.tables.grid.round_up(int(self._least) + above), self.threshold)
-        return min(self._least + math.ldexp(bound, -self._bits) - 2 * self.tables.rounding, self.threshold)
+        return min(self._scale.unscale(bound), self.threshold)
 
 
 def _gone(states: NDArray[Any]) -> np.int32:

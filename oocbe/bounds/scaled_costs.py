@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.cost_tables import CostTable
 from oocbe.bounds.row_tables import ScopeTable, ScopeTables
@@ -32,12 +33,14 @@ class ScaledCosts:
     ----------
     tables : of the problem. dtype : int32 or int64. bits : a cost c is stored as c * 2**bits.
     cap : cost of forbidden tuples; 0 if no assignment is below the threshold.
+    slack : in units of the stored costs of floats; more than the error of subtraction and scaling.
     """
 
     tables: ScopeTables
     dtype: np.dtype[Any]
     bits: int
     cap: int
+    slack: float = 0.0
 
     @classmethod
     def of(cls, tables: ScopeTables, threshold: int | float | None, dtype: np.dtype[Any]) -> Self:
@@ -61,21 +64,21 @@ class ScaledCosts:
         if gap < 0:
             return cls(tables, dtype, 0, 0)
         bits = min(1000, room - 1 - math.frexp(gap)[1])
-        return cls(tables, dtype, bits, math.ceil(math.ldexp(gap, bits)) + 1)
+        return cls(tables, dtype, bits, math.ceil(math.ldexp(gap, bits)) + 1, math.ldexp(1.0, room - 52))
 
     def table(self, part: ScopeTable, order: Sequence[int]) -> CostTable:
         """A function in fixed point; order : of its scope, the slowest first."""
-        above: Any = part.values - part.least
+        turned = self.down(part.values - part.least, part.permitted).transpose([part.scope.index(v) for v in order])
+        return CostTable(tuple(order), np.ascontiguousarray(turned).ravel())
+
+    def down(self, above: Any, permitted: NDArray[np.bool_]) -> NDArray[Any]:
+        """Costs of functions beyond their minima, rounded down and capped."""
         if self.tables.is_integral:
             scaled = above >> -self.bits if self.bits < 0 else np.minimum(above, self.cap) << self.bits
         else:
-            # More than the error of subtraction and scaling.
-            slack = math.ldexp(1.0, ROOM[self.dtype] - 52)
-            scaled = np.floor(np.ldexp(np.minimum(above, math.ldexp(self.cap, -self.bits)), self.bits) - slack)
+            scaled = np.floor(np.ldexp(np.minimum(above, math.ldexp(self.cap, -self.bits)), self.bits) - self.slack)
             scaled = np.maximum(scaled, 0)
-        capped = np.where(part.permitted, np.minimum(scaled, self.cap), self.cap)
-        turned = capped.transpose([part.scope.index(v) for v in order])
-        return CostTable(tuple(order), np.ascontiguousarray(turned, dtype=self.dtype).ravel())
+        return np.where(permitted, np.minimum(scaled, self.cap), self.cap).astype(self.dtype)
 
     def unscale(self, bound: int) -> int | float:
         """The least value of an assignment whose tables sum to ``bound``; infinite at the cap."""

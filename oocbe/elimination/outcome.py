@@ -11,7 +11,7 @@ from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import amount
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import LinearHandling, Result, Status
-from oocbe.model.semiring import Combination, Marginalisation, Semiring
+from oocbe.model.semiring import MIN_SUM, Combination, Semiring
 from oocbe.model.settings.options import SolveOptions
 
 
@@ -52,7 +52,8 @@ def result_of_elimination(
         notes += (attempts_note(attempts),)
     bound = None
     status: Status = "optimal" if semiring.selects else "exact"
-    if is_worthless(problem, semiring, value):
+    top = problem.upper_bound if semiring == MIN_SUM else None
+    if value is None or (top is not None and value >= top):
         status, value, assignment = ("infeasible" if options.ub is None else "nothing-better"), None, None
         bound = options.ub
     handling, note = linear_handling(problem, assignment)
@@ -111,18 +112,6 @@ def unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | No
     if value and (scaled == 0 or math.isinf(scaled)):
         return scaled, (outside_of_floats(logarithm),)
     return scaled, ()
-
-
-def minimises(semiring: Semiring) -> bool:
-    """Whether a semiring looks for the least sum."""
-    return semiring.combination is Combination.ADD and semiring.marginalisation is Marginalisation.MIN
-
-
-def is_worthless(problem: Problem, semiring: Semiring, value: int | float | None) -> bool:
-    """No assignment is feasible, or none is below the upper bound that the file sets."""
-    if value is None:
-        return True
-    return minimises(semiring) and problem.upper_bound is not None and value >= problem.upper_bound
 
 
 def linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tuple[LinearHandling, str]:

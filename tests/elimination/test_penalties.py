@@ -10,7 +10,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination.preparation.packing import is_packing
-from oocbe.elimination.preparation.penalties import with_penalties_forbidden
+from oocbe.elimination.preparation.penalties import forbid_penalties
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, SUM_PRODUCT
@@ -48,7 +48,7 @@ def test_the_optimum_stays_and_what_is_left_keeps_its_value(make):
     for seed in range(examples(140)):
         whole = make(seed)
         for problem in (whole, maximised(whole)):
-            left = with_penalties_forbidden(problem, AUTO)
+            left = forbid_penalties(problem, AUTO).problem
             if left is problem:
                 continue
             made += 1
@@ -66,7 +66,7 @@ def test_the_optimum_stays_and_what_is_left_keeps_its_value(make):
 def test_a_penalty_is_forbidden_where_avoiding_it_costs_no_more(form, penalty, is_forbidden):
     weights = (Function((0,), [[0]], [3], 0), Function((1,), [[0]], [9], 0))
     problem = form(Problem(PAIR, (*weights, Function((0, 1), [[1, 1]], [penalty], 0))))
-    left = with_penalties_forbidden(problem, AUTO)
+    left = forbid_penalties(problem, AUTO).problem
     assert ((1, 1) not in values_of(left)) is is_forbidden
     assert oocbe.solve(problem).value == (-1 if problem.semiring == MAX_SUM else 1) * min(penalty, 3)
 
@@ -84,24 +84,24 @@ def test_nothing_is_harmless_that_something_else_is_against():
         Problem(PAIR, (*whole, Function((0, 1), [[0, 0], [0, 1], [1, 0]], [60] * 3, 0))),
     ]
     for problem in against:
-        assert with_penalties_forbidden(problem, AUTO) is problem
+        assert forbid_penalties(problem, AUTO).problem is problem
         assert oocbe.solve(problem).value == 50
 
 
 def test_only_questions_for_one_optimal_assignment_forbid_any():
     problem = Problem(PAIR, (Function((0,), [[0]], [3], 0), Function((0, 1), [[1, 1]], [3], 0)))
-    assert with_penalties_forbidden(problem, AUTO) is not problem
-    assert with_penalties_forbidden(problem, replace(AUTO, dominance=False)) is problem
-    assert with_penalties_forbidden(problem, replace(AUTO, tables="complete")) is problem
+    assert forbid_penalties(problem, AUTO).problem is not problem
+    assert forbid_penalties(problem, replace(AUTO, dominance=False)).problem is problem
+    assert forbid_penalties(problem, replace(AUTO, tables="complete")).problem is problem
     sums = replace(problem, semiring=SUM_PRODUCT)
-    assert with_penalties_forbidden(sums, AUTO) is sums
+    assert forbid_penalties(sums, AUTO).problem is sums
     assert oocbe.count(problem).value == 4
     assert len(oocbe.k_best(problem, 4).assignments) == 4
 
 
 def test_values_near_the_end_of_int64_stay_as_they_are():
     problem = Problem(PAIR, (Function((0,), [[0]], [-(2**60)], 0), Function((0, 1), [[1, 1]], [2**60], 0)))
-    assert with_penalties_forbidden(problem, AUTO) is problem
+    assert forbid_penalties(problem, AUTO).problem is problem
     assert oocbe.solve(problem).value == -(2**60)
 
 
@@ -110,4 +110,4 @@ def test_penalties_that_mean_constraints_make_a_problem_of_packing():
     costs = [replace(f, values=np.full_like(f.values, 10**7)) if len(f.scope) > 1 else f for f in whole.functions]
     problem = replace(whole, functions=tuple(costs))
     assert not is_packing(problem)
-    assert is_packing(with_penalties_forbidden(problem, AUTO))
+    assert is_packing(forbid_penalties(problem, AUTO).problem)

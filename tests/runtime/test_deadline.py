@@ -18,7 +18,7 @@ from oocbe.bounds.mini_buckets.mini_buckets_partition import shape_of
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.plan import plan
 from oocbe.elimination.preparation.packing import is_packing
-from oocbe.elimination.preparation.penalties import with_penalties_forbidden
+from oocbe.elimination.preparation.penalties import forbid_penalties
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.junction_trees import compiled
 from oocbe.model.parts import Function, LinearConstraint, Variable
@@ -192,4 +192,4 @@ def test_what_goes_over_all_functions_looks_at_the_deadline(step):
     with Deadline(0.0), pytest.raises(TimeLimitError):
         step(problem)
     with Deadline(0.0):
-        assert with_penalties_forbidden(problem, SolveOptions()) is problem
+        assert forbid_penalties(problem, SolveOptions()).problem is problem

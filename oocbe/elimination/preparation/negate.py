@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from oocbe.elimination.reformulation import Number, Reformulation
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, Marginalisation
+from oocbe.runtime.deadline import looked
+
+
+def scaled(problem: Problem, factor: int | float) -> Problem:
+    """The problem with all values, of functions and the constant, multiplied by a factor."""
+    functions = []
+    for f in looked(problem.functions):
+        values: Any = f.values * factor
+        functions.append(Function(f.scope, f.tuples, values, None if f.default is None else f.default * factor))
+    return replace(problem, functions=tuple(functions), constant=problem.constant * factor)
 
 
 def negated(problem: Problem) -> Problem:
@@ -18,13 +29,8 @@ def negated(problem: Problem) -> Problem:
     is_maximised = problem.semiring.marginalisation is Marginalisation.MAX
     bound = problem.lower_bound if is_maximised else problem.upper_bound
     opposite = None if bound is None else -bound
-    functions = tuple(
-        Function(f.scope, f.tuples, -f.values, None if f.default is None else -f.default) for f in problem.functions
-    )
     return replace(
-        problem,
-        functions=functions,
-        constant=-problem.constant,
+        scaled(problem, -1),
         semiring=MIN_SUM if is_maximised else MAX_SUM,
         upper_bound=opposite if is_maximised else None,
         lower_bound=None if is_maximised else opposite,

@@ -46,12 +46,6 @@ LARGEST_SUM = 1e300
 
 
 def forbid_penalties(problem: Problem, options: SolveOptions) -> Reformulation:
-    """The problem of :func:`with_penalties_forbidden`."""
-    left = with_penalties_forbidden(problem, options)
-    return Reformulation(problem, left, name="penalties", keeps_counts=False, is_checked=True)
-
-
-def with_penalties_forbidden(problem: Problem, options: SolveOptions) -> Problem:
     """The problem with penalties as constraints that no optimal assignment needs to pay; itself where there are none.
 
     It has the same optimum, and each of its optimal assignments is one of the problem. It suits tasks that need a
@@ -63,15 +57,16 @@ def with_penalties_forbidden(problem: Problem, options: SolveOptions) -> Problem
     options : without dominance, and with tables that hold every assignment, a problem stays as it is. It does, too,
         where a limit comes first: what follows says so. A run directory is for what is left, and no limit is heeded.
     """
-    if not options.dominance or options.tables == "complete" or not applies_to(problem.semiring):
-        return problem
-    with nullcontext() if options.workdir is None else unlimited():
-        try:
-            return _forbidding(problem)
-        except RequestedEndError:
-            raise
-        except TimeLimitError:
-            return problem
+    left = problem
+    if options.dominance and options.tables != "complete" and applies_to(problem.semiring):
+        with nullcontext() if options.workdir is None else unlimited():
+            try:
+                left = _forbidding(problem)
+            except RequestedEndError:
+                raise
+            except TimeLimitError:
+                pass
+    return Reformulation(problem, left, name="penalties", keeps_counts=False, is_checked=True)
 
 
 def _forbidding(problem: Problem) -> Problem:

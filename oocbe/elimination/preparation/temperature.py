@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from oocbe.elimination.preparation.negate import scaled
 from oocbe.elimination.preparation.ranges import extremes
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
@@ -57,13 +58,7 @@ def at_temperature(problem: Problem, temperature: float) -> Problem:
         largest = float(np.maximum(lows, highs).sum()) + abs(problem.constant)
     check_range(problem, largest if adds else 0.0, temperature)
     if adds:
-        functions = tuple(_scaled(f, factor) for f in looked(problem.functions))
-        return replace(
-            problem,
-            functions=functions,
-            constant=0.0 if semiring.counts else problem.constant * factor,
-            semiring=LOG_SUM_EXP,
-        )
+        return replace(scaled(problem, factor), semiring=LOG_SUM_EXP)
     functions = tuple(_logarithms(problem, f, factor) for f in looked(problem.functions))
     if problem.constant < 0:
         raise UnsupportedError(f"{problem.name}: the constant is negative; weights need products that are not")
@@ -97,11 +92,6 @@ def check_range(problem: Problem, largest: float, temperature: float) -> None:
             f"{problem.name}: values divided by the temperature of {temperature} leave the range of float64; raise the "
             "temperature, or scale the values down"
         )
-
-
-def _scaled(f: Function, factor: float) -> Function:
-    default = None if f.default is None else f.default * factor
-    return Function(f.scope, f.tuples, np.asarray(f.values * float(factor), dtype=np.float64), default)
 
 
 def _logarithms(problem: Problem, f: Function, factor: float) -> Function:
