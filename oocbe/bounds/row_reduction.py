@@ -108,6 +108,11 @@ class Reduction:
         left = f"{count:,} of {len(self.sizes):,} variables and {sum(sizes[:count]):,} of {sum(self.sizes):,} values"
         return left + cliques
 
+    @property
+    def eliminated(self) -> list[Elimination]:
+        """The eliminations among the steps."""
+        return [step for step in self.steps if isinstance(step, Elimination)]
+
     def complete(self, assignment: Sequence[int]) -> tuple[int, ...]:
         """The assignment of all variables with the cost of an assignment of the remaining ones."""
         values = [0] * len(self.sizes)
@@ -150,9 +155,7 @@ def eliminated(reduction: Reduction, order: Sequence[int]) -> Reduction:
     """
     further, old = _Reducing(reduction.tables).run_along(order), reduction.variables
     steps = [
-        Elimination(old[step.variable], tuple(old[u] for u in step.scope), step.choice)
-        for step in further.steps
-        if isinstance(step, Elimination)
+        Elimination(old[step.variable], tuple(old[u] for u in step.scope), step.choice) for step in further.eliminated
     ]
     variables = tuple(old[v] for v in further.variables)
     return Reduction(further.tables, variables, (*reduction.steps, *steps), reduction.sizes)

@@ -13,12 +13,11 @@ from dataclasses import replace
 from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.preparation.penalties import forbid_penalties
 from oocbe.elimination.reformulation import Stack
-from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.value_removal import ReducedProblem, may_lose_values, remove_values
-from oocbe.runtime.deadline import unlimited
+from oocbe.runtime.deadline import suppressed_limit, unlimited
 from oocbe.runtime.tracing.recorder import ELIMINATION, span
 
 
@@ -35,17 +34,13 @@ def propagated(problem: Problem, options: SolveOptions) -> ReducedProblem:
     It is unchanged where no value is removed, where an order file names all its variables, and where a limit comes
     first (later steps report it). A run directory holds the reduced problem, so propagation has no limit there.
     """
-    untouched = ReducedProblem.of_all(problem)
+    left = untouched = ReducedProblem.of_all(problem)
     if not tuning().propagates or is_order_file(options.order):
         return untouched
     limit: AbstractContextManager[None] = nullcontext() if options.workdir is None else unlimited()
     with span(ELIMINATION, "propagation") as timed, limit:
-        try:
+        with suppressed_limit():
             left = remove_values(problem, ()) if may_lose_values(problem) else untouched
-        except RequestedEndError:
-            raise
-        except TimeLimitError:
-            return untouched
         timed.note(values_removed=left.removed, variables_fixed=len(problem.variables) - len(left.variables))
     if left.is_infeasible:
         return replace(untouched, problem=left.problem, is_infeasible=True)

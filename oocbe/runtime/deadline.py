@@ -75,6 +75,17 @@ def unlimited() -> Iterator[None]:
         _innermost.reset(token)
 
 
+@contextmanager
+def suppressed_limit() -> Iterator[None]:
+    """Suppress a block's TimeLimitError, but not the end that a signal requests."""
+    try:
+        yield
+    except RequestedEndError:
+        raise
+    except TimeLimitError:
+        pass
+
+
 class Deadline:
     """A time limit; as a context manager it is the current one within the block, which also ends its timer.
 

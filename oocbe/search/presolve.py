@@ -28,7 +28,7 @@ from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.row_results import FEW_ROWS, is_wide
 
 if TYPE_CHECKING:
-    from oocbe.bounds.row_reduction import Elimination, Reduction
+    from oocbe.bounds.row_reduction import Reduction
     from oocbe.bounds.row_tables import ScopeTables
 
 MANY_VARIABLES = 256
@@ -62,18 +62,12 @@ class PresolvedProblem(Reformulation):
         """An assignment of the whole problem with the value of one of the reduced problem."""
         return self.reduction.complete(assignment)
 
-    @property
-    def _eliminated(self) -> list[Elimination]:
-        from oocbe.bounds.row_reduction import Elimination
-
-        return [step for step in self.reduction.steps if isinstance(step, Elimination)]
-
     def lift_order(self, order: Sequence[int], /) -> tuple[int, ...]:
         """An order of the whole problem, eliminated variables first; a search over rows has none."""
         variables = self.reduction.variables
         if len(order) != len(variables):
             return ()
-        return (*(step.variable for step in self._eliminated), *(variables[v] for v in order))
+        return (*(step.variable for step in self.reduction.eliminated), *(variables[v] for v in order))
 
     def result(self, result: Result) -> Result:
         """A result of the whole problem."""
@@ -83,7 +77,7 @@ class PresolvedProblem(Reformulation):
             value = original.evaluate(found.assignment)  # sums of the same floats in another order
             if bound is not None and value is not None:
                 bound = min(bound, value) if found.sense == "min" else max(bound, value)
-        width = max([result.width, *(len(step.scope) for step in self._eliminated)])
+        width = max([result.width, *(len(step.scope) for step in self.reduction.eliminated)])
         return replace(found, value=value, bound=bound, width=width, notes=(self.summary, *result.notes))
 
 

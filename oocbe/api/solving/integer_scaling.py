@@ -42,12 +42,10 @@ class IntegerScaling(Reformulation):
         step = FRACTION * (common or 1)
         top = problem.upper_bound
         try:
-            functions = [
-                Function(
-                    f.scope, f.tuples, _steps(f.values, step), None if f.default is None else int(f.default / step)
-                )
-                for f in problem.functions
-            ]
+            functions = []
+            for f in problem.functions:
+                default = None if f.default is None else int(f.default / step)
+                functions.append(Function(f.scope, f.tuples, _steps(f.values, step), default))
             made = replace(
                 problem,
                 functions=tuple(functions),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.plan.plan import easy_orders
 from oocbe.elimination.refusals import has_logarithms
-from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.deadline import Deadline, suppressed_limit
 from oocbe.search.row_results import FEW_ROWS
 
 UNBOUNDED = "bounds know sums and not products: solved by sums of logarithms"
@@ -28,11 +28,7 @@ def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
     is_free = options.bounds == options.order == options.tables == "auto" and options.workdir is None
     if not is_free or not problem.variables or not has_logarithms(problem):
         return False
-    try:
-        with Deadline(options.time_limit):
-            choices = easy_orders(problem, options)
-    except RequestedEndError:
-        raise
-    except TimeLimitError:
-        return True
+    choices: list[OrderChoice] = []
+    with suppressed_limit(), Deadline(options.time_limit):
+        choices = easy_orders(problem, options)
     return not choices or sum(choices[0].predicted_rows) > FEW_ROWS

@@ -16,13 +16,12 @@ from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.elimination.preparation.negate import Negation
 from oocbe.elimination.reformulation import Stack
 from oocbe.elimination.row_pruning.dominance import applies_to
-from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.propagated import presolved
 from oocbe.runtime.compilation import Stopwatch, working_time
-from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.deadline import Deadline, suppressed_limit
 from oocbe.search.presolve import is_easy, presolve
 from oocbe.search.row_results import FEW_ROWS, rows_to_come
 
@@ -85,14 +84,9 @@ class _Preparation:
     def run(self, step: Callable[[], Found]) -> Found | None:
         """The result of a step; None after the time limit."""
         while True:
-            watch = Stopwatch()
-            with Deadline(max(0.0, self._end - working_time())) as deadline:
-                try:
-                    found = step()
-                except RequestedEndError:
-                    raise
-                except TimeLimitError:
-                    found = None
+            watch, found = Stopwatch(), None
+            with Deadline(max(0.0, self._end - working_time())) as deadline, suppressed_limit():
+                found = step()
             if not deadline.passed:
                 return found
             if not watch.compiled:  # else the next run finds the compiled code

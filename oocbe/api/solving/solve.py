@@ -56,10 +56,9 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.runtime.interruption import Interruption, listening
 from oocbe.search.beam_search_scheduler import BeamSearchScheduler
-from oocbe.search.bounds_result import result_of_bounds
 from oocbe.search.incumbent_search import beside_elimination
 from oocbe.search.presolve import PresolvedProblem, is_easy, presolve
-from oocbe.search.row_results import opening_result, result_by_rows
+from oocbe.search.row_results import opening_result, result_by_rows, result_of_bounds
 from oocbe.search.search_statistics import Statistics
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.tables.faults import fault_point
@@ -396,6 +395,5 @@ class _Solving:
 
     def _start(self, problem: Problem, choice: OrderChoice, bounds: str) -> Callable[[int, int, int], None]:
         """Notify the observer of the start of a run; returns the callback for the run's buckets."""
-        return self.history.begin(
-            problem, choice, partial(plan_for, problem, self.semiring, choice, bounds, self.options)
-        )
+        plan = partial(plan_for, problem, self.semiring, choice, bounds, self.options)
+        return self.history.begin(problem, choice, plan)

@@ -121,8 +121,7 @@ def _marginals_by_tree(
         order: tuple[int, ...] = ()
         try:
             choice = find_order(left.problem, options.order, options.order_seconds, options.seed)
-            fixed = set(range(len(problem.variables))) - set(left.variables)
-            order = (*sorted(fixed), *(left.variables[v] for v in choice.order))
+            order = left.lift_order(choice.order)
             order_seconds = time.perf_counter() - begin
             if observer is not None:
                 observer.started(plan_for(left.problem, left.problem.semiring, choice, "", options))
@@ -133,11 +132,10 @@ def _marginals_by_tree(
         calibration = Calibration(tree) if tree.is_possible else None
         value = -math.inf if calibration is None else calibration.log_evidence
         seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
-        if calibration is None:
-            numbers = TreeNumbers.of(tree)
-            return finished_by_tree("marginals", problem, left, numbers, value, seconds, temperature=temperature)
-        found = left.lift_marginals(calibration.posteriors(range(len(left.variables))), 1.0, 0.0)
-    more = {"temperature": temperature, "marginals": found}
+        more: dict[str, Any] = {"temperature": temperature}
+        if calibration is not None:
+            own = calibration.posteriors(range(len(left.variables)))
+            more["marginals"] = left.lift_marginals(own, 1.0, 0.0)
     return finished_by_tree("marginals", problem, left, TreeNumbers.of(tree), value, seconds, **more)
 
 

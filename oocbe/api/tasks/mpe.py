@@ -49,20 +49,15 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
     result = solve(logs, options, observer)
     check_solution(logs, result.value, result.assignment, "elimination")
     value = None if result.value is None else -float(result.value)
+    shared = ("width", "largest_message_rows", "total_rows", "order", "dtype", "backend", "notes")
     return task_result(
         "mpe",
         problem,
         status="exact" if result.status == "optimal" else result.status,
         value=value,
-        width=result.width,
-        largest_message_rows=result.largest_message_rows,
-        total_rows=result.total_rows,
-        order=result.order,
-        dtype=result.dtype,
-        backend=result.backend,
+        **{name: getattr(result, name) for name in shared},
         seconds={k: v for k, v in result.seconds.items() if k not in ("backward", "total", "compiling")},
         assignments=() if result.assignment is None or value is None else ((value, result.assignment),),
-        notes=result.notes,
         bound=None if result.bound is None else -float(result.bound),
         tolerance=rounding_margin(logs),
     )

@@ -98,8 +98,6 @@ def lifted(result: TaskResult, stack: Stack) -> TaskResult:
 
     Values of fixed variables get the result's value or 1 as marginals, removed values NaN or 0.
     """
-    if not stack.entries:
-        return result
     certain, nothing = (result.value, math.nan) if result.task == "min-marginals" else (1.0, 0.0)
     marginals = result.marginals
     for entry in reversed(stack.entries) if result.status == "exact" and "marginals" in result.task else ():

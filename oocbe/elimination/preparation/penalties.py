@@ -30,13 +30,12 @@ from oocbe.elimination.preparation.prepare import EXPANDED_ROWS
 from oocbe.elimination.preparation.ranges import extremes
 from oocbe.elimination.reformulation import Reformulation
 from oocbe.elimination.row_pruning.dominance import applies_to
-from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.model_checks import INT64, Values
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import check_deadline, looked, unlimited
+from oocbe.runtime.deadline import check_deadline, looked, suppressed_limit, unlimited
 
 ROUNDING = 1e-9
 """Margin, relative to a sum of floats, by which a penalty must exceed the cost of avoiding it: far above rounding."""
@@ -59,13 +58,8 @@ def forbid_penalties(problem: Problem, options: SolveOptions) -> Reformulation:
     """
     left = problem
     if options.dominance and options.tables != "complete" and applies_to(problem.semiring):
-        with nullcontext() if options.workdir is None else unlimited():
-            try:
-                left = _forbidding(problem)
-            except RequestedEndError:
-                raise
-            except TimeLimitError:
-                pass
+        with nullcontext() if options.workdir is None else unlimited(), suppressed_limit():
+            left = _forbidding(problem)
     return Reformulation(problem, left, name="penalties", keeps_counts=False, is_checked=True)
 
 
