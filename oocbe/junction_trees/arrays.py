@@ -127,7 +127,7 @@ def tree_arrays(
     arrays = TreeArrays(
         weights,
         row_start,
-        _joined(groups, np.int64),
+        joined(groups, np.int64),
         np.cumsum([0, *map(len, groups)])[:-1],
         message_start,
         np.array(
@@ -136,7 +136,7 @@ def tree_arrays(
                 for own, first, last in looked(zip(rows, row_start, row_start[1:], strict=False))
             ]
         ),
-        _joined(maps, np.int32),
+        joined(maps, np.int32),
         np.cumsum([0, *map(len, maps)])[:-1],
         *(np.ascontiguousarray(column) for column in flat.T),
     )
@@ -145,8 +145,9 @@ def tree_arrays(
     return arrays, places, math.log(2) * sum(exponents)
 
 
-def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    return np.concatenate([np.empty(0, dtype=dtype), *parts]).astype(dtype, copy=False)
+def joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    """Arrays concatenated, converted to a dtype."""
+    return np.concatenate([np.empty(0, dtype=dtype), *(p.ravel() for p in parts)]).astype(dtype, copy=False)
 
 
 def _homes(variables: int, cliques: Sequence[Clique], rows: Sequence[CliqueRows]) -> tuple[list[int], list[int]]:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import Conditioned, condition
 from oocbe.junction_trees.costs import block_seconds, group_limit, group_work
-from oocbe.junction_trees.device_sweeps import sweep_of, takes_device
+from oocbe.junction_trees.device_sweeps import swept, takes_device
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.query_elimination.case_by_case import answer_cases
 from oocbe.junction_trees.query_elimination.factors import written_out
-from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.model.settings.machine import available_memory
 from oocbe.model.settings.tuning import tuning
@@ -93,14 +92,10 @@ def sweep_cases(
         group = kept[own]
         rest[group] = False
         found[group], logarithms[group] = _sweep_conditioned(sizes, conditioned, cases.some(group), targets, backend)
-    if rest.all() and isinstance(tree, CompiledTree):
-        sweep = sweep_of(tree, cases, targets, backend)
-        return sweep.posteriors, sweep.logarithms
-    if rest.any() and isinstance(tree, StoredTree):
-        found[rest], logarithms[rest] = sweep_stored(tree, cases.some(np.flatnonzero(rest)), targets)
-    elif isinstance(tree, CompiledTree) and rest.any():
-        sweep = sweep_of(tree, cases.some(np.flatnonzero(rest)), targets, backend)
-        found[rest], logarithms[rest] = sweep.posteriors, sweep.logarithms
+    if rest.all():
+        return swept(tree, cases, targets, backend)
+    if rest.any():
+        found[rest], logarithms[rest] = swept(tree, cases.some(np.flatnonzero(rest)), targets, backend)
     return found, logarithms
 
 
@@ -174,8 +169,7 @@ def _sweep_conditioned(
     inputs = [(entered, entered.columns(seen)) for entered in conditioned.inputs]
     unknown = [v for v in targets if v in number]
     known = Cases(hidden, likelihoods)
-    sweep = sweep_of(conditioned.tree, known, [number[v] for v in unknown], backend, inputs)
-    logarithms = sweep.logarithms
+    posteriors, logarithms = swept(conditioned.tree, known, [number[v] for v in unknown], backend, inputs)
     with np.errstate(divide="ignore"):
         for scalar in conditioned.scalars:
             logarithms = logarithms + np.log(scalar.weights[0, scalar.columns(seen)])
@@ -189,7 +183,7 @@ def _sweep_conditioned(
     for v in targets:
         if v in places:
             first, last = places[v]
-            found[:, start : start + sizes[v]] = sweep.posteriors[:, first:last]
+            found[:, start : start + sizes[v]] = posteriors[:, first:last]
         else:
             found[np.arange(len(cases)), start + seen[:, v]] = 1.0
         start += sizes[v]

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import CaseEvidence
 from oocbe.junction_trees.explanations import best_assignment
+from oocbe.junction_trees.kernels.cpu.sampling import draw_rows
 from oocbe.junction_trees.kernels.cpu.single_sweeps import Picked
 from oocbe.junction_trees.picked_rows import RowLists
-from oocbe.junction_trees.samples import draw
+from oocbe.junction_trees.programs import Program
 from oocbe.junction_trees.shares import Shares, shares_of
-from oocbe.junction_trees.sweeping import collect, distribute, evidence, prior
+from oocbe.junction_trees.sweeping import Messages, collect, distribute, evidence, prior
+from oocbe.runtime.deadline import check_deadline
 
 _TRUSTED = np.ones(1, dtype=np.bool_)
 
@@ -79,7 +81,7 @@ class Calibration:
         """Value indices drawn from the posterior, int64 (count, variables); the evidence must be possible."""
         assert self.log_evidence > -np.inf
         program = self._tree.shape.program(self._inputs, (), rows_of=range(len(self._tree.shape.cliques)))
-        return draw(self._tree, program, self._messages, count, seed)
+        return _draw(self._tree, program, self._messages, count, seed)
 
     def best(self) -> tuple[dict[int, int], float] | None:
         """The most probable values of all variables, and the logarithm of their weight; None: impossible evidence."""
@@ -136,3 +138,31 @@ class Calibration:
         sent = set(program.collected.tolist())
         kept = {clique: rows_of for clique, rows_of in self._chosen.items() if clique not in sent}
         self._chosen = kept | {clique: rows_of for clique, rows_of in chosen.items() if clique in sent}
+
+
+def _draw(tree: CompiledTree, program: Program, messages: Messages, count: int, seed: int) -> NDArray[np.int64]:
+    """Value indices drawn from the posterior, int64 (count, variables), independent of one another.
+
+    It goes from the roots down, and draws a row of each clique given what was drawn above.
+
+    Parameters
+    ----------
+    program : that distributes to all cliques. messages : of one case that is possible, as collecting leaves them.
+    """
+    random = np.random.default_rng(seed)
+    arrays = tree.log_arrays if messages.is_log else tree.arrays
+    cliques = tree.shape.cliques
+    found = np.zeros((count, len(tree.problem.variables)), dtype=np.int64)
+    above = {int(root): np.zeros(count, dtype=np.int64) for root in tree.roots}
+    rows = np.empty(count, dtype=np.int64)
+    for place, c in enumerate(program.distributed.tolist()):
+        check_deadline()
+        edges = program.reads[program.read_start[place] : program.read_start[place + 1]]
+        uniform = random.random(count)
+        draw_rows(arrays, c, edges, messages.values[:, 0], messages.is_log, above.pop(c), uniform, rows)
+        for v, values in zip(cliques[c].variables, tree.rows[c].values, strict=True):
+            if v in cliques[c].own:
+                found[:, v] = values[rows]
+        for child in tree.shape.children[c]:
+            above[child] = tree.rows[c].numbers[child][rows].astype(np.int64)
+    return found

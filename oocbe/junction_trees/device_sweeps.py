@@ -14,6 +14,8 @@ from oocbe.junction_trees.case_sweeps import CaseSweep, evidence_columns, scaled
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import ConditionedInput
 from oocbe.junction_trees.evidence import Cases
+from oocbe.junction_trees.stored.answers import sweep_stored
+from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE
 from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.kernels.cpu.threads import thread_count
@@ -64,14 +66,19 @@ def _has_room(tree: CompiledTree) -> bool:
     return tree_bytes(tree.arrays) <= tuning().device_tree_share * device_room()
 
 
-def sweep_of(
-    tree: CompiledTree,
+def swept(
+    tree: CompiledTree | StoredTree,
     cases: Cases,
     targets: Sequence[int],
     backend: str,
     inputs: Sequence[tuple[ConditionedInput, NDArray[np.int64]]] = (),
-) -> CaseSweep | DeviceSweep:
-    """A finished sweep over cases, run on the CPU or the device; parameters as of :class:`CaseSweep`."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Posteriors and logarithms of evidence of a sweep over cases, from disk, on the CPU or on the device.
+
+    Parameters are those of :class:`CaseSweep`.
+    """
+    if isinstance(tree, StoredTree):
+        return sweep_stored(tree, cases, targets)
     if takes_device(tree, len(cases), backend):
         on_device = DeviceSweep(tree, cases, targets, inputs)
         try:
@@ -80,10 +87,10 @@ def sweep_of(
             if backend == "cuda":
                 raise
         else:
-            return on_device
+            return on_device.posteriors, on_device.logarithms
     sweep = CaseSweep(tree, cases, targets, inputs=inputs)
     sweep.run()
-    return sweep
+    return sweep.posteriors, sweep.logarithms
 
 
 class DeviceSweep:

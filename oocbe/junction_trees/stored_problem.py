@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError
+from oocbe.junction_trees.arrays import joined
 from oocbe.junction_trees.cliques import Clique
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -41,15 +42,10 @@ def problem_arrays(problem: Problem) -> dict[str, NDArray[Any]]:
     """The numbers of a problem, concatenated by kind."""
     functions, constraints = problem.functions, problem.constraints
     return {
-        "function_tuples": flat([f.tuples for f in functions], PROBLEM_DTYPES["function_tuples"]),
-        "function_values": flat([f.values for f in functions], PROBLEM_DTYPES["function_values"]),
-        "constraint_tuples": flat([c.tuples for c in constraints], PROBLEM_DTYPES["constraint_tuples"]),
+        "function_tuples": joined([f.tuples for f in functions], PROBLEM_DTYPES["function_tuples"]),
+        "function_values": joined([f.values for f in functions], PROBLEM_DTYPES["function_values"]),
+        "constraint_tuples": joined([c.tuples for c in constraints], PROBLEM_DTYPES["constraint_tuples"]),
     }
-
-
-def flat(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    """Arrays concatenated, converted to a dtype."""
-    return np.concatenate([np.empty(0, dtype=dtype), *(p.ravel() for p in parts)]).astype(dtype, copy=False)
 
 
 def describe_problem(problem: Problem) -> dict[str, Any]:

@@ -224,7 +224,7 @@ class JunctionTree:
         for v, given in checked.items():
             self._evidence.pop(v, None)
             self._likelihoods[v] = given
-            self._change(v, given)
+            self._case.change(v, given)
 
     def revise(self, name: str, probabilities: Sequence[float]) -> None:
         """Jeffrey's rule: set a variable's marginal, and keep all other probabilities conditional on its value.
@@ -249,7 +249,7 @@ class JunctionTree:
             return  # the only possible value has probability 1
         factor = np.divide(wanted, now, out=np.zeros_like(now), where=now > 0)
         self._likelihoods[v] = factor if before is None else factor * before
-        self._change(v, self._likelihoods[v])
+        self._case.change(v, self._likelihoods[v])
 
     def retract(self, *names: str) -> None:
         """Remove the evidence of some variables; without names, of all.
@@ -266,7 +266,7 @@ class JunctionTree:
         for v in given if names else sorted(known):
             self._evidence.pop(v, None)
             self._likelihoods.pop(v, None)
-            self._change(v, None)
+            self._case.change(v, None)
 
     def calibrate(self) -> None:
         """Compute the posteriors of all variables now. Optional: queries compute them on demand, one by one."""
@@ -389,9 +389,6 @@ class JunctionTree:
         variables = self.problem.variables
         labels = {variables[v].name: variables[v].label(values[v]) for v in sorted(values)}
         return Explanation(labels, tuple(values[v] for v in sorted(values)), logarithm)
-
-    def _change(self, v: int, known: NDArray[np.float64] | None) -> None:
-        self._case.change(v, known)
 
     def __repr__(self) -> str:
         if self._case.made is None:

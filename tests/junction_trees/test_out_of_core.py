@@ -18,7 +18,7 @@ from oocbe.cli.main import app
 from oocbe.errors import DiskError
 from oocbe.junction_trees import storage
 from oocbe.junction_trees.stored import folder as folders
-from oocbe.junction_trees.stored import messages, rows, sweep
+from oocbe.junction_trees.stored import rows, sweep
 from oocbe.junction_trees.stored.pieces import SEGMENT_NAME
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.stored_problem import RECORD_NAME
@@ -68,8 +68,8 @@ def test_the_answers_are_those_of_trees_in_memory(seed, monkeypatch):
     problem = random_product(random) if seed % 2 else random_network(random)
     space = "log" if seed % 4 == 3 else "auto"
     if seed % 3 == 0:
-        monkeypatch.setattr(messages.MessageStore.__init__, "__defaults__", None)
-        monkeypatch.setattr(sweep, "MessageStore", lambda memory: messages.MessageStore(0))
+        store = sweep.MessageStore
+        monkeypatch.setattr(sweep, "MessageStore", lambda memory: store(0))
     tree = oocbe.JunctionTree(problem, order_seconds=0, space=space)
     stored = stored_tree(problem, space=space)
     assert repr(stored).split(" cliques")[0] == repr(tree).split(" cliques")[0]

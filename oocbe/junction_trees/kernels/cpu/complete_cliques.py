@@ -162,16 +162,13 @@ def scale_message(values: Any) -> Any:
 
     Nothing is divided if the greatest is not above 0; the least is infinite if none is above 0.
     """
-    greatest, least = 0.0, np.inf
+    greatest = 0.0
     for i in range(len(values)):
         greatest = max(greatest, values[i])
     if greatest > 0.0:
         for i in range(len(values)):
             values[i] /= greatest
-    for i in range(len(values)):
-        if 0.0 < values[i] < least:
-            least = values[i]
-    return greatest, least
+    return greatest, least_weight(values)
 
 
 @jit
