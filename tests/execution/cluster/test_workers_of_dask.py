@@ -376,10 +376,14 @@ def test_clusters_that_do_not_answer_or_must_not_be_asked(monkeypatch):
         oocbe.solve("examples/daily.spot", cluster="tcp://127.0.0.1:9", workers=2)
 
 
-@pytest.mark.parametrize("text", ["0", "two", "gpus:0", "cpus", True, "-1", "2:cpus"])
+@pytest.mark.parametrize("text", ["two", "gpus:0", "cpus", True, "-1", "2:cpus"])
 def test_workers_that_make_no_sense(text):
     with pytest.raises(UsageError, match="is none of 2, cpus:4, gpus and gpus:2"):
         SolveOptions.from_mapping({"workers": text})
+
+
+def test_no_workers_by_number():
+    assert SolveOptions.from_mapping({"workers": "0"}).workers is None
 
 
 def test_gpus_where_none_can_be_used(monkeypatch):
