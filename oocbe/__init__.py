@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
     from oocbe.model.problem import Problem
     from oocbe.model.results.bound_result import BoundResult
-    from oocbe.model.results.interrupted import Interrupted
     from oocbe.model.results.propagation_result import PropagationResult
     from oocbe.model.results.result import Result
     from oocbe.model.results.task_result import TaskResult
+    from oocbe.model.run_verb import Interrupted
     from oocbe.model.semiring import (
         COUNTING,
         LOG_SUM_EXP,
@@ -165,7 +165,7 @@ _HOMES = {
     ),
     "oocbe.model.results.bound_result": "BoundResult",
     "oocbe.api.facade": "bound plan propagate solve verify",
-    "oocbe.model.results.interrupted": "Interrupted",
+    "oocbe.model.run_verb": "Interrupted",
     "oocbe.formats": "read read_model write",
     "oocbe.formats.networks": "from_pgmpy from_pyagrum",
     "oocbe.junction_trees.tree": "JunctionTree",

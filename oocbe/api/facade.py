@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from oocbe.errors import UsageError
-from oocbe.model.results.interrupted import run_verb
+from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues, OwnValues
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline

@@ -51,7 +51,7 @@ def bound(
     infeasible.
     """
     from oocbe.formats.solutions.solution_file import write_assignment
-    from oocbe.model.results.interrupted import read_and_work
+    from oocbe.model.run_verb import read_and_work
 
     check_targets(file, solution=solution)
     limits = [_limit(text) for text in z or ["auto"]]

@@ -51,7 +51,7 @@ def dcop(
     """
     from oocbe.errors import UsageError
     from oocbe.formats.solutions.solution_file import write_assignment
-    from oocbe.model.results.interrupted import read_and_work
+    from oocbe.model.run_verb import read_and_work
 
     workers = 0 if options.workers is None else options.number_of_workers
     options = replace(options, workers=None)  # the workers of agents do not share buckets

@@ -41,7 +41,7 @@ def propagate(
     Exit code 0 at a fixpoint, 10 if FILE is infeasible (with the constraint that proves it), 20 if a limit was reached.
     Unsupported constraints of FILE are listed and left out; the removals are valid all the same.
     """
-    from oocbe.model.results.interrupted import read_and_work
+    from oocbe.model.run_verb import read_and_work
     from oocbe.propagation.propagate import propagate as run
 
     check_targets(file, solution=output)

@@ -103,7 +103,7 @@ def solve(
     from oocbe.api.facade import use_workers_of
     from oocbe.api.tasks.verbs import RESUMED, why_from_the_start
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
-    from oocbe.model.results.interrupted import read_and_work
+    from oocbe.model.run_verb import read_and_work
 
     # Other tasks save no run: their work folder only has scratch folders.
     run_directory = options.workdir if task in RESUMED else None
@@ -204,7 +204,7 @@ def _run_task(
     from oocbe.cli.task import print_task
     from oocbe.errors import UsageError
     from oocbe.formats.solutions.solution_file import write_assignment
-    from oocbe.model.results.interrupted import read_and_work
+    from oocbe.model.run_verb import read_and_work
     from oocbe.model.semiring import semiring_by_name
 
     if solution is not None and task != "mpe":

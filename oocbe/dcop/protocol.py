@@ -25,7 +25,7 @@ from oocbe.formats import Model, error_context, read_model
 from oocbe.model.dcop import Dcop
 from oocbe.model.problem import Problem
 from oocbe.model.results.dcop_result import DcopResult, UtilMessage
-from oocbe.model.results.interrupted import run_verb
+from oocbe.model.run_verb import run_verb
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.model.settings.option_types import OwnValues
 from oocbe.model.settings.options import SolveOptions

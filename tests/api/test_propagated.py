@@ -18,7 +18,7 @@ from oocbe.elimination.observer import Observer
 from oocbe.errors import InternalError, OocbeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.results.interrupted import Interrupted
+from oocbe.model.run_verb import Interrupted
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuned

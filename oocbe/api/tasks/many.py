@@ -16,8 +16,8 @@ from oocbe.api.facade import read_finite, settings_from, solve
 from oocbe.api.tasks.solving_processes import SolvingProcesses
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, UsageError
 from oocbe.model.results.failure import Failure, failure_of
-from oocbe.model.results.interrupted import Interrupted, read_and_work
 from oocbe.model.results.result import Result
+from oocbe.model.run_verb import Interrupted, read_and_work
 from oocbe.model.settings.option_types import OwnValues
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.memory import MemoryLimit

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Unpack
 from oocbe.api.facade import load_problem, settings_from, use_workers_of
 from oocbe.errors import UsageError
 from oocbe.execution.cluster.workers import read_by_workers, read_since
-from oocbe.model.results.interrupted import run_verb
+from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.runtime.compilation import Stopwatch
 from oocbe.runtime.interruption import listening
