@@ -6,8 +6,9 @@ They are the sums in the expectation step of learning with incomplete data (Laur
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from oocbe.errors import LimitError
 from oocbe.junction_trees.case_sweeps import CaseSweep
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import Cases
-from oocbe.junction_trees.stored.answers import count_rows, sweep_stored
+from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.pieces import PieceRows
 from oocbe.junction_trees.stored.tree import StoredTree
 
@@ -39,57 +40,45 @@ def expected_counts(
     LimitError : a function over more than :data:`MOST_CELLS` cells.
     """
     problem = tree.problem
-    for f in problem.functions:
-        cells = math.prod(problem.sizes[v] for v in f.scope)
-        if cells > MOST_CELLS:
+    shapes = [[problem.sizes[v] for v in f.scope] for f in problem.functions]
+    for shape in shapes:
+        if math.prod(shape) > MOST_CELLS:
             raise LimitError(
-                f"{problem.name}: counts of a function over {len(f.scope)} variables have {cells:.3g} numbers, "
-                f"more than {MOST_CELLS:,}"
+                f"{problem.name}: counts of a function over {len(shape)} variables have {math.prod(shape):.3g} "
+                f"numbers, more than {MOST_CELLS:,}"
             )
+    counts = [np.zeros(shape) for shape in shapes]
     if not tree.is_possible:
-        none = np.full(len(cases), -np.inf)
-        return [np.zeros([problem.sizes[v] for v in f.scope]) for f in problem.functions], none
-    cliques = tree.cliques
-    home = {v: number for number, clique in enumerate(cliques) for v in clique.own}
+        return counts, np.full(len(cases), -np.inf)
+    home = {v: number for number, clique in enumerate(tree.cliques) for v in clique.own}
     place = {v: i for i, v in enumerate(tree.order)}
-    of = [home[min(f.scope, key=place.__getitem__)] if f.scope else -1 for f in problem.functions]
+    functions: dict[int, list[int]] = {}  # by the clique that covers the scope; -1: no variables
+    for number, f in enumerate(problem.functions):
+        functions.setdefault(home[min(f.scope, key=place.__getitem__)] if f.scope else -1, []).append(number)
+
+    def add(clique: int, values: Callable[[int], NDArray[Any]], expected: NDArray[np.float64]) -> None:
+        """Add the probabilities of rows of a clique; ``values``: of a variable in each of them."""
+        for number in functions[clique]:
+            index = np.zeros(len(expected), dtype=np.int64)
+            for v in problem.functions[number].scope:
+                index = index * problem.sizes[v] + values(v)
+            counts[number].reshape(-1)[:] += np.bincount(index, expected, counts[number].size)
+
+    covering = functions.keys() - {-1}
     if isinstance(tree, StoredTree):
-        return _stored_counts(tree, cases, of)
-    expected = np.zeros(tree.total_rows)
-    sweep = CaseSweep(tree, cases, (), expected=expected, rows_of=set(of) - {-1})
-    sweep.run()
-    counts = []
-    for f, clique in zip(problem.functions, of, strict=True):
-        shape = [problem.sizes[v] for v in f.scope]
-        if clique < 0:
-            counts.append(np.array(float(np.isfinite(sweep.logarithms).sum())))
-            continue
-        first, last = tree.arrays.row_start[clique : clique + 2]
-        index = np.zeros(last - first, dtype=np.int64)
-        for v in f.scope:
-            index = index * problem.sizes[v] + tree.values(clique, v)
-        counts.append(np.bincount(index, expected[first:last], math.prod(shape)).reshape(shape))
-    return counts, sweep.logarithms
-
-
-def _stored_counts(
-    tree: StoredTree, cases: Cases, of: Sequence[int]
-) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
-    """Counts of a tree with rows on disk; ``of``: by function, the clique that covers its scope, -1 for none."""
-    functions = tree.problem.functions
-    counts = [np.zeros([tree.problem.sizes[v] for v in f.scope]) for f in functions]
-    adding: dict[int, list[Callable[..., None]]] = {clique: [] for clique in set(of) - {-1}}
-    for f, clique, own in zip(functions, of, counts, strict=True):
-        if clique >= 0:
-            adding[clique].append(count_rows(tree, f.scope, own))
-
-    def add_all(clique: int, rows: PieceRows, expected: NDArray[np.float64]) -> None:
-        for add in adding[clique]:
-            add(rows, expected)
-
-    counted = {clique: partial(add_all, clique) for clique in adding}
-    _, logarithms = sweep_stored(tree, cases, (), counted)
-    for clique, own in zip(of, counts, strict=True):
-        if clique < 0:
-            own += float(np.isfinite(logarithms).sum())
+        _, logarithms = sweep_stored(tree, cases, (), {c: partial(_add_piece, add, c) for c in covering})
+    else:
+        expected = np.zeros(tree.total_rows)
+        sweep = CaseSweep(tree, cases, (), expected=expected, rows_of=covering)
+        sweep.run()
+        logarithms = sweep.logarithms
+        for clique in covering:
+            first, last = tree.arrays.row_start[clique : clique + 2]
+            add(clique, partial(tree.values, clique), expected[first:last])
+    for number in functions.get(-1, ()):
+        counts[number] += float(np.isfinite(logarithms).sum())
     return counts, logarithms
+
+
+def _add_piece(add: Callable[..., None], clique: int, piece: PieceRows, expected: NDArray[np.float64]) -> None:
+    add(clique, piece.values, expected)

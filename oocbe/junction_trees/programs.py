@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,21 +39,6 @@ class Program(NamedTuple):
     writes: NDArray[np.int64]
 
 
-class _Edges(NamedTuple):
-    """The incoming edges of cliques, as arrays for :func:`oocbe.junction_trees.kernels.cpu.visits.list_visits`.
-
-    Attributes
-    ----------
-    All are as there.
-    """
-
-    parent: NDArray[np.int64]
-    child_edge: NDArray[np.int64]
-    edge_start: NDArray[np.int64]
-    is_child: NDArray[np.bool_]
-    is_always_read: NDArray[np.bool_]
-
-
 @dataclass(frozen=True, eq=False)
 class TreeShape:
     """A tree without its rows.
@@ -68,7 +53,8 @@ class TreeShape:
     places: Places
 
     @cached_property
-    def _edges(self) -> _Edges:
+    def _edges(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The first arguments of :func:`oocbe.junction_trees.kernels.cpu.visits.list_visits`."""
         places, count = self.places, len(self.places.child_edge)
         parent = np.array([-1 if c.parent is None else c.parent for c in self.cliques[:count]], dtype=np.int64)
         below = np.flatnonzero(parent >= 0)
@@ -78,7 +64,7 @@ class TreeShape:
         into[places.edge], into[places.input_edge] = places.clique, places.input_clique
         is_child, is_always_read = np.zeros((2, len(into)), dtype=np.bool_)
         is_child[child_edge[below]] = is_always_read[child_edge[below]] = is_always_read[places.input_edge] = True
-        return _Edges(parent, child_edge, np.searchsorted(into, np.arange(count + 1)), is_child, is_always_read)
+        return parent, child_edge, np.searchsorted(into, np.arange(count + 1)), is_child, is_always_read
 
     def program(
         self,

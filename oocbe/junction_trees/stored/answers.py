@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.evidence import UNOBSERVED, CaseEvidence, Cases
 from oocbe.junction_trees.kernels.cpu.piece_sweeps import draw_piece
-from oocbe.junction_trees.stored.pieces import PieceRows
 from oocbe.junction_trees.stored.sweep import StoredSweep, cases_at_once
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.runtime.deadline import check_deadline, current_flag
@@ -205,19 +204,3 @@ class StoredCalibration:
     def _case(self) -> Cases:
         observed = np.full((1, len(self._tree.problem.variables)), UNOBSERVED)
         return Cases(observed, {v: own[None] for v, own in self._inputs.items()})
-
-
-def count_rows(tree: StoredTree, scope: Sequence[int], counts: NDArray[np.float64]) -> Callable[..., None]:
-    """A callback that sums the probabilities of a clique's rows by the values of some of its variables.
-
-    counts : float64, an axis for each variable of the scope, added to.
-    """
-    flat = counts.reshape(-1)
-
-    def add(piece: PieceRows, expected: NDArray[np.float64]) -> None:
-        index = np.zeros(len(expected), dtype=np.int64)
-        for v in scope:
-            index = index * tree.problem.sizes[v] + piece.values(v)
-        flat[:] += np.bincount(index, expected, len(flat))
-
-    return add

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from oocbe.errors import CorruptDataError
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.kernels.cpu.piece_sweeps import number_rows
+from oocbe.junction_trees.weights import value_kind
 from oocbe.runtime.checksums import crc32
 from oocbe.runtime.deadline import check_deadline, current_flag
 from oocbe.tables import disk
@@ -64,12 +65,37 @@ class StoredClique:
     child_scopes: tuple[tuple[int, ...], ...]
     child_rows: tuple[int, ...]
     is_complete: bool
-    rows: int
-    separator_rows: int
-    pieces: tuple[Piece, ...]
-    exponent: int
-    norm: float
     kind: np.dtype[Any]
+    rows: int = 0
+    separator_rows: int = 0
+    pieces: tuple[Piece, ...] = ()
+    exponent: int = 0
+    norm: float = 0.0
+
+    @classmethod
+    def of(
+        cls, sizes: Sequence[int], clique: Clique, children: Sequence[int], found: Sequence[StoredClique], **rows: Any
+    ) -> StoredClique:
+        """A clique from those below it; ``rows`` : the attributes that describe its rows.
+
+        Parameters
+        ----------
+        sizes : of all domains. found : the cliques so far, by number.
+        """
+        return cls(
+            clique=clique,
+            sizes=tuple(sizes[v] for v in clique.variables),
+            children=tuple(children),
+            child_scopes=tuple(found[c].separator for c in children),
+            child_rows=tuple(found[c].separator_rows for c in children),
+            kind=value_kind(sizes),
+            **rows,
+        )
+
+    @property
+    def separator(self) -> tuple[int, ...]:
+        """Variables that it shares with its parent."""
+        return self.clique.variables[: self.clique.separator]
 
     @property
     def row_bytes(self) -> int:

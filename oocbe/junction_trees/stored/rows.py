@@ -111,14 +111,10 @@ class RowMaker:
         fitting = self._memory // (2 * tuning().stored_row_copies * row_bytes)
         return max(tuning().least_tree_piece_rows, min(tuning().tree_piece_rows, fitting))
 
-    def _scope(self, child: int) -> tuple[int, ...]:
-        clique = self._cliques[child]
-        return clique.variables[: clique.separator]
-
     def _make_complete(self, number: int, first: int = 0) -> None:
         """Make the weights of a clique without zeros, from a row on."""
         clique = self._cliques[number]
-        shape = self._clique(number, True, 0, 0)
+        shape = self._clique(number, True)
         rows, group_rows = math.prod(shape.sizes), math.prod(shape.sizes[clique.separator :])
         tables = [t for t in self._assigned_tables(number) if t.weights is not None]
         strides = np.array([strides_of(shape, t.scope) for t in tables], dtype=np.int64).reshape(-1, len(shape.sizes))
@@ -205,7 +201,8 @@ class RowMaker:
         tables = [self._weights.tables[t] for t in (*self._assigned[number], *self._covered[number])]
         children = self._children[number]
         wide = [(t.scope, t.values.shape[1]) for t in tables if t.values is not None]
-        wide += [(self._scope(c), self.found[c].separator_rows) for c in children if not self.found[c].is_complete]
+        below = [self.found[c] for c in children]
+        wide += [(own.separator, own.separator_rows) for own in below if not own.is_complete]
         needed = sum(trie_bytes(scope, rows, self._sizes) for scope, rows in wide)
         if needed > self._memory // 2:
             raise ResourceError(
@@ -214,12 +211,12 @@ class RowMaker:
                 "order (order_seconds)"
             )
         tries = [trie_of(t, self._sizes) for t in tables]
-        tries += [separator_trie(self._scope(c), self._separator_values(c), self._sizes) for c in children]
+        tries += [separator_trie(own.separator, self._separator_values(own), self._sizes) for own in below]
         return tries, [*self._listed(number), *range(len(tables), len(tries))]
 
-    def _separator_values(self, child: int) -> NDArray[Any] | None:
+    def _separator_values(self, owner: StoredClique) -> NDArray[Any] | None:
         """Values of the rows of a clique's separator, (variables, rows), read from disk; None: all assignments."""
-        owner, scope = self.found[child], self._scope(child)
+        scope = owner.separator
         if owner.separator_rows == math.prod(self._sizes[v] for v in scope):
             return None
         found = np.empty((len(scope), owner.separator_rows), dtype=self._kind)
@@ -229,30 +226,19 @@ class RowMaker:
                 own[rows.first_group : rows.first_group + len(starts)] = rows.values(v)[starts]
         return found
 
-    def _clique(self, number: int, is_complete: bool, rows: int, separator_rows: int) -> StoredClique:
-        clique, children = self._cliques[number], self._children[number]
-        return StoredClique(
-            clique,
-            tuple(self._sizes[v] for v in clique.variables),
-            tuple(children),
-            tuple(self._scope(c) for c in children),
-            tuple(self.found[c].separator_rows for c in children),
-            is_complete,
-            rows,
-            separator_rows,
-            (),
-            0,
-            0.0,
-            self._kind,
+    def _clique(self, number: int, is_complete: bool) -> StoredClique:
+        """The clique before its rows are made."""
+        return StoredClique.of(
+            self._sizes, self._cliques[number], self._children[number], self.found, is_complete=is_complete
         )
 
     def _stored(self, number: int, is_complete: bool) -> StoredClique:
         """The clique with its finished pieces."""
         made = self._folder.made[number]
-        rows = sum(m.piece.rows for m in made)
-        shape = self._clique(number, is_complete, rows, 0)
+        shape = self._clique(number, is_complete)
         if not made:
             return shape
+        rows = sum(m.piece.rows for m in made)
         separator_rows = made[-1].piece.first_group + made[-1].piece.groups
         exponent, norm = 0, 0.0
         if not self._weights.is_log:
@@ -267,7 +253,7 @@ class RowMaker:
                 after = m.piece.first_group + m.piece.groups - 1
             norm = math.ldexp(norm, -exponent)
         pieces = tuple(m.piece for m in made)
-        return replace(shape, separator_rows=separator_rows, pieces=pieces, exponent=exponent, norm=norm)
+        return replace(shape, rows=rows, separator_rows=separator_rows, pieces=pieces, exponent=exponent, norm=norm)
 
 
 class _Walker:

@@ -30,7 +30,7 @@ from oocbe.junction_trees.stored_problem import (
     read_problem,
     write_arrays,
 )
-from oocbe.junction_trees.weights import Weights, value_kind, weights_of
+from oocbe.junction_trees.weights import Weights, weights_of
 from oocbe.model.model_checks import as_number
 from oocbe.model.problem import Problem
 from oocbe.model.problem_digest import problem_digest
@@ -304,20 +304,8 @@ def _stored_clique(
         raise ValueError("another number of rows")
     if is_complete and (rows != math.prod(sizes) or group != math.prod(sizes[: clique.separator])):
         raise ValueError("a clique without zeros that has not all rows")
-    scopes = tuple(found[c].clique.variables[: found[c].clique.separator] for c in children)
     if is_complete and any(not found[c].is_complete for c in children):
         raise ValueError("a clique without zeros above one that has some")
-    return StoredClique(
-        clique,
-        sizes,
-        children,
-        scopes,
-        tuple(found[c].separator_rows for c in children),
-        bool(is_complete),
-        int(rows),
-        int(separator_rows),
-        pieces,
-        int(exponent),
-        float(norm),
-        value_kind(problem.sizes),
-    )
+    counts = {"rows": int(rows), "separator_rows": int(separator_rows), "pieces": pieces}
+    more = {"is_complete": bool(is_complete), "exponent": int(exponent), "norm": float(norm)}
+    return StoredClique.of(problem.sizes, clique, children, found, **counts, **more)
