@@ -134,8 +134,7 @@ def _marginals_by_tree(
         seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
         more: dict[str, Any] = {"temperature": temperature}
         if calibration is not None:
-            own = calibration.posteriors(range(len(left.variables)))
-            more["marginals"] = left.lift_marginals(own, 1.0, 0.0)
+            more["marginals"] = left.lift_marginals(calibration.posteriors(range(len(left.variables))), 1.0, 0.0)
     return finished_by_tree("marginals", problem, left, TreeNumbers.of(tree), value, seconds, **more)
 
 
