@@ -337,7 +337,7 @@ def test_prices_hold_for_every_assignment(first):
             made = remove_values(problem, values)
             for source in bound_sources(problem, 1e-3, seed):  # no time for cuts, which would make do without
                 priced += check_prices(problem, source, random)
-                if made.problem is not None:
+                if not made.is_infeasible:
                     restricted += check_prices(made.problem, made.source(source), random)
     assert priced >= 5
     assert restricted >= 5
