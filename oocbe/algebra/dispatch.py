@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,8 +48,11 @@ def run(variables: str | Sequence[str], tables: Sequence[AnyTable], settings: Ex
 
     Raises
     ------
-    ResourceError : memory could not be had.
+    ResourceError : memory could not be had. TypeError : an unknown setting.
     """
+    known = [field.name for field in fields(Execution)]
+    if unknown := sorted(settings.keys() - known):
+        raise TypeError(f"unexpected keyword argument {unknown[0]!r}; settings of operators: {', '.join(known)}")
     operation = Operation((variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables)))
     execution = Execution(**settings)
     limit = parse_bytes("memory", execution.memory)

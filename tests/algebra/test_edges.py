@@ -182,3 +182,9 @@ def test_sorted_tables_in_elimination_order_are_not_sorted_again(monkeypatch):
     assert maximise(table, ["y", "x"], backend=NoSort()).rows == 3
     with pytest.raises(AssertionError, match="sorted a sorted table"):
         maximise(table, "y", backend=NoSort())
+
+
+def test_an_unknown_setting_is_named_with_the_known_ones():
+    for operator in (lambda t, **s: join_sum(t, t, **s), lambda t, **s: maximise(t, "x", **s)):
+        with pytest.raises(TypeError, match=r"argument 'memry'; settings of operators: output, memory"):
+            operator(column([1]), memry="1GiB")

@@ -120,7 +120,8 @@ class Logarithms(Reformulation):
     def result(self, result: Result) -> Result:
         """The result of the products; its bound has room for the rounding of sums."""
         problem, sum_found = self.original, result.value
-        bound = None if result.bound is None else result.bound - self.tolerance
+        room = -self.tolerance if problem.semiring.selects else self.tolerance
+        bound = None if result.bound is None else result.bound + room
         result = super().result(replace(result, bound=bound))
         value, bound, notes = result.value, result.bound, [self.why]
         if result.assignment is not None:

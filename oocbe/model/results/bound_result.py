@@ -81,7 +81,8 @@ class BoundResult(Shown):
     width : induced width of the order. order : variable indices in the order of elimination.
     partition : method of partitioning. cost_shifting : whether costs were shifted between mini-buckets.
     dtype : of the costs. backend : ``cpu``, or ``cuda`` if large mini-buckets could run on a device.
-    seconds : wall time (``read``, ``order``, ``total``). peak_memory_bytes : largest resident set of the process.
+    seconds : wall time (``read`` if a file was read, ``order``, ``total``).
+    peak_memory_bytes : largest resident set of the process.
     notes : sentences for display. interrupted : a signal arrived before all z were done.
     """
 

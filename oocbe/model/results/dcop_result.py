@@ -115,7 +115,7 @@ class DcopResult:
     bound : no assignment is better; None if unknown, or if nothing is feasible.
     assignment : value index of each variable, or None.
     metrics : of the work so far. dtype, backend : of the messages. workers : processes; 0: only this one.
-    seconds : wall time by phase: ``read``, ``tree``, ``util``, ``value``, ``total``.
+    seconds : wall time by phase: ``read`` if a file was read, ``tree``, ``util``, ``value``, ``total``.
     peak_memory_bytes : largest resident set of this process. notes : sentences for display.
     """
 
