@@ -137,11 +137,9 @@ def _conditioned_groups(
         if key not in known:
             if len(known) == tuning().group_trees:
                 known.pop(next(iter(known)))
-            room = (
-                min(tuning().group_tree_bytes, tree.memory // 4)
-                if isinstance(tree, StoredTree)
-                else tuning().group_tree_bytes
-            )
+            room = tuning().group_tree_bytes
+            if isinstance(tree, StoredTree):
+                room = min(room, tree.memory // 4)
             known[key] = condition(tree, observed, needed, most_work, room)
         made = known[key]
         if made is not None:

@@ -49,8 +49,8 @@ class Problem(Shown, FileNotes):
     linear_constraints : hard constraints as linear inequalities.
     constant : combined with the result; None: the semiring's neutral element.
     semiring : meaning of the file's values (costs: min-sum; probabilities: max-product).
-    upper_bound : for min-sum, only assignments with a value strictly below count (None: all); toulbar2's "top". The
-        value is that of :meth:`evaluate`: floats are added up in the order of the functions.
+    upper_bound : only assignments whose sum of costs is strictly below it are feasible (None: all); toulbar2's "top".
+        In min-sum that is the value of :meth:`evaluate`; floats are added up in the order of the functions.
     name : for messages and reports.
     lower_bound : for max-sum, only assignments with a value strictly above count (None: all).
     day : photographs of the variables, if the problem is a day of an imaging satellite; otherwise None.
