@@ -44,7 +44,7 @@ def _cache() -> str:
     from oocbe.kernels.cpu.pairs import sort
 
     caches = [value._cache for value in vars(sort).values() if hasattr(value, "_cache")]
-    return next((cache.folder for cache in caches if hasattr(cache, "folder")), "")
+    return next((cache.cache_path for cache in caches if hasattr(cache, "is_writable")), "")
 
 
 def _steps() -> list[Step]:

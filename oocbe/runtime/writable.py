@@ -19,6 +19,15 @@ def can_be_written(folder: str | Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
+def write_whole(path: str | Path, content: bytes) -> None:
+    """Write a file, in a folder that is created if missing; other processes see all of it or nothing."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    Path(file.name).replace(path)
+
+
 def private_scratch(name: str) -> str | None:
     """A folder for temporary files, private to this user, since its contents are executed.
 

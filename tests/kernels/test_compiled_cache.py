@@ -123,9 +123,8 @@ def test_what_lies_where_nobody_may_write_is_used_and_nothing_is_said_of_it(nowh
     more = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     assert doubled(nowhere, **more) == ("42 0", "")
     read_only = "from oocbe.kernels.cpu import jit; jit.can_be_written = lambda folder: False; "
-    where = (
-        f"{read_only}from loop import doubled; assert doubled._cache.folder.startswith({str(tmp_path / 'cache')!r}); "
-    )
+    kept = f"doubled._cache.cache_path.startswith({str(tmp_path / 'cache')!r})"
+    where = f"{read_only}from loop import doubled; assert {kept}; "
     assert doubled(nowhere, before=where, **more) == ("42 1", "")
     printed, said = doubled(nowhere, before=read_only, argument="21.0", **more)
     assert printed == "42.0 0"

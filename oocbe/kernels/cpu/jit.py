@@ -15,12 +15,14 @@ longer than a small solve, so cached code is loaded separately here; the first a
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import pickle
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
@@ -36,13 +38,15 @@ require(LOOPS_BYTES, "loading and running compiled loops")
 # ruff: noqa: E402  (Numba's library ends the process if memory is short)
 with data_limit.lifted():
     import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import _Cache as Cache
+from numba.core.compiler import CompileResult
 from numba.core.environment import Environment, _rebuild_env, lookup_environment
 from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
+from numba.core.serialize import dumps
 
 from oocbe.runtime.compilation import compilation
-from oocbe.runtime.writable import can_be_written, private_scratch
+from oocbe.runtime.writable import can_be_written, private_scratch, write_whole
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -54,29 +58,6 @@ _MODULE = re.compile(rb"oocbe\.((?:\w+\.)*kernels\.cpu\.\w+(?:\.\w+)*)")
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120  (half the time of a Path, at every start)
 """The folder of the package; all compiled loops are below it, in folders called ``kernels/cpu``."""
-
-
-class _Locator(FunctionCache._impl_class._locator_classes[0]):  # type: ignore[misc]
-    """Folder of a function's compilations: Numba's configuration at the time of decoration."""
-
-    @classmethod
-    def from_function(cls, py_func: Any, py_file: str) -> Any:
-        """The locator; Numba's own method writes a test file, for each of hundreds of loops."""
-        return cls(py_func, py_file)
-
-
-class _Implementation(FunctionCache._impl_class):  # type: ignore[misc]
-    """Numba's cache implementation, with a single locator."""
-
-    _locator_classes = (_Locator,)
-
-
-class _DataFile(IndexDataCacheFile):  # type: ignore[misc]
-    """Cached compilations of a function, loaded without the Numba modules that define parts of them."""
-
-    def _load_data(self, name: str) -> Any:
-        with open(self._data_path(name), "rb") as file:  # noqa: PTH123  (half the time of a Path, at every start)
-            return _Unpickler(io.BytesIO(file.read())).load()
 
 
 class _Unpickler(pickle.Unpickler):
@@ -100,46 +81,125 @@ def _environment(module: str, constants: Sequence[object], name: str) -> Any:
     return made
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of a function, loaded without the compiler, and with additional read-only folders.
+class _Cache(Cache):  # type: ignore[misc]
+    """Compilations of a function: a file each, loaded without the compiler, also from read-only folders.
+
+    A file's name has a digest of all that the machine code depends on, so there is no index that two processes could
+    overwrite. A process that compiles holds the lock of that file; others wait for it instead of compiling the same.
 
     Parameters
     ----------
-    function : the loop. folders : of its compilations; the first is that of Numba's configuration.
+    function : the loop. folders : of its module's compilations.
     """
 
-    _impl_class = _Implementation
-
     def __init__(self, function: Any, folders: _Folders) -> None:
-        super().__init__(function)
         self._folders = folders
-        stamp, name, base = self._impl.locator.get_source_stamp(), Path(self.cache_path).name, self._impl.filename_base
-        self._paths = [f"{folder}/{name}" for folder in folders.all()]
-        self._files = [_DataFile(path, base, stamp) for path in self._paths]
+        code = function.__code__
+        self._name = f"{function.__qualname__.replace('<', '').replace('>', '')}-{code.co_firstlineno}"
+        self._versions = f"{sys.implementation.cache_tag} {numba.__version__} {blake2b(code.co_code).hexdigest()}"
 
     @property
-    def folder(self) -> str:
+    def is_writable(self) -> bool:
+        """Whether there is a folder for new compilations."""
+        return self._folders.writable is not None
+
+    @property
+    def cache_path(self) -> str:
         """Folder with compilations of this function's module; if there are none yet, the folder for new ones."""
-        return next((path for path in self._paths if Path(path).is_dir()), self._paths[0])
+        paths = self._folders.all()
+        return next((path for path in paths if Path(path).is_dir()), paths[0] if paths else "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compilation for a signature, or None; Numba's own method first refreshes the context, for over 100 ms."""
-        rtsys.initialize(target_context)  # the allocations of compiled code
-        key = self._index_key(sig, target_context.codegen())
-        for file in self._files:
-            with suppress(OSError):  # unreadable files count as missing
-                found = file.load(key)
-                if found is not None:
-                    with data_limit.lifted():
-                        return self._impl.rebuild(target_context, found)
-        return None
+        """The compilation for a signature, or None: the caller compiles it then, and holds its lock."""
+        rtsys.initialize(target_context)  # the allocations of compiled code; Numba's own refresh takes over 100 ms
+        file = self._file(sig, target_context.codegen())
+        found = self._load(file, target_context)
+        if found is None and self.is_writable:
+            _locks.append(_lock(f"{self._folders.writable}/{file}.lock"))
+            if _locks[-1] is not None:
+                found = self._load(file, target_context)  # another process may have compiled it meanwhile
+            if found is not None:
+                _unlock()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save a compilation if possible; warn the user if there is no good folder."""
         if self._folders.warning:
             _say(self._folders.warning)
-        if self._folders.writable is not None:
-            super().save_overload(sig, data)
+        if not self.is_writable:
+            return
+        try:
+            if not data.library.has_dynamic_globals:
+                short = data._replace(type_annotation="")  # a listing of the types, for readers
+                write_whole(f"{self._folders.writable}/{self._file(sig, data.codegen)}", dumps(short._reduce()))
+        except OSError as error:
+            _say(f"a compiled loop is not kept: {error}")
+        finally:
+            _unlock()
+
+    def _file(self, signature: Any, codegen: Any) -> str:
+        depends = f"{signature} {codegen.magic_tuple()} {self._versions}"
+        return f"{self._name}.{blake2b(depends.encode(), digest_size=12).hexdigest()}.nbc"
+
+    def _load(self, file: str, target_context: Any) -> Any:
+        for folder in self._folders.all():
+            with suppress(OSError):  # unreadable files count as missing
+                with open(f"{folder}/{file}", "rb") as stream:  # noqa: PTH123  (half the time of a Path, at every start)
+                    found = _Unpickler(io.BytesIO(stream.read())).load()
+                with data_limit.lifted():
+                    return CompileResult._rebuild(target_context, *found)
+        return None
+
+    def enable(self) -> None:
+        """Nothing: the cache is always on."""
+
+    def disable(self) -> None:
+        """Nothing: the cache is always on."""
+
+    def flush(self) -> None:
+        """Nothing: a change of the code changes the files' names."""
+
+
+LOCK_POLL_SECONDS = 0.01
+"""Time between two attempts to lock a file that another process holds while it compiles, which takes seconds."""
+
+_locks: list[tuple[str, int] | None] = []
+"""Locks of the running compilations, innermost last; Numba's own lock lets one thread compile at a time."""
+
+
+def _lock(path: str) -> tuple[str, int] | None:
+    """Wait for the lock of a file, and take it; None where files cannot be locked.
+
+    The system frees the lock of a process that ends. It belongs to the process alone, not to its children.
+    """
+    with suppress(OSError):
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+        while True:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            while not _is_locked(file):
+                time.sleep(LOCK_POLL_SECONDS)
+            with suppress(FileNotFoundError):
+                if os.stat(path).st_ino == os.fstat(file).st_ino:  # noqa: PTH116
+                    return path, file
+            os.close(file)  # its last owner has removed it
+    return None
+
+
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _unlock() -> None:
+    """Free the lock of the innermost compilation."""
+    held = _locks.pop()
+    if held is not None:
+        with suppress(OSError):
+            os.unlink(held[0])  # noqa: PTH108
+        os.close(held[1])
 
 
 class _Listener(Listener):  # type: ignore[misc]
@@ -150,6 +210,9 @@ class _Listener(Listener):  # type: ignore[misc]
 
     def on_end(self, event: Any) -> None:
         compilation.end()
+        cache = event.data["dispatcher"]._cache
+        if event._exc_details is not None and isinstance(cache, _Cache) and cache.is_writable:
+            _unlock()
 
 
 register("numba:compile", _Listener())
@@ -194,21 +257,14 @@ def without_allocation(function: Function) -> Function:
 
 
 def _compiled(function: Function, **settings: Any) -> Function:
-    """Compile with Numba, which reads its cache folder from its configuration once, at decoration.
+    """Compile with Numba, and keep the result in this module's cache.
 
     No loop is called from C, so C wrappers are left out. Cached code is executed, so a settings file in the current
     folder (``.numba_config.yaml``), possibly another user's, does not determine the cache folder.
     """
     folders = _cache_folders(function.__code__.co_filename, os.environ.get(CACHE_VARIABLE, ""))
     compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **settings)(function)
-    if folders.all():
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folders.all()[0]
-        try:
-            compiled._cache = _Cache(function, folders)
-        finally:
-            numba.config.CACHE_DIR = before
-    else:
-        _say(folders.warning)
+    compiled._cache = _Cache(function, folders)
     result: Function = compiled
     return result
 

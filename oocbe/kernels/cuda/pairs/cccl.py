@@ -6,7 +6,6 @@ A compilation takes seconds, so its result is stored beside CuPy's compiled kern
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from oocbe.kernels.cuda.device import cupy, cupy_cache
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.runtime.tracing.recorder import KERNELS
 from oocbe.runtime.waiting import interruptibly
+from oocbe.runtime.writable import write_whole
 
 KEY = np.dtype(np.uint64)
 """Dtype of a word of keys."""
@@ -146,13 +146,5 @@ def _load_or_compile(capability: int, payload_bytes: int) -> Any:
         order=compute.SortOrder.ASCENDING, compute_capability=capability,
     )  # fmt: skip
     with suppress(OSError):  # then it is compiled again next time
-        _write_whole(path, sort.serialize())
+        write_whole(path, sort.serialize())
     return sort
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically for other processes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(content)
-    Path(file.name).replace(path)
