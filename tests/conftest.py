@@ -74,15 +74,18 @@ def tune() -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def interrupts_heard() -> Iterator[None]:
-    """Have interrupts raise KeyboardInterrupt: a shell starts what runs in the background with SIGINT ignored.
+    """Have interrupts raise KeyboardInterrupt, and child processes hear SIGHUP: a shell starts what runs in the
+    background with SIGINT ignored, ``nohup`` with SIGHUP ignored.
 
     The test tool has the garbage collector call it, and an interrupt that arrives within such a call is lost.
     """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    heard = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in heard.items()}
     gc.disable()
     yield
     gc.enable()
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _with_room_for_frames(function: Callable[..., object]) -> Callable[..., object]:

@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Annotated
+
+import typer
 
 from oocbe.cli.flags import command
 from oocbe.cli.output import note, print_answer, seconds
+from oocbe.errors import OocbeError
+from oocbe.runtime.parents import child_command, child_environment
 
-if TYPE_CHECKING:
-    from oocbe.model.problem import Problem
-
-Step = tuple[str, Callable[[], object]]
+QuickFlag = Annotated[
+    bool, typer.Option("--quick", help="Compile only the loops of a first solve, in seconds instead of a minute.")
+]
 
 
 @command("warm-up")
-def warm_up() -> None:
+def warm_up_loops(quick: QuickFlag = False) -> None:
     """Compile the loops of all commands, so that the first solve does not wait for them.
 
-    Solves small problems of every kind and stores the compiled loops in the cache (NUMBA_CACHE_DIR, or beside the
-    program). Run it once after an installation, or during the build of an image: it takes minutes. A command compiles
-    any missing loop itself.
+    Solves small problems of every kind, in a process per core, and stores the compiled loops in the cache
+    (NUMBA_CACHE_DIR, or beside the program). Run it once after an installation, or during the build of an image. A
+    command compiles any missing loop itself.
     """
-    from oocbe.runtime.compilation import compilation
+    from concurrent.futures import ThreadPoolExecutor, as_completed
 
-    begin = time.perf_counter()
-    for name, run in _steps():
-        before, loops = compilation.seconds, compilation.loops
-        run()
-        compiled = compilation.loops - loops
-        what = f"{compiled} loops compiled, {seconds(compilation.seconds - before)}" if compiled else "was in the cache"
-        note(f"{name}: {what}")
-    loops, spent, took, where = compilation.loops, compilation.seconds, time.perf_counter() - begin, _cache()
+    from oocbe.cli import warm_up_steps
+    from oocbe.model.settings.machine import available_processors
+
+    begin, loops, spent = time.perf_counter(), 0, 0.0
+    names = [name for name, is_quick, _ in warm_up_steps.steps() if is_quick or not quick]
+    with ThreadPoolExecutor(max(1, min(available_processors(), len(names)))) as processes:
+        running = {processes.submit(_in_a_process, name): name for name in names}
+        for step in as_completed(running):
+            compiled, took = step.result()
+            loops, spent = loops + compiled, spent + took
+            what = f"{compiled} loops compiled, {seconds(took)}" if compiled else "was in the cache"
+            note(f"{running[step]}: {what}")
+    took, where = time.perf_counter() - begin, _cache()
     rows = [("compiled", f"{loops} loops in {seconds(spent)}"), ("time", seconds(took)), ("kept in", where)]
     content = {"schema_version": 1, "loops": loops, "seconds_compiling": spent, "seconds": took, "cache": str(where)}
     print_answer(lambda: content, rows)
+
+
+def _in_a_process(name: str) -> tuple[int, float]:
+    """Run a step (:mod:`oocbe.cli.warm_up_steps`) in a process: the number of loops compiled, and the seconds."""
+    done = subprocess.run(
+        child_command("oocbe.cli.warm_up_steps", name),
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise OocbeError(f"the step {name!r} of the warm-up failed: {' '.join(last)}")
+    loops, spent = json.loads(done.stdout)
+    return loops, spent
 
 
 def _cache() -> str:
@@ -45,124 +69,3 @@ def _cache() -> str:
 
     caches = [value._cache for value in vars(sort).values() if hasattr(value, "_cache")]
     return next((cache.cache_path for cache in caches if hasattr(cache, "is_writable")), "")
-
-
-def _steps() -> list[Step]:
-    """Names of steps, and small problems that need their loops; integers and floats have separate loops."""
-    from itertools import combinations
-
-    import numpy as np
-
-    import oocbe
-    from oocbe.junction_trees.query_elimination.answer import QueryAnswer
-    from oocbe.stress.networks import grid_network, random_network
-
-    random = np.random.default_rng(1)
-    count, values = 10, 3
-    variables = tuple(oocbe.Variable(f"x{i}", values) for i in range(count))
-    pairs = [(a, b) for a in range(count) for b in range(a + 1, count) if (a + b) % 3]
-
-    def costs(scale: float | None) -> oocbe.Problem:
-        tables = [random.integers(0, 40, (values, values)) for _ in pairs]
-        scaled = tables if scale is None else [table * scale for table in tables]
-        functions = [oocbe.Function.from_array(pair, table) for pair, table in zip(pairs, scaled, strict=True)]
-        forbidden = oocbe.Constraint((0, 1, 2), np.array([[0, 0, 0], [1, 1, 1]]), allowed=False)
-        return oocbe.Problem(variables, tuple(functions), (forbidden,), name="warm-up")
-
-    whole, real = costs(None), costs(0.37)
-    weights = tuple(np.array([0, 2, 3]) for _ in range(count))
-    packed = oocbe.Problem(
-        variables,
-        whole.functions,
-        whole.constraints,
-        (oocbe.LinearConstraint(tuple(range(count)), weights, 12, "capacity"),),
-        name="warm-up",
-    )
-    network = oocbe.Problem(
-        variables,
-        tuple(oocbe.Function.from_array(pair, random.random((values, values))) for pair in pairs[:12]),
-        semiring=oocbe.SUM_PRODUCT,
-        name="warm-up",
-    )
-    wide = oocbe.Problem(
-        tuple(oocbe.Variable(f"x{i}", 8) for i in range(6)),
-        tuple(oocbe.Function.from_array(pair, random.random((8, 8))) for pair in combinations(range(6), 2)),
-        semiring=oocbe.SUM_PRODUCT,
-        name="warm-up",
-    )
-    chain = tuple(oocbe.Constraint((i, i + 1), np.array([[0, 0]])) for i in range(59))
-    long = oocbe.Problem(tuple(oocbe.Variable(f"x{i}", 3) for i in range(60)), constraints=chain, name="warm-up")
-    rows = np.argwhere(np.ones((50, 4), dtype=bool))
-    one = oocbe.Table.from_rows({"a": 50, "b": 4}, rows, np.arange(len(rows)))
-    other = oocbe.Table.from_rows({"b": 4, "c": 50}, rows[:, ::-1], np.arange(len(rows)))
-
-    def searches(scale: float | None) -> None:
-        """Methods that small problems do not use: beam search, and elimination of presolved problems."""
-        sparse, dense = random_network(40, 6, 0.1, 0.3), random_network(16, 12, 0.7, 0.3)
-        for problem in (sparse, dense, grid_network(9, 4, 0.0), _photographs()):
-            functions = problem.functions if scale is None else [scaled(f, scale) for f in problem.functions]
-            oocbe.solve(replace(problem, functions=tuple(functions)))
-
-    def scaled(f: oocbe.Function, scale: float) -> oocbe.Function:
-        return replace(
-            f,
-            values=np.multiply(f.values, scale, dtype=np.float64),
-            default=None if f.default is None else f.default * scale,
-        )
-
-    def solves(problem: oocbe.Problem) -> None:
-        for bounds in ("none", "lp", "local-polytope", "auto"):
-            oocbe.solve(problem, incumbent_seconds=0.2, bound_seconds=1, bounds=bounds)
-        oocbe.solve(problem, tables="complete")
-
-    def operators() -> None:
-        oocbe.maximise(oocbe.join_sum(one, other), "a")
-        oocbe.join_maximise(one, other, "b")
-
-    def questions() -> None:
-        for task in (oocbe.count, oocbe.count_optimal, oocbe.k_best, oocbe.min_marginals):
-            task(whole)
-        oocbe.count(packed)
-        oocbe.count(long)  # beyond 63 bits
-
-    def probabilities() -> None:
-        oocbe.marginals(network)
-        oocbe.log_partition(network)
-        oocbe.most_probable_explanation(network)
-        oocbe.JunctionTree(network).batch([{"x0": 1}, {"x1": 2}])
-        QueryAnswer.of(wide).posteriors(range(6), "cpu")  # as a network whose tree is large is answered
-
-    return [
-        ("plans", lambda: oocbe.plan(whole)),
-        ("solves of integers", lambda: solves(whole)),
-        ("solves of reals", lambda: solves(real)),
-        ("searches of integers", lambda: searches(None)),
-        ("searches of reals", lambda: searches(0.37)),
-        ("capacities", lambda: solves(packed)),
-        ("bounds by mini-buckets", lambda: (oocbe.bound(whole, 3), oocbe.bound(whole, 3, cost_shifting=True))),
-        ("counts, the k best, min-marginals", questions),
-        ("probabilities", probabilities),
-        ("propagation", lambda: oocbe.propagate(packed)),
-        ("operators", operators),
-    ]
-
-
-def _photographs(count: int = 90, conflicts: int = 700) -> Problem:
-    """A day of a satellite: photographs by one of three cameras or none, and conflicts between them."""
-    import numpy as np
-
-    import oocbe
-
-    random = np.random.default_rng(1)
-    variables = tuple(oocbe.Variable(f"x{i}", 4) for i in range(count))
-    nothing = np.zeros((1, 1), dtype=np.int64)
-    weights = [oocbe.Function((v,), nothing, random.integers(1, 20, 1), 0) for v in range(count)]
-    pairs = random.integers(0, count, (conflicts, 2))
-    triples = random.integers(0, count, (conflicts // 4, 3))
-    constraints = [
-        oocbe.Constraint(tuple(map(int, scope)), random.integers(1, 4, (1, len(scope))))
-        for scopes in (pairs, triples)
-        for scope in scopes
-        if len(set(scope.tolist())) == len(scope)
-    ]
-    return oocbe.Problem(variables, tuple(weights), tuple(constraints), name="warm-up")

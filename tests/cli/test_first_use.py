@@ -1,6 +1,7 @@
 """What somebody meets first: help, warm-up, what is said while loops are compiled."""
 
 import io
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from oocbe.cli import progress, warm_up
+from oocbe.cli import progress, warm_up_steps
 from oocbe.cli.main import app
 from oocbe.cli.output import times
 from oocbe.cli.progress import BarObserver, LogObserver, observer_for
@@ -100,7 +101,7 @@ import gc
 from numba.core.dispatcher import Dispatcher
 
 import oocbe
-from oocbe.cli import warm_up
+from oocbe.cli import warm_up_steps
 from oocbe.stress.networks import grid_network, random_network
 
 
@@ -109,12 +110,12 @@ def loaded():
     return {(item.py_func.__module__, item.py_func.__name__, str(s)) for item in found for s in item.overloads}
 
 
-for _, run in warm_up._steps():
+for *_, run in warm_up_steps.steps():
     run()
 before = loaded()
 for problem in (random_network(30, 7, 0.2, 0.2, 5), random_network(18, 10, 0.6, 0.4, 6), grid_network(10, 3, 0.1, 7)):
     oocbe.solve(problem)
-oocbe.solve(warm_up._photographs(110, 500))
+oocbe.solve(warm_up_steps.photographs(110, 500))
 print(sorted(loaded() - before))
 """
 
@@ -125,13 +126,19 @@ def test_what_solves_need_is_warm():
     assert done.stdout.strip() == "[]"
 
 
-def test_warm_up_says_what_it_does(monkeypatch):
-    ran = []
-    monkeypatch.setattr(warm_up, "_steps", lambda: [("solves of integers", lambda: ran.append(1))])
-    done = CliRunner().invoke(app, ["warm-up"])
-    assert (done.exit_code, ran) == (0, [1])
-    assert "solves of integers: was in the cache" in done.stderr
+def test_warm_up_says_what_it_does():
+    done = CliRunner().invoke(app, ["warm-up", "--quick"])
+    assert done.exit_code == 0, done.output
+    assert re.search("a first solve: (was in the cache|[0-9]+ loops compiled)", done.stderr)
     assert "kept in" in done.stdout
+    assert "operators" not in done.stderr
+    again = CliRunner().invoke(app, ["warm-up", "--quick"])
+    assert "a first solve: was in the cache" in again.stderr
+
+
+def test_names_of_steps_are_unique():
+    names = [name for name, *_ in warm_up_steps.steps()]
+    assert len(set(names)) == len(names)
 
 
 def test_quotas_of_control_groups(tmp_path):

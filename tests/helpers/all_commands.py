@@ -12,7 +12,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from oocbe.cli import warm_up
+from oocbe.cli import warm_up_steps
 from oocbe.cli.main import app
 from oocbe.runtime.compilation import compilation
 
@@ -68,11 +68,11 @@ def _commands(inputs: Path, out: Path) -> list[list[str]]:
 
 def run_all(inputs: Path, out: Path) -> dict[str, list[object]]:
     """Exit code and what went wrong of each command line; ``warm-up`` runs without its steps, which take minutes."""
-    steps, warm_up._steps = warm_up._steps, list
+    steps, warm_up_steps.steps = warm_up_steps.steps, list
     try:
         done = {" ".join(line): CliRunner().invoke(app, line) for line in _commands(inputs, out)}
     finally:
-        warm_up._steps = steps
+        warm_up_steps.steps = steps
     return {
         line.replace(str(out), "OUT"): [result.exit_code, "" if result.exit_code == 0 else result.output]
         for line, result in done.items()
