@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -13,8 +14,12 @@ MOST_SECONDS = 120
 """Limit of the compilation, in seconds: an installation on a loaded machine ends without it."""
 
 
+STEPS = ("elimination", "a first solve")
+"""Steps of :mod:`oocbe.cli.warm_up_steps`, each in a process."""
+
+
 class CompileLoops(BuildHookInterface[Any]):
-    """Runs ``oocbe warm-up --quick`` in the source tree; ``OOCBE_COMPILE=0`` prevents it."""
+    """Compiles as ``oocbe warm-up --quick`` does, in the source tree; ``OOCBE_COMPILE=0`` prevents it."""
 
     def dependencies(self) -> list[str]:
         """The runtime dependencies, in the environment of the build."""
@@ -24,14 +29,18 @@ class CompileLoops(BuildHookInterface[Any]):
         """Compile for an editable install. A failure is no error: a command compiles what is missing."""
         if version != "editable" or os.environ.get("OOCBE_COMPILE") == "0":
             return
-        command = [sys.executable, "-m", "oocbe", "warm-up", "--quick", "--quiet"]
-        path = os.pathsep.join([self.root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        try:
-            done = subprocess.run(
-                command, env={**os.environ, "PYTHONPATH": path}, timeout=MOST_SECONDS, capture_output=True, text=True
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            self.app.display_warning(f"loops were not compiled: {error}")
-        else:
-            if done.returncode != 0:
-                self.app.display_warning(f"loops were not compiled: {done.stderr.strip()}")
+        script = f"import sys; sys.path.insert(0, {self.root!r}); from oocbe.cli.warm_up_steps import run_step; run_step"
+        processes = [
+            subprocess.Popen([sys.executable, "-c", f"{script}({name!r})"], stderr=subprocess.PIPE, text=True)
+            for name in STEPS
+        ]
+        end = time.monotonic() + MOST_SECONDS
+        for process in processes:
+            try:
+                _, said = process.communicate(timeout=max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                _, said = process.communicate()
+            if process.returncode != 0:
+                last = said.strip().splitlines()[-1:]
+                self.app.display_warning(f"some loops were not compiled: {' '.join(last)}")
