@@ -1,16 +1,22 @@
-"""Operators on tables in main memory that are larger than the device's, piece by piece through several streams.
+"""Steps of operators through the device, of tables that its memory does not hold, or that are packed or on disk.
 
-Tables that lead with the same variables are cut by those (:mod:`oocbe.algebra.sorted_cuts`). While the kernels
-work on one piece, the next one is on its way in and the results of the one before are on their way back (Bistaffa,
-Bombieri and Farinelli 2016, figures 9 to 11; :mod:`oocbe.kernels.cuda.transfer.conveyor`). A piece's rows have their
-place in the result as soon as they are counted. The result's memory is reserved when it begins and taken page by page
-as rows arrive. Packed tables (:mod:`oocbe.tables.packed`) travel packed, and so does their result.
+Tables that lead with the same variables are cut by those (:mod:`oocbe.algebra.sorted_cuts`); otherwise rows would have
+to be sorted as a whole, which is for the steps out of core. Whether they can be cut is decided before any row moves:
+:meth:`DevicePlan.of` makes a plan, or None. While the kernels work on one piece, the next one is on its way in and the
+results of the one before are on their way back (Bistaffa, Bombieri and Farinelli 2016, figures 9 to 11;
+:mod:`oocbe.kernels.cuda.transfer.conveyor`). A piece's rows have their place in the result as soon as they are counted.
+The result's memory is reserved when it begins and taken page by page as rows arrive. Packed tables
+(:mod:`oocbe.tables.packed`) travel packed, and so does their result. From disk to disk packed chunks go from files to
+pinned memory to the device and are unpacked there, and so are the result's packed there: the processor checks sums and
+moves bytes, no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,43 +24,125 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.device_results import PackedResult, PlainResult, StoredResult
 from oocbe.algebra.packed_transfer import DeviceChunk, packed_words, unpacked
-from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts
+from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts, leads_with
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cuda.transfer.memory import device_room
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import run_piece
-from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
+from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
+    from oocbe.algebra.inputs import TableLike
+    from oocbe.algebra.out_of_core.context import ExecutionContext, Step
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
+    from oocbe.kernels.interface import Backend
     from oocbe.tables.packed_files import ChunkFiles
+    from oocbe.tables.writer import StoredTableWriter
 
 MOST_BYTES = 1 << 29
 """Rows of a piece take no more: a handful of pieces are in pinned memory at a time."""
+
+Streamable = Table | PackedTable
 
 DeviceRows = tuple[Any, Any]
 """Keys uint64 (words, rows) and values (rows,) on the device."""
 
 
 @dataclass(frozen=True)
-class StreamedOperation:
-    """What is done with a piece.
+class DevicePlan:
+    """The way of a step through the device: tables in main memory or packed, how they are cut, and the kernels."""
 
-    Attributes
-    ----------
-    layout : of the result. is_sorted : whether its rows are sorted, pieces end to end.
-    compute : keys uint64 (words, rows) and values (rows,) on the device, from the piece's tables there and the dtype of
-        the values wanted.
-    dtype_of : dtype that holds every result value, given the least and greatest values of each table (empty for no
-        rows); the tables' own values will do.
-    """
+    tables: tuple[Streamable, ...]
+    cuts: SortedCuts
+    step: Step
+    kernels: Backend
 
-    layout: Layout
-    is_sorted: bool
-    compute: Callable[[Sequence[Table], np.dtype[Any]], DeviceRows]
-    dtype_of: Callable[[Sequence[NDArray[Any]]], np.dtype[Any]]
+    @classmethod
+    def of(cls, step: Step, tables: Sequence[Streamable], kernels: Backend) -> DevicePlan | None:
+        """The plan of a step of these tables; None: they are not sorted by the variables that cut them, or empty."""
+        names, unit = step.common, step.unit
+        if not names or not all(table.rows and leads_with(table, names) for table in tables):
+            return None
+        cuts = SortedCuts(tables, names, unit if leads_with(tables[0], unit) else names)
+        return cls(tuple(tables), cuts, step, kernels)
+
+    @classmethod
+    def from_disk(cls, step: Step, tables: Sequence[TableLike], kernels: Backend) -> DevicePlan | None:
+        """The plan for tables on disk or packed; None also for others, and where the kernels work in main memory.
+
+        Their values' extents are known, and so is the result's dtype.
+        """
+        if kernels.name != "cuda" or not step.goes_through_device:
+            return None
+        found = (PackedTable.on_disk(table) if isinstance(table, StoredTable) else table for table in tables)
+        packed = [table for table in found if isinstance(table, PackedTable)]
+        return cls.of(step, packed, kernels) if len(packed) == len(tables) else None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the result's values, of packed tables; of others, the least one: each piece shows its own."""
+        return self.step.dtype_of([known_extent(table) for table in self.tables])
+
+    def to_memory(self, piece_rows: int | None = None) -> Streamable:
+        """The result in main memory, the results of the pieces end to end; packed where all tables are.
+
+        piece_rows : most rows of a piece's tables together; None: as many as fit.
+
+        Raises
+        ------
+        ResourceError : device memory ran out for a piece that cannot be cut, or the result is larger than main memory.
+        """
+        step, dtype = self.step, self.dtype
+        pieces = self.cuts.fitting(self.cuts.whole(), rows_a_piece(self.tables) if piece_rows is None else piece_rows)
+        kind = PackedResult if all(isinstance(table, PackedTable) for table in self.tables) else PlainResult
+        while True:
+            result = kind(step.layout, dtype, step.is_sorted)
+            try:
+                found = PiecesThroughDevice(self, dtype, result).over(pieces)
+            except _WiderError as wider:
+                dtype = wider.dtype
+                del result  # the next one takes its memory
+            else:
+                return result.table(step.semiring, found)
+
+    def to_disk(
+        self,
+        output: str | Path,
+        context: ExecutionContext,
+        create: Callable[..., StoredTableWriter] | None = None,
+        rows: RowRanges | None = None,
+    ) -> StoredTable | None:
+        """The result of packed tables, written; None: the device has no room for a group, and nothing is left of it.
+
+        Parameters
+        ----------
+        create : makes the result's writer; None: that of a stored table, from the context.
+        rows : of the tables, in the plan's order; None: all.
+
+        Raises
+        ------
+        DiskError : the disk is full.
+        """
+        layout, limit = self.step.layout, context.space.budget.limit
+        host_bytes, piece_rows = int(limit * tuning().pinned_share), context.space.piece_rows
+        if piece_rows is None:
+            row_bytes = sum(table.nbytes for table in self.tables) / sum(table.rows for table in self.tables)
+            pinned_rows = int(host_bytes / tuning().pinned_pieces / row_bytes)
+            piece_rows = max(1, min(rows_a_piece(self.tables, tuning().disk_piece_bytes), pinned_rows))
+        whole = self.cuts.whole() if rows is None else rows
+        create = create or partial(StoredTable.create, overwrite=context.settings.overwrite)
+        chunk_rows = context.chunk_rows(layout, self.dtype)
+        try:
+            pieces = self.cuts.fitting(whole, piece_rows, int(limit * tuning().cut_search_share))
+            with create(output, layout, self.dtype, self.step.semiring, chunk_rows=chunk_rows) as writer:
+                PiecesThroughDevice(self, self.dtype, StoredResult(writer)).over(pieces, host_bytes)
+        except DiskError:
+            raise
+        except ResourceError:
+            return None
+        return StoredTable.open(output)
 
 
 class _WiderError(Exception):
@@ -65,40 +153,7 @@ class _WiderError(Exception):
         self.dtype = dtype
 
 
-def exceeds_device(tables: Sequence[Table | PackedTable]) -> bool:
-    """Whether tables in main memory, with what an operation makes of them, are larger than the device's memory."""
-    return tuning().device_row_bytes * sum(table.rows for table in tables) > device_room()
-
-
-def stream_through_gpu(
-    tables: Sequence[Table | PackedTable], cuts: SortedCuts, operation: StreamedOperation, piece_rows: int | None = None
-) -> Table | PackedTable:
-    """An operation's result in main memory, the results of the pieces end to end; packed where all tables are.
-
-    Parameters
-    ----------
-    tables : in main memory. cuts : how they are cut.
-    piece_rows : most rows of a piece's tables together; None: as many as fit.
-
-    Raises
-    ------
-    ResourceError : device memory ran out for a piece that cannot be cut, or the result is larger than main memory.
-    """
-    pieces = cuts.fitting(cuts.whole(), rows_a_piece(tables) if piece_rows is None else piece_rows)
-    kind = PackedResult if all(isinstance(table, PackedTable) for table in tables) else PlainResult
-    dtype = known_dtype(tables, operation)
-    while True:
-        result = kind(operation.layout, dtype, operation.is_sorted)
-        try:
-            found = PiecesThroughDevice(tables, cuts, operation, dtype, result).over(pieces)
-        except _WiderError as wider:
-            dtype = wider.dtype
-            del result  # the next one takes its memory
-        else:
-            return result.table(tables[0].semiring, found)
-
-
-def rows_a_piece(tables: Sequence[Table | PackedTable], most_bytes: int = MOST_BYTES) -> int:
+def rows_a_piece(tables: Sequence[Streamable], most_bytes: int = MOST_BYTES) -> int:
     """Rows of a piece's tables together that the device's memory has room for, and that take ``most_bytes``."""
     row_bytes = max(8 * table.layout.words + _dtype(table).itemsize for table in tables)
     are_packed = all(isinstance(table, PackedTable) for table in tables)
@@ -106,34 +161,22 @@ def rows_a_piece(tables: Sequence[Table | PackedTable], most_bytes: int = MOST_B
     return max(tuning().least_device_piece_rows, min(device_room() // work, most_bytes // row_bytes))
 
 
-def known_dtype(tables: Sequence[Table | PackedTable], operation: StreamedOperation) -> np.dtype[Any]:
-    """Dtype that holds an operation's values, as far as is known before: packed tables know their values' extent.
-
-    Of tables of rows each piece shows its own.
-    """
-    return operation.dtype_of([_known_extent(table) for table in tables])
-
-
 class PiecesThroughDevice:
     """One pass over all pieces with result values of one dtype.
 
     Parameters
     ----------
-    tables, cuts, operation : as for :func:`stream_through_gpu`. dtype : of the results' values.
+    plan : of the step. dtype : of the results' values.
     result : takes the results, piece by piece.
     """
 
     def __init__(
-        self,
-        tables: Sequence[Table | PackedTable],
-        cuts: SortedCuts,
-        operation: StreamedOperation,
-        dtype: np.dtype[Any],
-        result: PackedResult | PlainResult | StoredResult,
+        self, plan: DevicePlan, dtype: np.dtype[Any], result: PackedResult | PlainResult | StoredResult
     ) -> None:
-        self._tables, self._cuts, self._operation, self._dtype = tables, cuts, operation, dtype
+        self._tables, self._cuts, self._plan = plan.tables, plan.cuts, plan
+        self._step = replace(plan.step, dtype=dtype)  # type: ignore[type-var]
         self._result = result
-        self._extents = [_known_extent(table).tolist() for table in tables]
+        self._extents = [known_extent(table).tolist() for table in plan.tables]
 
     def over(self, pieces: Sequence[RowRanges], host_bytes: int | None = None) -> np.dtype[Any]:
         """Bring all pieces through; returns the dtype that would hold the values that were found.
@@ -153,7 +196,7 @@ class PiecesThroughDevice:
         except MemoryError as error:
             raise ResourceError(f"pinned memory for pieces on their way: {error}") from error
         known = zip(self._extents, self._tables, strict=True)
-        return self._operation.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
+        return self._step.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
 
     def _columns_of(self, cut: RowRanges) -> list[NDArray[Any] | ChunkFiles]:
         found: list[NDArray[Any] | ChunkFiles] = []
@@ -203,15 +246,15 @@ class PiecesThroughDevice:
 
     def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> DeviceRows:
         extents = [
-            _known_extent(whole) if isinstance(whole, PackedTable) else _extent(table.values)
+            known_extent(whole) if isinstance(whole, PackedTable) else _extent(table.values)
             for whole, table in zip(self._tables, tables, strict=True)
         ]
-        dtype = self._operation.dtype_of(extents)
-        if dtype.itemsize > self._dtype.itemsize:
+        dtype = self._step.dtype_of(extents)
+        if dtype.itemsize > self._step.dtype.itemsize:
             raise _WiderError(dtype)
         for known, found in zip(self._extents, extents, strict=True):
             known.extend(found.tolist())
-        rows: DeviceRows = self._with_room(conveyor, lambda: self._operation.compute(tables, self._dtype))
+        rows: DeviceRows = self._with_room(conveyor, lambda: self._step.rows(tables, self._plan.kernels))
         return rows
 
     def _with_room(self, conveyor: Conveyor, call: Callable[[], Any]) -> Any:
@@ -250,11 +293,11 @@ def _stacked(words: Sequence[Any]) -> Any:
     return cupy().stack(words)
 
 
-def _dtype(table: Table | PackedTable) -> np.dtype[Any]:
+def _dtype(table: Streamable) -> np.dtype[Any]:
     return table.values.dtype if isinstance(table, Table) else table.dtype
 
 
-def _known_extent(table: Table | PackedTable) -> NDArray[Any]:
+def known_extent(table: Streamable) -> NDArray[Any]:
     """Least and greatest value where a table reports them; empty otherwise."""
     extent = table.extent if isinstance(table, PackedTable) else None
     return np.array(() if extent is None else extent, dtype=_dtype(table))

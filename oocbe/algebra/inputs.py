@@ -17,6 +17,7 @@ from oocbe.errors import ModelError, UsageError, ValueRangeError
 from oocbe.kernels import backend_for
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.option_values import parse_bytes, parse_workers
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.numbers import check_numbers, strange_number
 from oocbe.tables.residence import is_on_device, to_host, to_kernels
@@ -135,9 +136,10 @@ class PlacedTables:
         """Whether rows have to go through the device in pieces: they do not fit it, or pieces are asked for."""
         if self.kernels.name != "cuda" or self.keeps:
             return False
-        from oocbe.algebra.gpu_streaming import exceeds_device
+        from oocbe.kernels.cuda.transfer.memory import device_room
 
-        return piece_rows is not None or exceeds_device(self.tables)
+        needed = tuning().device_row_bytes * sum(table.rows for table in self.tables)
+        return piece_rows is not None or needed > device_room()
 
     def to_caller(self, result: Table) -> Table:
         """The result where the caller expects it: beside its inputs."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.model.row_numbers import even_ranges, key_number
+from oocbe.model.semiring import MAX_SUM
 from oocbe.stress.kernels.cpu.synthetic import fill_in_order
 from oocbe.stress.tables import SyntheticTable
 
@@ -24,12 +25,14 @@ class GeneratedRows:
 
     Attributes
     ----------
-    stretch_rows : rows of a stretch. Others as for :class:`oocbe.execution.sources.Source`.
+    scope, semiring : of the table. stretch_rows : rows of a stretch.
+    Others as for :class:`oocbe.execution.sources.Source`.
     """
 
     def __init__(self, table: SyntheticTable, low: int, high: int) -> None:
         assert table.is_sorted
         self.layout, self.dtype, self.is_sorted = table.layout, table.value_dtype(np.dtype(np.int32)), True
+        self.scope, self.semiring = self.layout.scope, MAX_SUM
         self._table, self._first = table, table.first_row(low)
         self.rows = table.first_row(high) - self._first
         self.stretch_rows = max(LEAST_STRETCH, -(-self.rows // STRETCHES))

@@ -20,13 +20,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from oocbe.algebra.eliminate_rows import Elimination
-from oocbe.algebra.join_rows import joined_layout
-from oocbe.algebra.out_of_core.context import ExecutionContext, PartitionedOperation
-from oocbe.algebra.out_of_core.join_marginalise import EliminateOutOfCore
-from oocbe.algebra.out_of_core.join_sum import JoinOutOfCore
-from oocbe.algebra.out_of_core.marginalise import MarginaliseOutOfCore
-from oocbe.algebra.ranges import joined_dtype, reduced_dtype
+from oocbe.algebra.elimination import JoinElimination
+from oocbe.algebra.join import Join
+from oocbe.algebra.marginalisation import Marginalisation
+from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.execution.budget import Budget
 from oocbe.execution.cluster.collection import Runs, begin_here, circumstances, halved_run, trace_segment
 from oocbe.execution.cluster.dispatch import Dispatch
@@ -98,24 +95,18 @@ class GeneratedOperation:
         table = self.tables[0]
         return table.rank_from(run.start * STRETCH_ROWS), table.rank_from(run.stop * STRETCH_ROWS)
 
-    def on(self, low: int, high: int) -> tuple[PartitionedOperation, list[JoinInput]]:
-        """The operation, and its inputs with the groups of some ranks."""
+    def on(self, low: int, high: int) -> tuple[Step, list[JoinInput]]:
+        """The step, and its inputs with the groups of some ranks."""
         sources = [GeneratedRows(table, low, high) for table in self.tables]
         values = [np.array([0, table.greatest], dtype=s.dtype) for table, s in zip(self.tables, sources, strict=True)]
+        step: Step
         if self.operator == MAXIMISE:
-            (source,) = sources
-            kept = tuple(name for name in source.layout.scope if name != self.tables[0].own)
-            dtype = reduced_dtype(values[0], MAX_SUM, self.tables[0].domain)
-            reduction = MarginaliseOutOfCore(source.layout.select(kept), dtype, MAX_SUM)
-            return reduction, [reduction.ordered(source)]
-        first, second = (source.layout for source in sources)
-        shared = tuple(name for name in first.scope if name in second.scope)
-        dtype = joined_dtype(values[0], values[1], MAX_SUM)
-        if self.operator == JOIN_SUM:
-            join = JoinOutOfCore(shared, joined_layout(first, second, shared), dtype, MAX_SUM)
-            return join, [join.ordered(source) for source in sources]
-        elimination = EliminateOutOfCore(Elimination(first, second, shared, ("e",)), dtype, MAX_SUM)
-        return elimination, [elimination.outer(sources[0]), elimination.inner(sources[1])]
+            step = Marginalisation.of(sources[0], (self.tables[0].own,), values[0])
+        elif self.operator == JOIN_SUM:
+            step = Join.of(sources, values)
+        else:
+            step = JoinElimination.of(sources, ("e",), values)
+        return step, step.inputs(sources)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from oocbe.algebra import join_maximise, join_sum, maximise
-from oocbe.algebra.gpu_streaming import PiecesThroughDevice
+from oocbe.algebra.gpu_streaming import DevicePlan, PiecesThroughDevice
+from oocbe.algebra.operations import planned, step_of
 from oocbe.algebra.out_of_core import context
-from oocbe.algebra.streamed import plan_elimination, plan_from_disk, plan_join, plan_marginalise
 from oocbe.errors import CorruptDataError, DiskError, ModelError, ResourceError, UsageError
 from oocbe.execution import partition
 from oocbe.execution.budget import Budget
@@ -222,7 +222,8 @@ def test_what_the_device_has_no_room_for_goes_another_way_and_a_full_disk_ends_t
     stored = StoredTable.save(tmp_path / "in", maximise(random_table({"x": 90, "y": 9}, 400, 1), []))
     kernels = backend_for(stored.rows, "cpu")
     place = context.ExecutionContext.within(kernels, Budget(1 << 28), tmp_path, 2, 100)
-    plan = plan_marginalise(PackedTable.on_disk(stored), ("x",), kernels)
+    packed = [PackedTable.on_disk(stored)]
+    plan = planned(packed, ("x",)).device_plan(packed, kernels)
 
     def ending(error):
         def over(*_):
@@ -243,18 +244,22 @@ def test_whether_tables_go_through_the_device_is_planned(tmp_path):
     kernels = backend_for(0, "cpu")
     first = maximise(random_table({"e": 4, "a": 5, "k": 6}, 80, 1), [])
     second = maximise(random_table({"e": 4, "k": 6}, 20, 2), [])
-    assert plan_elimination(first, second, ("e",), kernels).cuts.whole().rows == first.rows + second.rows
-    assert plan_elimination(first, second, ("a",), kernels) is None, "the second one has no a"
-    assert plan_elimination(first, second, ("k",), kernels) is None, "sorted by k before e"
-    assert plan_join(first, second, kernels) is None, "a lies between"
-    assert plan_marginalise(first, ("e",), kernels) is not None
-    assert plan_marginalise(first, ("k",), kernels) is None
+
+    def plan(tables, *gone):
+        return planned(tables, gone).device_plan(tables, kernels)
+
+    assert plan([first, second], "e").cuts.whole().rows == first.rows + second.rows
+    assert plan([first, second], "a") is None, "the second one has no a"
+    assert plan([first, second], "k") is None, "sorted by k before e"
+    assert plan([first, second]) is None, "a lies between"
+    assert plan([first], "e") is not None
+    assert plan([first], "k") is None
     stored = StoredTable.save(tmp_path / "in", first)
-    planner = partial(plan_marginalise, gone=("e",))
-    assert plan_from_disk([stored], kernels, planner) is None, "these kernels read main memory"
+    step, _ = step_of([stored], ("e",), [first.values])
+    assert DevicePlan.from_disk(step, [stored], kernels) is None, "these kernels read main memory"
     device = SimpleNamespace(name="cuda")
-    assert plan_from_disk([stored], device, planner) is not None
-    assert plan_from_disk([first], device, planner) is None, "neither packed nor on disk"
+    assert DevicePlan.from_disk(step, [stored], device) is not None
+    assert DevicePlan.from_disk(step, [first], device) is None, "neither packed nor on disk"
 
 
 class TestFailures:

@@ -1,5 +1,7 @@
 """Memory that is kept for results. That the rows are the same is tested with the pieces that stream."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -156,7 +158,7 @@ def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch
     tried = []
 
     class Pieces:
-        def __init__(self, tables, cuts, operation, dtype, result):
+        def __init__(self, plan, dtype, result):
             self.result, self.dtype = result, dtype
 
         def over(self, pieces):
@@ -170,8 +172,8 @@ def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch
     monkeypatch.setattr(gpu_streaming, "rows_a_piece", lambda tables: 10)
     table = Table.from_rows({"a": 1 << 20}, [[1]], [1], MAX_SUM)
     cuts = SortedCuts((table,), ("a",), ("a",))
-    operation = gpu_streaming.StreamedOperation(LAYOUT, True, lambda *_: None, lambda extents: np.dtype(np.int32))
-    found = gpu_streaming.stream_through_gpu([table], cuts, operation)
+    step = SimpleNamespace(layout=LAYOUT, is_sorted=True, semiring=MAX_SUM, dtype_of=lambda extents: np.dtype(np.int32))
+    found = gpu_streaming.DevicePlan((table,), cuts, step, None).to_memory()
     assert tried == [np.int32, np.int64]
     assert lies_in(found.values, region)
 

@@ -209,9 +209,9 @@ def test_streamed_through_the_device(shape, piece_rows, memory_of_results, monke
     """Pieces of sorted tables go through the device by themselves; the result is the operator's."""
     first, second = (random_table(scope, 4000, 7 + i) for i, scope in enumerate(SHAPES[shape]))
     streamed: list[int] = []
-    run = gpu_streaming.stream_through_gpu
+    run = gpu_streaming.DevicePlan.to_memory
     monkeypatch.setattr(
-        "oocbe.algebra.streamed.stream_through_gpu", lambda *arguments: (streamed.append(1), run(*arguments))[1]
+        gpu_streaming.DevicePlan, "to_memory", lambda *arguments: (streamed.append(1), run(*arguments))[1]
     )
     gone = [name for name in first.scope if name in second.scope and name not in ("k", "l")] or ["k"]
     for operator, arguments in (

@@ -9,7 +9,7 @@ import pytest
 
 from oocbe.algebra import gpu_streaming, join_maximise, join_sum, maximise, result_memory
 from oocbe.algebra.gpu_streaming import PiecesThroughDevice
-from oocbe.algebra.streamed import plan_elimination, plan_join, plan_marginalise
+from oocbe.algebra.operations import planned
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.transfer import pinned
@@ -56,6 +56,11 @@ def random_table(scope, rows, seed, dtype):
     return replace(table, values=(table.values * 3).astype(dtype))
 
 
+def plan(tables, *gone):
+    """The way of a step through the device."""
+    return planned(tables, gone).device_plan(tables, backend_named("cpu"))
+
+
 DTYPES, KEPT, PIECES = ("int32", "int64", "float64"), (None, 1 << 15, 1 << 24), (20, 300, 10**6)
 """Of values; bytes of memory that is kept, none, too few and enough; rows of pieces."""
 
@@ -69,14 +74,13 @@ def test_rows_are_those_of_the_operator(device, monkeypatch, shape, dtype, piece
     first, second = (random_table(scope, 2000, 7 + i, dtype) for i, scope in enumerate(SHAPES[shape]))
     regions = [] if kept is None else [pinned_region(kept)]
     monkeypatch.setattr(result_memory, "_regions", regions)
-    cpu = backend_named("cpu")
     grouped1, grouped2 = (maximise(table, "e", backend="cpu") for table in (first, second))
-    same_table(plan_join(grouped1, grouped2, cpu).to_memory(piece_rows), join_sum(grouped1, grouped2, backend="cpu"))
+    same_table(plan([grouped1, grouped2]).to_memory(piece_rows), join_sum(grouped1, grouped2, backend="cpu"))
     same_table(
-        plan_elimination(first, second, "e", cpu).to_memory(piece_rows),
+        plan([first, second], "e").to_memory(piece_rows),
         join_maximise(first, second, "e", backend="cpu"),
     )
-    same_table(plan_marginalise(first, "e", cpu).to_memory(piece_rows), maximise(first, "e", backend="cpu"))
+    same_table(plan([first], "e").to_memory(piece_rows), maximise(first, "e", backend="cpu"))
     assert all(stream.is_idle for stream in device.streams)
     assert all(region.is_free() for region in regions)
 
@@ -85,7 +89,7 @@ def test_values_that_need_a_wider_dtype_are_computed_again(device):
     """The first pieces' sums fit int32, a later one's do not."""
     first, second = (random_table(scope, 2000, 7 + i, "int64") for i, scope in enumerate(SHAPES[0]))
     first.values[-1] = 1 << 40
-    found = plan_elimination(first, second, "e", backend_named("cpu")).to_memory(50)
+    found = plan([first, second], "e").to_memory(50)
     assert found.values.max() > 1 << 40
     same_table(found, join_maximise(first, second, "e", backend="cpu"))
 
@@ -102,7 +106,7 @@ def test_a_piece_that_the_device_has_no_room_for_is_halved(device, monkeypatch):
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", narrow)
     same_table(
-        plan_elimination(first, second, "e", backend_named("cpu")).to_memory(200),
+        plan([first, second], "e").to_memory(200),
         join_maximise(first, second, "e", backend="cpu"),
     )
     assert refused
@@ -119,7 +123,7 @@ def test_rows_that_stay_together_and_find_no_room_are_named(device, monkeypatch)
     monkeypatch.setattr(PiecesThroughDevice, "_try", refuse)
     together = r"\d+ rows of the table over \('b', 'e', 'k', 'l'\) and the table over \('e', 'a', 'k', 'l'\)"
     with pytest.raises(ResourceError, match=rf"^{together} have to be in one piece: device memory ran out$"):
-        plan_elimination(first, second, "e", backend_named("cpu")).to_memory(10**6)
+        plan([first, second], "e").to_memory(10**6)
     assert taken == sorted(taken, reverse=True)
     assert len(taken) > 2
 
@@ -135,7 +139,7 @@ def test_a_full_disk_halves_no_piece(device, monkeypatch):
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", refuse)
     with pytest.raises(DiskError, match=r"^the disk is full$"):
-        plan_elimination(first, second, "e", backend_named("cpu")).to_memory(10**6)
+        plan([first, second], "e").to_memory(10**6)
     assert len(attempts) == 1
 
 
@@ -147,4 +151,4 @@ def test_memory_that_cannot_be_pinned_is_a_resource_error(device, monkeypatch):
 
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(refuse))
     with pytest.raises(ResourceError, match="pinned memory for pieces on their way: 8 bytes"):
-        plan_elimination(first, second, "e", backend_named("cpu")).to_memory(100)
+        plan([first, second], "e").to_memory(100)

@@ -1,17 +1,18 @@
-"""What the operators out of core share: settings, results, pieces that halve, the table being written."""
+"""The steps of operators and where they work: settings, results, pieces that halve, the table being written."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.inputs import Execution
+from oocbe.algebra.inputs import Execution, check_result
 from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.budget import Budget
 from oocbe.execution.cluster.workers import current
@@ -147,7 +148,7 @@ class ExecutionContext:
         with self.space.budget.reserve("chunks being written", 3 * chunk_rows * row_bytes(layout, dtype)):
             yield chunk_rows
 
-    def write(self, output: str | Path, operation: PartitionedOperation, inputs: Sequence[JoinInput]) -> StoredTable:
+    def write(self, output: str | Path, operation: Step, inputs: Sequence[JoinInput]) -> StoredTable:
         """Write an operation's result chunk by chunk and open it; nothing is left of it where an exception passes
         through."""
         layout, dtype, semiring = operation.layout, operation.dtype, operation.semiring
@@ -169,29 +170,77 @@ class ExecutionContext:
             yield from results
 
 
-class PartitionedOperation(Protocol):
-    """An operation on sources that are cut into pieces together."""
+class Step(ABC):
+    """One step of an operator: a marginalisation, a join, or both at once; the same in memory, on a device, and of any
+    size.
+
+    Attributes
+    ----------
+    layout, dtype, semiring : of the result. is_sorted : whether its rows are sorted, those of pieces end to end.
+    goes_through_device : whether tables on disk may go through a device, whose results are written in sorted chunks.
+    """
+
+    layout: Layout
+    dtype: np.dtype[Any]
+    semiring: Semiring
+    is_sorted = True
+    goes_through_device = True
 
     @property
-    def layout(self) -> Layout:
-        """Of the result."""
+    @abstractmethod
+    def common(self) -> tuple[str, ...]:
+        """Variables by which all tables are cut, the least significant first: rows with one value meet no others."""
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the result's values."""
+    @abstractmethod
+    def unit(self) -> tuple[str, ...]:
+        """Variables of the first table, ``common`` included, whose rows stay together if it is sorted by them."""
 
     @property
-    def semiring(self) -> Semiring:
-        """Of the tables."""
+    @abstractmethod
+    def cut(self) -> tuple[str, ...]:
+        """Variables by whose ranges workers share the tables out; a table without them is read whole."""
+
+    @abstractmethod
+    def dtype_of(self, extents: Sequence[NDArray[Any]]) -> np.dtype[Any]:
+        """Dtype that holds every result value, from the least and greatest values of each table (empty for no rows);
+        the tables' own values serve as well.
+
+        Raises
+        ------
+        ValueRangeError : a value could leave int64.
+        """
+
+    @abstractmethod
+    def rows(
+        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+    ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Keys and values of the result, of tables whose rows are where the kernels work."""
+
+    def table(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> Table:
+        """The result where the kernels work; ValueRangeError if it has left the range of floats."""
+        return self.as_table(self.rows(tables, kernels, piece_rows), tables)
+
+    def as_table(self, rows: tuple[NDArray[np.uint64], NDArray[Any]], tables: Sequence[Table]) -> Table:
+        """:meth:`rows` of tables as a table; errors as for :meth:`table`."""
+        is_sorted = self.is_sorted or len(rows[1]) < 2
+        return check_result(Table(self.layout, *rows, self.semiring, is_sorted), *tables)
+
+    @abstractmethod
+    def inputs(self, sources: Sequence[Source]) -> list[JoinInput]:
+        """Sources with the order, the partition and the memory that the step needs."""
 
     def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
-        """All rows of the operation, in their order."""
+        """All rows of the step, in their order."""
+        return context.run(self.pieces(inputs, context))
 
+    @abstractmethod
     def pieces(
         self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
     ) -> Iterator[OperationPiece]:
-        """Pieces of work whose results, laid end to end, are the operation's."""
+        """Pieces of work whose concatenated results are the step's."""
 
+    @abstractmethod
     def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of inputs that fit a piece."""
 
@@ -206,15 +255,13 @@ class OperationPiece:
     context : where; its space says how large the piece may be. share : of the piece's memory that the inputs take.
     """
 
-    operation: PartitionedOperation
+    operation: Step
     inputs: Sequence[JoinInput]
     context: ExecutionContext
     share: float = 1.0
 
     @classmethod
-    def of_join(
-        cls, operation: PartitionedOperation, inputs: Sequence[JoinInput], context: ExecutionContext
-    ) -> OperationPiece:
+    def of_join(cls, operation: Step, inputs: Sequence[JoinInput], context: ExecutionContext) -> OperationPiece:
         """A piece of a join: a part of its memory is for what comes of the inputs."""
         return cls(operation, inputs, context, tuning().operator_input_share)
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from oocbe.algebra.arrange import arrange
-from oocbe.algebra.out_of_core.context import ExecutionContext, PartitionedOperation
+from oocbe.algebra.gpu_streaming import DevicePlan
+from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.algebra.sorted_cuts import RowRanges
-from oocbe.algebra.streamed import Planner, plan_from_disk
 from oocbe.execution.budget import Budget
 from oocbe.execution.cluster.ownership import own_writer
 from oocbe.execution.cluster.segment_files import (
@@ -111,19 +111,16 @@ class RangeSegment:
     operation, inputs : what is done, and with what. low, high : numbers of the cut variables (:class:`KeyIndex`).
     rows : of all inputs, which decide where kernels work.
     scratch : folder for scratch files; None: the worker's own.
-    planner : plans the way of the tables through a device, or None; ``given`` is their order there.
     """
 
     circumstances: WorkerConfig
     part: Path
-    operation: PartitionedOperation
+    operation: Step
     inputs: tuple[SentInput, ...]
     low: int
     high: int
     rows: int
     scratch: Path | None
-    planner: Planner | None
-    given: tuple[int, ...]
 
 
 def sort_run(segment: RunSegment) -> PartResult:
@@ -190,12 +187,12 @@ def _streamed(
 ) -> PartResult | None:
     """The range through a device, where rows go packed; None where they cannot, or runs have to be merged."""
     operation = segment.operation
-    if segment.planner is None or any(len(ranges) > 1 for ranges in found):
+    if any(len(ranges) > 1 for ranges in found):
         return None
     ranges = [only for (only,) in found]
     rows = RowRanges(tuple(low for _, low, _ in ranges), tuple(high for *_, high in ranges))
-    plan = plan_from_disk([ranges[number][0].table for number in segment.given], context.kernels, segment.planner)
-    if plan is None or (plan.dtype, plan.operation.layout) != (operation.dtype, operation.layout):
+    plan = DevicePlan.from_disk(operation, [source.table for source, *_ in ranges], context.kernels)
+    if plan is None or plan.dtype != operation.dtype:
         return None
     path, how = attempt_path(segment.part), segment.circumstances
 

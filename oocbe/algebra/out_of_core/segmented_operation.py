@@ -47,8 +47,7 @@ from oocbe.tables.writer import CHUNK_ROWS
 
 if TYPE_CHECKING:
     from oocbe.algebra.inputs import TableLike
-    from oocbe.algebra.out_of_core.context import ExecutionContext, PartitionedOperation
-    from oocbe.algebra.streamed import Planner
+    from oocbe.algebra.out_of_core.context import ExecutionContext, Step
     from oocbe.execution.budget import Budget
     from oocbe.model.semiring import Semiring
 
@@ -77,17 +76,10 @@ class SegmentedOperation:
     Parameters
     ----------
     workers : who does it. context : where the operator would work without them; its scratch folder is seen by all.
-    planner, given : the operator through a device, where it has such a way, and the inputs in its order.
     """
 
-    def __init__(
-        self,
-        workers: Workers,
-        context: ExecutionContext,
-        planner: Planner | None = None,
-        given: Sequence[int] = (0, 1),
-    ) -> None:
-        self._workers, self._context, self._planner, self._given = workers, context, planner, tuple(given)
+    def __init__(self, workers: Workers, context: ExecutionContext) -> None:
+        self._workers, self._context = workers, context
         self._settings, backend = context.settings, context.settings.backend
         self._backend = backend if backend is None or isinstance(backend, str) else backend.name
         self._memory = workers.memory if self._settings.memory is None else context.space.budget.limit
@@ -95,7 +87,7 @@ class SegmentedOperation:
         self._deadline = Deadline()
 
     def write(
-        self, output: str | Path, operation: PartitionedOperation, inputs: Sequence[JoinInput], cut: Sequence[str]
+        self, output: str | Path, operation: Step, inputs: Sequence[JoinInput], cut: Sequence[str]
     ) -> StoredTable:
         """Do an operation on inputs, and write the result as a table of parts.
 
@@ -128,8 +120,7 @@ class SegmentedOperation:
             def segment_of(key: Range, sharing: int) -> RangeSegment:
                 how, part = self._circumstances(CHUNK_ROWS, sharing), writer.part_path().absolute()
                 low, high = ranges.numbers(key)
-                places = (rows, scratch_of_workers, self._planner, self._given[: len(sent)])
-                return RangeSegment(how, part, operation, sent, low, high, *places)
+                return RangeSegment(how, part, operation, sent, low, high, rows, scratch_of_workers)
 
             def submit(key: Range, sharing: int) -> Future[PartResult]:
                 return self._workers.submit(name, operate, segment_of(key, sharing))

@@ -1,0 +1,299 @@
+"""Join sum and marginalisation of shared variables in one step, in memory and of any size; no joined row is kept.
+
+Out of core both tables are partitioned by the shared variables that stay, and each part is joined as in memory; the
+concatenated results are sorted. For one combination of those that does not fit:
+
+* where the table with fewer rows fits, the other one is partitioned by its own variables, and each part joined with all
+  of the small one;
+* otherwise both are partitioned by the eliminated variables as well, which gives partial results. These are written to
+  scratch and marginalised there. Minima, maxima and exact integers do not depend on where sums are cut; sums of floats
+  may differ in their last bits from those in memory, in this case alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.algebra.arrange import Arranged, arrange, match
+from oocbe.algebra.inputs import check_pair
+from oocbe.algebra.marginalisation import Marginalisation
+from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, join_cost
+from oocbe.algebra.ranges import joined_dtype
+from oocbe.execution.partition import JoinInput, parts
+from oocbe.execution.scratch import ScratchFile
+from oocbe.execution.sources import Source
+from oocbe.kernels.interface import Backend, EliminationPlan, MatchedGroups
+from oocbe.model.semiring import Semiring
+from oocbe.tables.layout import Layout
+from oocbe.tables.moves import field_masks, move_plan
+from oocbe.tables.table import Table
+
+COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
+"""Memory of a part's row: as read, moved and sorted; where runs and groups begin; for the inner table the columns
+and buckets of its group, once for each of two threads that have it at work."""
+
+
+def split_key_word(names: Sequence[str], layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Variables cut into as many as fit in one key word, which the kernel looks up by, and the rest."""
+    fitting = 0
+    while fitting < len(names) and layout.select(names[: fitting + 1]).words == 1:
+        fitting += 1
+    return tuple(names[:fitting]), tuple(names[fitting:])
+
+
+@dataclass(frozen=True)
+class PreparedElimination:
+    """Two tables ready to be joined with variables eliminated."""
+
+    outer: Arranged
+    inner: Arranged
+    groups: MatchedGroups
+    plan: EliminationPlan
+    semiring: Semiring
+    kernels: Backend
+    piece_rows: int | None
+
+    def rows(self, low: int, high: int, groups: MatchedGroups) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Result rows from outer rows ``low`` to ``high``, with their groups counted from ``low``."""
+        keys, values = self.outer.keys, self.outer.values
+        if high - low < len(values):
+            keys, values = keys[:, low:high].copy(), values[low:high]
+        return self.kernels.join_reduce(
+            (keys, values),
+            (self.inner.keys, self.inner.values),
+            groups,
+            self.plan,
+            self.semiring.combination,
+            self.semiring.marginalisation,
+            self.piece_rows,
+        )
+
+
+@dataclass(frozen=True)
+class JoinElimination(Step):
+    """A join of an outer table, which has more rows, and an inner one that eliminates shared variables.
+
+    Attributes
+    ----------
+    own_outer, own_inner, kept, gone : variables of one table alone, and the shared ones that stay, and go; the latter
+        fit in one key word.
+    layout, dtype, semiring : of the result. terms : joined rows that become one, at most.
+    """
+
+    own_outer: tuple[str, ...]
+    own_inner: tuple[str, ...]
+    kept: tuple[str, ...]
+    gone: tuple[str, ...]
+    layout: Layout
+    dtype: np.dtype[Any]
+    semiring: Semiring
+    terms: int
+
+    @classmethod
+    def of(cls, tables: Sequence[Any], gone: Sequence[str], extents: Sequence[NDArray[Any]]) -> JoinElimination:
+        """The step for an outer and an inner table; ``extents`` as for :func:`oocbe.algebra.operations.step_of`."""
+        outer, inner = (table.layout for table in tables)
+        shared, semiring = check_pair(*tables), tables[0].semiring
+        own_outer, own_inner = (tuple(name for name in layout.scope if name not in shared) for layout in (outer, inner))
+        kept = tuple(name for name in shared if name not in gone)
+        sizes = (*inner.select(own_inner).sizes, *outer.select((*own_outer, *kept)).sizes)
+        layout = Layout.of((*own_inner, *own_outer, *kept), sizes, outer, inner)
+        terms = min(prod(outer.select(gone).sizes), max(1, tables[0].rows * tables[1].rows))
+        dtype = joined_dtype(extents[0], extents[1], semiring, terms)
+        return cls(own_outer, own_inner, kept, tuple(gone), layout, dtype, semiring, terms)
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """See :class:`Step`."""
+        return self.kept
+
+    @property
+    def unit(self) -> tuple[str, ...]:
+        """See :class:`Step`."""
+        return (*self.own_outer, *self.kept)
+
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """See :class:`Step`. If no shared variable stays, ranges of the outer table's rows meet the whole inner one."""
+        return self.kept or self.own_outer
+
+    def dtype_of(self, extents: Sequence[NDArray[Any]]) -> np.dtype[Any]:
+        """See :class:`Step`."""
+        return joined_dtype(extents[0], extents[1], self.semiring, self.terms)
+
+    def prepare(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> PreparedElimination:
+        """Sort two tables by the variables that stay and find the groups that both have."""
+        outer, inner = tables
+        rows1, rows2 = (
+            arrange(table, (*self.kept, *self.gone, *own), (*own, *self.kept), self.dtype, kernels, piece_rows)
+            for table, own in ((outer, self.own_outer), (inner, self.own_inner))
+        )
+        eliminated = outer.layout.select(self.gone)
+        plan = EliminationPlan(
+            outer_eliminated=move_plan(rows1.layout, eliminated),
+            inner_eliminated=move_plan(rows2.layout, eliminated),
+            outer_run=field_masks(rows1.layout, (*self.kept, *self.own_outer)),
+            inner_rank=field_masks(rows2.layout, (*self.kept, *self.own_inner)),
+            outer_move=move_plan(rows1.layout, self.layout, (*self.kept, *self.own_outer)),
+            inner_move=move_plan(rows2.layout, self.layout, self.own_inner),
+            eliminated_bits=eliminated.bits,
+            words=self.layout.words,
+        )
+        groups = match(rows1, rows2, self.kept, kernels, piece_rows)
+        return PreparedElimination(rows1, rows2, groups, plan, self.semiring, kernels, piece_rows)
+
+    def rows(
+        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+    ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """See :class:`Step`; the rows are sorted."""
+        join = self.prepare(tables, kernels, piece_rows)
+        return join.rows(0, len(join.outer.values), join.groups)
+
+    def inputs(self, sources: Sequence[Source]) -> list[JoinInput]:
+        """See :class:`Step`: shared variables lowest, those that stay first."""
+        (outer, inner), kept = sources, self.kept
+        return [
+            JoinInput(source, (*kept, *self.gone, *own), kept, join_cost(source, COPIES, more, self.dtype))
+            for source, own, more in ((outer, self.own_outer, OUTER_BYTES), (inner, self.own_inner, INNER_BYTES))
+        ]
+
+    @cached_property
+    def _reduction(self) -> Marginalisation:
+        """The marginalisation of partial results: rows of one key become one."""
+        return Marginalisation(self.layout, self.dtype, self.semiring)
+
+    def results(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+        """See :class:`Step`."""
+        return self._reduction.closed(super().results(inputs, context), context.kernels)
+
+    def pieces(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
+    ) -> Iterator[OperationPiece]:
+        """See :class:`Step`; partial results of groups have to be closed."""
+        for part in parts(inputs, context.space, context.kernels, outermost=outermost):
+            if part.fits:
+                yield OperationPiece.of_join(self, part.inputs, context)
+            else:
+                yield from self._group(part.inputs, context, outermost)
+
+    def _group(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
+    ) -> Iterator[OperationPiece]:
+        """All rows have one combination of the variables that stay and are shared."""
+        outer, inner = inputs
+        if not self.own_outer or not context.space.fits([(2 * inner.rows, inner.cost)]):
+            yield from self._partial(inputs, context)
+            return
+        less = replace(context.space, pieces=context.space.pieces / 2)
+        by_own = replace(outer, common=self.own_outer)
+        for part in parts([by_own], less, context.kernels, outermost=outermost):
+            piece = (replace(part.inputs[0], common=outer.common), inner)
+            if part.fits:
+                yield OperationPiece.of_join(self, piece, context)
+            else:
+                yield from self._partial(piece, context)
+
+    def _partial(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
+        """Join part by part of the eliminated variables; then marginalise what came out of the parts."""
+        inside = context.fresh(context.space.inside())
+        most = inside.joined_rows(self.layout, self.dtype)
+        scratch = ScratchFile(context.space.disk, self.layout, self.dtype)
+        for rows in inside.run(self._partial_pieces(inputs, inside)):
+            for low in range(0, len(rows.values), most):
+                high = min(low + most, len(rows.values))
+                scratch.append(rows.keys[:, low:high], rows.values[low:high], np.array([0, high - low]))
+        yield from self._reduction.pieces(self._reduction.inputs([scratch]), context, outermost=False)
+
+    def _partial_pieces(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
+        by_gone = [replace(ordered, common=self.gone) for ordered in inputs]
+        for part in parts(by_gone, context.space, context.kernels, outermost=False):
+            outer, inner = (
+                replace(found, common=ordered.common) for found, ordered in zip(part.inputs, inputs, strict=True)
+            )
+            if part.fits:
+                yield OperationPiece.of_join(self, (outer, inner), context)
+                continue
+            # One value of all shared variables: each row meets each, in blocks.
+            for block1 in outer.blocks(context.space.rows_of(outer.cost, 0.5)):
+                for block2 in inner.blocks(context.space.rows_of(inner.cost, 0.5)):
+                    yield OperationPiece.of_join(self, (block1, block2), context)
+
+    def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+        """See :class:`Step`."""
+        kernels = context.kernels
+        join = self.prepare(context.load(inputs, self.semiring, stream), kernels)
+        most = context.joined_rows(self.layout, self.dtype)
+        runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
+        ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
+        for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels, partial(_met_rows, join, kernels)):
+            keys, values = join.rows(low, high, groups)
+            if len(values):
+                yield ResultRows(kernels.download(keys), kernels.download(values))
+
+
+def _met_rows(join: PreparedElimination, kernels: Backend) -> NDArray[np.int64]:
+    """For each outer row, how many inner rows agree with it on the eliminated variables."""
+    outer = kernels.download(kernels.permute(join.outer.keys, join.plan.outer_eliminated, 1))[0]
+    inner = kernels.download(kernels.permute(join.inner.keys, join.plan.inner_eliminated, 1))[0]
+    eliminated, counts = np.unique(inner, return_counts=True)
+    places = np.minimum(np.searchsorted(eliminated, outer), len(eliminated) - 1)
+    return np.where(eliminated[places] == outer, counts[places], 0)
+
+
+def split_runs(
+    groups: MatchedGroups,
+    runs: NDArray[np.int64],
+    ranks: NDArray[np.int64],
+    most: int,
+    kernels: Backend,
+    met_rows: Callable[[], NDArray[np.int64]],
+) -> Iterator[tuple[int, int, MatchedGroups]]:
+    """Ranges of outer rows that give at most ``most`` result rows (one run may give more), and their groups.
+
+    A run gives no more rows than its group has columns. Where that is too much and there is one group alone, such as
+    where all shared variables are eliminated, neither does it give more than the inner rows that its rows meet.
+
+    Parameters
+    ----------
+    runs, ranks : where runs of outer rows and columns of inner rows begin, and the number of rows last.
+    met_rows : gives, for each outer row, the inner rows that it meets; asked for only where it matters.
+    """
+    starts1, counts1 = kernels.download(groups.starts1), kernels.download(groups.counts1)
+    starts2, counts2 = kernels.download(groups.starts2), kernels.download(groups.counts2)
+    if len(starts1) == 0:
+        return
+    columns = np.searchsorted(ranks, starts2 + counts2) - np.searchsorted(ranks, starts2)
+    firsts = np.searchsorted(runs, starts1)
+    many = np.searchsorted(runs, starts1 + counts1) - firsts
+    group_of = np.repeat(np.arange(len(many)), many)
+    run_of = np.arange(len(group_of)) + np.repeat(firsts - (np.cumsum(many) - many), many)
+    bounds = columns[group_of]
+    if len(starts1) == 1 and bounds.sum() > most:
+        first, last = int(runs[run_of[0]]), int(runs[run_of[-1] + 1])
+        bounds = np.minimum(bounds, np.add.reduceat(met_rows()[first:last], runs[run_of] - first))
+    ends = np.cumsum(bounds)
+    low, done = 0, 0
+    while low < len(ends):
+        high = max(low + 1, int(np.searchsorted(ends, done + most, side="right")))
+        first_row, last_row = int(runs[run_of[low]]), int(runs[run_of[high - 1] + 1])
+        chosen = slice(int(group_of[low]), int(group_of[high - 1]) + 1)
+        begins = np.maximum(starts1[chosen], first_row)
+        stops = np.minimum(starts1[chosen] + counts1[chosen], last_row)
+        yield (
+            first_row,
+            last_row,
+            MatchedGroups(
+                kernels.upload(begins - first_row),
+                kernels.upload(stops - begins),
+                groups.starts2[chosen],
+                groups.counts2[chosen],
+            ),
+        )
+        low, done = high, int(ends[high - 1])

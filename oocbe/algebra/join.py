@@ -1,0 +1,194 @@
+"""Join sum of two tables (Bistaffa, Bombieri and Farinelli 2016, algorithm 4), in memory and of any size.
+
+Out of core both tables are partitioned by their shared variables; each part is joined in memory, its result handed over
+in pieces. A group too large for a piece is cut: blocks of the second table's rows are joined with all of the first
+one's where these fit, else single rows with block after block, which keeps the order (second table's rows outermost)
+and reads no more than a constant times what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.algebra.arrange import Arranged, arrange, match
+from oocbe.algebra.inputs import check_pair
+from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, join_cost
+from oocbe.algebra.ranges import joined_dtype
+from oocbe.errors import ResourceError
+from oocbe.execution.partition import JoinInput, parts
+from oocbe.execution.sources import Source
+from oocbe.kernels.interface import Backend, MatchedGroups
+from oocbe.model.semiring import Semiring
+from oocbe.model.settings.machine import check_room
+from oocbe.tables.layout import Layout
+from oocbe.tables.moves import move_plan
+from oocbe.tables.table import Table, format_bytes
+
+COPIES, GROUP_BYTES = 3.5, 48
+"""Memory of a part's row: as read, moved, converted and sorted; starts and matches where each row is a group."""
+
+
+@dataclass(frozen=True)
+class PreparedJoin:
+    """Two tables ready to be joined: both grouped by their shared variables, the groups that both have matched."""
+
+    layout: Layout
+    first: Arranged
+    second: Arranged
+    added: NDArray[np.uint64]
+    groups: MatchedGroups
+    combination: int
+    kernels: Backend
+    piece_rows: int | None
+
+    def rows(self, groups: MatchedGroups) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Keys and values of the joined rows of some of the groups."""
+        first, second = self.first, self.second
+        return self.kernels.join_rows(
+            first.keys, first.values, self.added, second.values, groups, self.layout.words, self.combination,
+            self.piece_rows,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Join(Step):
+    """A join of two tables.
+
+    Attributes
+    ----------
+    shared : the variables that both have, the least significant first. layout, dtype, semiring : of the result: the
+        shared variables, the rest of the first table's, the rest of the second one's.
+    """
+
+    shared: tuple[str, ...]
+    layout: Layout
+    dtype: np.dtype[Any]
+    semiring: Semiring
+    is_sorted = False
+    goes_through_device = False
+
+    @classmethod
+    def of(cls, tables: Sequence[Any], extents: Sequence[NDArray[Any]]) -> Join:
+        """The step for two tables; ``extents`` as for :func:`oocbe.algebra.operations.step_of`."""
+        one, two = (table.layout for table in tables)
+        shared, semiring = check_pair(*tables), tables[0].semiring
+        own1, own2 = ([name for name in layout.scope if name not in shared] for layout in (one, two))
+        sizes = (*one.select((*shared, *own1)).sizes, *two.select(own2).sizes)
+        layout = Layout.of((*shared, *own1, *own2), sizes, one, two)
+        return cls(shared, layout, joined_dtype(extents[0], extents[1], semiring), semiring)
+
+    @property
+    def common(self) -> tuple[str, ...]:
+        """See :class:`Step`."""
+        return self.shared
+
+    unit = cut = common
+
+    def dtype_of(self, extents: Sequence[NDArray[Any]]) -> np.dtype[Any]:
+        """See :class:`Step`."""
+        return joined_dtype(extents[0], extents[1], self.semiring)
+
+    def prepare(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> PreparedJoin:
+        """Bring two tables into the order of their shared variables and find the groups that both have."""
+        own = [[name for name in table.scope if name not in self.shared] for table in tables]
+        first, second = (
+            arrange(table, (*self.shared, *names), self.shared, self.dtype, kernels, piece_rows)
+            for table, names in zip(tables, own, strict=True)
+        )
+        groups = match(first, second, self.shared, kernels, piece_rows)
+        moves = move_plan(second.layout, self.layout, own[1])
+        added = kernels.permute(second.keys, moves, self.layout.words, piece_rows)
+        return PreparedJoin(self.layout, first, second, added, groups, self.semiring.combination, kernels, piece_rows)
+
+    def rows(
+        self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None
+    ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """See :class:`Step`; the rows are grouped by the shared variables."""
+        join = self.prepare(tables, kernels, piece_rows)
+        return join.rows(join.groups)
+
+    def table(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None = None) -> Table:
+        """See :class:`Step`; ResourceError if the joined rows do not fit in memory."""
+        join = self.prepare(tables, kernels, piece_rows)
+        needed = int(join.groups.joined_rows) * (8 * self.layout.words + self.dtype.itemsize)
+        try:
+            check_room(needed)
+            return self.as_table(join.rows(join.groups), tables)
+        except MemoryError:
+            raise ResourceError(
+                f"joining {tables[0]!r} and {tables[1]!r} gives {join.groups.joined_rows:,} rows, "
+                f"{format_bytes(needed)}, more than the memory left; eliminate a variable in the same step "
+                "(join_maximise), which writes no joined row, or name an output table on disk"
+            ) from None
+
+    def inputs(self, sources: Sequence[Source]) -> list[JoinInput]:
+        """See :class:`Step`: shared variables lowest."""
+        found = []
+        for source in sources:
+            own = tuple(name for name in source.layout.scope if name not in self.shared)
+            cost = join_cost(source, COPIES, GROUP_BYTES, self.dtype)
+            found.append(JoinInput(source, (*self.shared, *own), self.shared, cost))
+        return found
+
+    def pieces(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
+    ) -> Iterator[OperationPiece]:
+        """See :class:`Step`."""
+        for part in parts(inputs, context.space, context.kernels, outermost=outermost):
+            if part.fits:
+                yield OperationPiece.of_join(self, part.inputs, context)
+            else:
+                yield from self._group(part.inputs, context)
+
+    def _group(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
+        """All rows have one shared key: every row of one source joins every row of the other."""
+        first, second = inputs
+        rows1 = context.space.rows_of(first.cost, 0.5)
+        rows2 = context.space.rows_of(second.cost, 0.5) if first.rows <= rows1 else 1
+        for block2 in second.blocks(rows2):
+            for block1 in first.blocks(rows1):
+                yield OperationPiece.of_join(self, (block1, block2), context)
+
+    def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+        """See :class:`Step`."""
+        kernels = context.kernels
+        join = self.prepare(context.load(inputs, self.semiring, stream), kernels)
+        rows = context.joined_rows(self.layout, self.dtype)
+        for groups in split_groups(join.groups, rows, kernels):
+            keys, values = join.rows(groups)
+            yield ResultRows(kernels.download(keys), kernels.download(values))
+
+
+def split_groups(groups: MatchedGroups, most: int, kernels: Backend) -> Iterator[MatchedGroups]:
+    """Matched groups cut into runs of at most ``most`` joined rows each, in the order of the joined rows."""
+    counts1, counts2 = kernels.download(groups.counts1), kernels.download(groups.counts2)
+    ends = np.cumsum(counts1 * counts2)
+    low, done = 0, 0
+    while low < len(ends):
+        high = int(np.searchsorted(ends, done + most, side="right"))
+        if high > low:
+            yield _part(groups, slice(low, high))
+        else:
+            high = low + 1
+            group = _part(groups, slice(low, high))
+            count1, count2 = int(counts1[low]), int(counts2[low])
+            step2 = max(1, most // count1)
+            for row2 in range(0, count2, step2):
+                for row1 in range(0, count1, count1 if count1 <= most else most):
+                    many1 = min(count1 - row1, count1 if count1 <= most else most)
+                    yield MatchedGroups(
+                        group.starts1 + row1,
+                        group.counts1 * 0 + many1,
+                        group.starts2 + row2,
+                        group.counts2 * 0 + min(step2, count2 - row2),
+                    )
+        low, done = high, int(ends[high - 1])
+
+
+def _part(groups: MatchedGroups, chosen: slice) -> MatchedGroups:
+    return MatchedGroups(groups.starts1[chosen], groups.counts1[chosen], groups.starts2[chosen], groups.counts2[chosen])
