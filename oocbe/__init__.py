@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oocbe.algebra.convert import to_complete, to_rows
-    from oocbe.algebra.join_maximise import join_marginalise, join_maximise
-    from oocbe.algebra.join_sum import join_sum
-    from oocbe.algebra.maximise import marginalise, maximise
+    from oocbe.algebra.operators import join_marginalise, join_maximise, join_sum, marginalise, maximise
     from oocbe.algebra.result_memory import result_memory
     from oocbe.algebra.semi_join import semi_join
     from oocbe.api.facade import bound, plan, propagate, solve, verify

@@ -2,9 +2,7 @@
 
 from oocbe.algebra.convert import to_complete, to_rows
 from oocbe.algebra.drop_forbidden import drop_forbidden
-from oocbe.algebra.join_maximise import join_marginalise, join_maximise
-from oocbe.algebra.join_sum import join_sum
-from oocbe.algebra.maximise import marginalise, maximise
+from oocbe.algebra.operators import join_marginalise, join_maximise, join_sum, marginalise, maximise
 from oocbe.algebra.semi_join import semi_join
 
 __all__ = [

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.join_sum import join_sum
+from oocbe.algebra.operators import join_sum
 from oocbe.api.tasks.tables import Tables, compute_tables
 from oocbe.elimination.buckets.bucket_finalizer import unchanged
 from oocbe.elimination.buckets.bucket_message import MessageMaker

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.maximise import maximise
+from oocbe.algebra.operators import maximise
 from oocbe.bounds.mini_buckets.mini_buckets_partition import FactorGroup, by_content, by_scope, parts_of
 from oocbe.bounds.mini_buckets.mini_buckets_shift import match
 from oocbe.elimination.buckets.buckets import Bucket, fill_buckets
