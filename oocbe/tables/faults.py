@@ -2,7 +2,7 @@
 
 ``OOCBE_FAULT=message:renamed:3`` kills the process with SIGKILL when it passes the point ``message:renamed`` for the
 third time. Without the variable a point costs one comparison. Points precede and follow each step of a publication
-(:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.group_writer`), and of the life of a run directory and of a stored
+(:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.writer`), and of the life of a run directory and of a stored
 junction tree; :data:`POINTS` and :data:`TREE_POINTS` list them.
 """
 

@@ -1,7 +1,6 @@
 """Atomic writing of a folder: a hidden folder, forced to disk, then renamed.
 
-Common base of the writers of incomplete (:mod:`oocbe.tables.writer`) and complete tables
-(:mod:`oocbe.tables.complete_writer`) and of tables of parts (:mod:`oocbe.tables.parts`).
+Common base of the writers of tables (:mod:`oocbe.tables.writer`) and of tables of parts (:mod:`oocbe.tables.parts`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opening a table's folder: manifest, attributes and required arrays; for incomplete and complete tables."""
+"""A table's folder: manifest, attributes, required arrays, and reading; for tables of rows and complete tables."""
 
 from __future__ import annotations
 
@@ -7,18 +7,99 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError, ModelError
-from oocbe.model.semiring import Semiring
-from oocbe.tables.chunk_files import CODEC_NAMES
-from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
+from oocbe.model.semiring import SEMIRINGS, Semiring
+from oocbe.runtime.checksums import crc32
+from oocbe.tables import disk
+from oocbe.tables.chunk_files import CODEC_NAMES, ChunkIndex, read_rows
 from oocbe.tables.layout import Layout, check_integers
 from oocbe.tables.limbs import LIMB_BITS, MOST_LIMBS
 from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
 from oocbe.tables.object_path import ObjectPath, Place
+from oocbe.tables.objects import InStores
+from oocbe.tables.read_ahead import ReadAhead
+
+LARGEST_CHUNK_ROWS = 1 << 26
+"""Maximum rows of a chunk: keeps its keys far below the codec's limit of 2 GiB."""
 
 Made = TypeVar("Made")
+
+
+class StoredGroup(InStores):
+    """Common base of tables of rows and complete tables on disk: metadata, checks, and reading of chunks.
+
+    Attributes
+    ----------
+    path : its folder, or the prefix of its objects in a store (:mod:`oocbe.tables.objects`).
+    layout, semiring : of the table. dtype : of the values. rows : number of rows, or of feasible cells.
+    extent : least and greatest (feasible) value of integers if there are rows, else None.
+    """
+
+    def __init__(self, path: Place, manifest: Manifest, attributes: Mapping[str, Any], index: ChunkIndex) -> None:
+        self.path = path
+        self.layout = layout_of(attributes)
+        self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
+        self.dtype: np.dtype[Any] = np.dtype(attributes["dtype"])
+        self.rows = int(attributes["rows"])
+        self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
+        self._manifest, self._index = manifest, index
+        self._read_ahead = ReadAhead(self.chunk_count, self.stored_bytes // max(1, self.chunk_count))
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks."""
+        raise NotImplementedError
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Variable names, the least significant, or the fastest, first."""
+        return self.layout.scope
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all files but the manifest."""
+        return self._manifest.files_bytes
+
+    @property
+    def manifest_checksum(self) -> int:
+        """CRC-32 of the manifest, which covers the whole table."""
+        return crc32(self._manifest.render())
+
+    def verify(self) -> None:
+        """Read every file and compare it with its checksum, one at a time and without decoding it.
+
+        Raises
+        ------
+        CorruptDataError : names the first file that is missing or damaged.
+        """
+        for name in self._manifest.files:
+            self._manifest.read_file(self.path, name)
+
+    def _read_columns(self, columns: Mapping[str, NDArray[Any]], start: int, stop: int, alone: bool) -> None:
+        """Decode items ``start`` to ``stop`` of some arrays into the caller's own, contiguous.
+
+        alone : the following items will not be read next; disables read-ahead.
+        """
+        from oocbe.kernels.cpu.threads import run_all
+
+        if start == stop:
+            return
+        index = self._index
+        wanted = range(index.at(start), index.at(stop - 1) + 1)
+        for chunk in () if alone else self._read_ahead.after(wanted.start, wanted.stop):
+            for name in columns:
+                disk.will_need(self.path / index.file(name, chunk))
+        calls = []
+        for chunk in wanted:
+            first = index.start(chunk)
+            rows = index.start(chunk + 1) - first
+            low, high = max(start, first), min(stop, first + rows)
+            for name, column in columns.items():
+                calls.append((index.file(name, chunk), rows, column[low - start : high - start], low - first))
+        run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
 
 
 def is_table(folder: Place) -> bool:
@@ -151,26 +232,36 @@ def read_json(folder: Place, manifest: Manifest, name: str) -> dict[str, Any]:
     return content
 
 
-def check_table_attributes(attributes: Mapping[str, Any]) -> None:
+def check_table_attributes(attributes: Mapping[str, Any], is_complete: bool = False) -> None:
     """Check types and ranges that the constructor does not check; ValueError if they are impossible."""
-    integers = (attributes["rows"], attributes["chunk_rows"], attributes["words"], *attributes["sizes"])
-    if not all(type(number) is int for number in integers) or type(attributes["sorted"]) is not bool:
-        raise ValueError("a number or flag of another type")
+    integers = (attributes["rows"], attributes["chunk_rows"], *attributes["sizes"])
+    if not all(type(number) is int for number in integers):
+        raise ValueError("a number of another type")
     if not all(isinstance(name, str) for name in attributes["scope"]):
         raise ValueError("a variable name that is no text")
-    if not isinstance(attributes.get("writer", ""), str):
-        raise ValueError("a writer that is no text")
     if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
         raise ValueError(f"value dtype {attributes['dtype']!r}")
-    if not 0 <= attributes["rows"] < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:
-        raise ValueError("rows or chunk rows out of range")
-    if layout_of(attributes).words != attributes["words"]:
+    layout, most = layout_of(attributes), (1 << 48) - 1
+    if is_complete:
+        # Before the product of many sizes is computed.
+        most = layout.complete_rows if sum(size.bit_length() - 1 for size in layout.sizes) < 48 else most + 1
+    if not 0 <= attributes["rows"] <= most < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:
+        raise ValueError("rows, cells or chunk rows out of range")
+    if not is_complete:
+        _check_attributes_of_rows(attributes, layout)
+    check_extent(attributes)
+
+
+def _check_attributes_of_rows(attributes: Mapping[str, Any], layout: Layout) -> None:
+    flags = (attributes["sorted"], attributes.get("duplicates", False))
+    if type(attributes["words"]) is not int or not all(type(flag) is bool for flag in flags):
+        raise ValueError("a number or flag of another type")
+    if not isinstance(attributes.get("writer", ""), str):
+        raise ValueError("a writer that is no text")
+    if layout.words != attributes["words"]:
         raise ValueError("scope and words do not fit")
-    if type(attributes.get("duplicates", False)) is not bool:
-        raise ValueError("a flag of another type")
     limbs = attributes.get("limbs", 0)
     if type(limbs) is not int or not 0 <= limbs <= MOST_LIMBS or (limbs and attributes["dtype"] != "int64"):
         raise ValueError("limbs out of range")
     if attributes["rows"] and attributes["dtype"].startswith("int") and "extent" not in attributes:
         raise ValueError("integers without an extent")
-    check_extent(attributes)

@@ -23,8 +23,7 @@ from numpy.typing import DTypeLike
 from oocbe.errors import CorruptDataError, ModelError
 from oocbe.model.semiring import Semiring
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import KEY_NAMES, PACKED, value_names
-from oocbe.tables.chunk_index import PartChunks
+from oocbe.tables.chunk_files import KEY_NAMES, PACKED, PartChunks, value_names
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.folder_writer import FolderWriter
 from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of, table_attributes

@@ -18,30 +18,28 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import CorruptDataError, ResourceError, UsageError
 from oocbe.model.row_numbers import key_number
-from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.model.settings.machine import check_room
 from oocbe.runtime.checksums import crc32
-from oocbe.tables import disk
 from oocbe.tables.chunk_files import (
     KEY_NAMES,
     PACKED,
     VALUES_NAME,
     ZSTD,
+    ChunkIndex,
+    EvenChunks,
     read_packed,
     read_packed_into,
-    read_rows,
     value_names,
 )
-from oocbe.tables.chunk_index import ChunkIndex, EvenChunks
 from oocbe.tables.column_form import column_dtype, column_names, read_columns
 from oocbe.tables.exchange import OnDisk
-from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of
+from oocbe.tables.group import StoredGroup, attributes_of, check_files, check_table_attributes, made_of
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COLUMNS, COMPLETE, PARTS, Manifest
 from oocbe.tables.object_path import ObjectPath, Place
-from oocbe.tables.objects import InStores, place_of
+from oocbe.tables.objects import place_of
 from oocbe.tables.parts import composed
-from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.table import Table, describe_table, format_bytes
 from oocbe.tables.writer import CHUNK_ROWS, StoredTableWriter
 
@@ -49,17 +47,14 @@ if TYPE_CHECKING:
     from oocbe.tables.disk_budget import DiskBudget
 
 
-class StoredTable(InStores, OnDisk):
+class StoredTable(StoredGroup, OnDisk):
     """An incomplete table on disk. Made by :meth:`open`, :meth:`create` or :meth:`save`; never changed afterwards.
 
     Attributes
     ----------
-    path : its folder, or the prefix of its objects in a store (:mod:`oocbe.tables.objects`).
-    layout, semiring, is_sorted : as for :class:`oocbe.tables.table.Table`.
-    dtype : dtype of the values.
-    rows : number of rows. limbs : of each value, as for a table in memory.
+    path, layout, semiring, dtype, rows, extent : as for :class:`oocbe.tables.group.StoredGroup`.
+    is_sorted, limbs : as for :class:`oocbe.tables.table.Table`.
     chunk_rows : rows of each chunk but the last; in a table of parts (:mod:`oocbe.tables.parts`) of the longest.
-    extent : least and greatest value where they are integers and there are rows, else None.
     duplicates : whether a key may occur more than once.
     """
 
@@ -71,18 +66,13 @@ class StoredTable(InStores, OnDisk):
         index: ChunkIndex | None = None,
         checksum: int | None = None,
     ) -> None:
-        self.path = path
-        self.layout = layout_of(attributes)
-        self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
-        self.dtype: np.dtype[Any] = np.dtype(attributes["dtype"])
-        self.rows, self.chunk_rows = int(attributes["rows"]), int(attributes["chunk_rows"])
+        self.chunk_rows = int(attributes["chunk_rows"])
         self.is_sorted, self.duplicates = bool(attributes["sorted"]), bool(attributes.get("duplicates"))
         self.limbs: int = attributes.get("limbs", 0)
-        self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
-        self._manifest, self._checksum = manifest, checksum
-        self._index: ChunkIndex = index or EvenChunks(self.rows, self.chunk_rows, attributes.get("writer"))
+        self._checksum = checksum
         self._codec = ZSTD if manifest.form == COLUMNS else PACKED
-        self._read_ahead = ReadAhead(self.chunk_count, self.stored_bytes // max(1, self.chunk_count))
+        index = index or EvenChunks(int(attributes["rows"]), self.chunk_rows, attributes.get("writer"))
+        super().__init__(path, manifest, attributes, index)
 
     @classmethod
     def create(
@@ -184,11 +174,6 @@ class StoredTable(InStores, OnDisk):
         return table
 
     @property
-    def scope(self) -> tuple[str, ...]:
-        """Variable names, the least significant first."""
-        return self.layout.scope
-
-    @property
     def nbytes(self) -> int:
         """Bytes of keys and values in memory."""
         return int(self.rows * self.row_bytes)
@@ -197,11 +182,6 @@ class StoredTable(InStores, OnDisk):
     def row_bytes(self) -> int:
         """Bytes of a row in memory: key words and value."""
         return 8 * self.layout.words + self.dtype.itemsize * max(1, self.limbs)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of all files but the manifest."""
-        return self._manifest.files_bytes
 
     @property
     def chunk_count(self) -> int:
@@ -254,8 +234,6 @@ class StoredTable(InStores, OnDisk):
         """Rows ``start`` and following into the caller's arrays: keys (words, rows), values as
         :meth:`read` gives them, or None for keys alone; ``alone`` and errors as there.
         """
-        from oocbe.kernels.cpu.threads import run_all
-
         stop = start + keys.shape[1]
         if self._codec == ZSTD:
             read_columns(self.path, self._manifest, self.layout, self.chunk_rows, start, keys, values)
@@ -265,22 +243,7 @@ class StoredTable(InStores, OnDisk):
         if values is not None:
             limbs = [np.empty(len(values), dtype=self.dtype) for _ in range(self.limbs)]
             columns |= dict(zip(value_names(self.limbs), limbs or [values], strict=True))
-        if start == stop:
-            return
-        index = self._index
-        wanted = range(index.at(start), index.at(stop - 1) + 1)
-        for chunk in () if alone else self._read_ahead.after(wanted.start, wanted.stop):
-            for name in columns:
-                disk.will_need(self.path / index.file(name, chunk))
-        calls = []
-        for chunk in wanted:
-            first = index.start(chunk)
-            rows = index.start(chunk + 1) - first
-            low, high = max(start, first), min(stop, first + rows)
-            for name, column in columns.items():
-                target = column[low - start : high - start]
-                calls.append((index.file(name, chunk), rows, target, low - first))
-        run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
+        self._read_columns(columns, start, stop, alone)
         if values is not None and limbs:
             np.stack(limbs, axis=1, out=values)
 
@@ -327,20 +290,10 @@ class StoredTable(InStores, OnDisk):
         self.refuse_duplicates()
         return self.read(0, self.rows)
 
-    def verify(self) -> None:
-        """Read every file and compare it with its checksum, one at a time and without decoding it.
-
-        Raises
-        ------
-        CorruptDataError : names the first file that is missing or damaged.
-        """
-        for name in self._manifest.files:
-            self._manifest.read_file(self.path, name)
-
     @property
     def manifest_checksum(self) -> int:
         """CRC-32 of the manifest, and so of everything that this table is."""
-        return crc32(self._manifest.render()) if self._checksum is None else self._checksum
+        return super().manifest_checksum if self._checksum is None else self._checksum
 
     def find(self, key: NDArray[np.uint64]) -> int | float | None:
         """Value of one packed key, uint64 (words,); None where it has no row.

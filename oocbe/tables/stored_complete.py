@@ -17,23 +17,26 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import UsageError
 from oocbe.kernels.interface import steps_of
 from oocbe.model.infeasible import feasible_mask
-from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
-from oocbe.runtime.checksums import crc32
-from oocbe.tables import disk
-from oocbe.tables.chunk_files import PACKED, VALUES_NAME, read_rows
+from oocbe.model.semiring import MAX_SUM, Semiring
+from oocbe.tables.chunk_files import PACKED, VALUES_NAME, EvenChunks
 from oocbe.tables.complete import CompleteTable, check_cells
-from oocbe.tables.complete_writer import CompleteTableWriter
 from oocbe.tables.feasible_values import converted, dtype_of_rows
-from oocbe.tables.group import attributes_of, check_extent, check_files, layout_of, made_of
-from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
+from oocbe.tables.group import (
+    LARGEST_CHUNK_ROWS,
+    StoredGroup,
+    attributes_of,
+    check_files,
+    check_table_attributes,
+    layout_of,
+    made_of,
+)
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COMPLETE, Manifest
-from oocbe.tables.numbers import VALUE_DTYPES
 from oocbe.tables.object_path import Place
-from oocbe.tables.objects import InStores, place_of
-from oocbe.tables.read_ahead import ReadAhead
+from oocbe.tables.objects import place_of
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.writer import CompleteTableWriter
 
 if TYPE_CHECKING:
     from oocbe.tables.disk_budget import DiskBudget
@@ -42,30 +45,20 @@ CHUNK_CELLS = 1 << 20
 """Default cells per chunk."""
 
 
-class StoredCompleteTable(InStores):
+class StoredCompleteTable(StoredGroup):
     """A complete table on disk. Created by :meth:`open`, :meth:`create` or :meth:`save`; immutable afterwards.
 
     Attributes
     ----------
-    path : its folder.
-    layout, semiring : as for :class:`oocbe.tables.complete.CompleteTable`.
+    path, layout, semiring, extent : as for :class:`oocbe.tables.group.StoredGroup`.
     dtype : int32, int64, float32 or float64, of the values.
-    rows : number of feasible cells.
-    chunk_cells : cells of each chunk but the last.
-    extent : least and greatest feasible value of integers; None for floats, or without feasible cells.
+    rows : number of feasible cells. chunk_cells : cells of each chunk but the last.
     """
 
     def __init__(self, path: Place, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
-        self.path = path
-        self.layout = layout_of(attributes)
-        self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
-        self.dtype: np.dtype[Any] = np.dtype(attributes["dtype"])
-        self.rows: int = attributes["rows"]
         self.chunk_cells: int = attributes["chunk_rows"]
-        self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
-        self._manifest = manifest
-        chunks = -(-self.cells // self.chunk_cells)
-        self._read_ahead = ReadAhead(chunks, self.stored_bytes // max(1, chunks))
+        index = EvenChunks(layout_of(attributes).complete_rows, self.chunk_cells)
+        super().__init__(path, manifest, attributes, index)
 
     @classmethod
     def create(
@@ -149,17 +142,12 @@ class StoredCompleteTable(InStores):
         attributes = attributes_of(folder, manifest)
 
         def make() -> StoredCompleteTable:
-            _check_attributes(attributes)
+            check_table_attributes(attributes, is_complete=True)
             return cls(folder, manifest, attributes)
 
         table = made_of(folder, make)
         check_files(folder, manifest, {VALUES_NAME: table.dtype.name}, table.cells, table.chunk_cells, PACKED)
         return table
-
-    @property
-    def scope(self) -> tuple[str, ...]:
-        """Variable names, the fastest first."""
-        return self.layout.scope
 
     @property
     def cells(self) -> int:
@@ -177,19 +165,9 @@ class StoredCompleteTable(InStores):
         return self.rows / self.cells
 
     @property
-    def stored_bytes(self) -> int:
-        """Bytes of all files except the manifest."""
-        return self._manifest.files_bytes
-
-    @property
     def chunk_count(self) -> int:
         """Number of chunks."""
         return -(-self.cells // self.chunk_cells)
-
-    @property
-    def manifest_checksum(self) -> int:
-        """CRC-32 of the manifest, which covers the whole table."""
-        return crc32(self._manifest.render())
 
     def read_into(self, start: int, out: NDArray[Any], alone: bool = False) -> None:
         """Read cells from ``start`` on into the caller's array, contiguous, of the table's dtype.
@@ -200,19 +178,7 @@ class StoredCompleteTable(InStores):
         ------
         CorruptDataError : a missing or damaged chunk.
         """
-        from oocbe.kernels.cpu.threads import run_all
-
-        size, stop = self.chunk_cells, start + len(out)
-        wanted = range(start // size, -(-stop // size))
-        for chunk in () if alone else self._read_ahead.after(wanted.start, wanted.stop):
-            disk.will_need(self.path / f"{VALUES_NAME}/c/{chunk}")
-        calls = []
-        for chunk in wanted:
-            first = chunk * size
-            cells = min(size, self.cells - first)
-            low, high = max(start, first), min(stop, first + cells)
-            calls.append((f"{VALUES_NAME}/c/{chunk}", cells, out[low - start : high - start], low - first))
-        run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
+        self._read_columns({VALUES_NAME: out}, start, start + len(out), alone)
 
     def window(self, start: int, stop: int) -> NDArray[Any]:
         """Values of consecutive cells, in a new array; errors as for :meth:`read_into`."""
@@ -259,16 +225,6 @@ class StoredCompleteTable(InStores):
         found: int | float = value[0].item()
         return found
 
-    def verify(self) -> None:
-        """Check the checksum of every file, one at a time, without decoding.
-
-        Raises
-        ------
-        CorruptDataError : names the first missing or damaged file.
-        """
-        for name in self._manifest.files:
-            self._manifest.read_file(self.path, name)
-
     def __repr__(self) -> str:
         names = self.scope if len(self.scope) <= 8 else (*self.scope[:6], f"… {len(self.scope) - 6} more")
         return (
@@ -286,21 +242,3 @@ def open_table(path: str | Path) -> StoredTable | StoredCompleteTable:
     if Manifest.read(place_of(path)).form == COMPLETE:
         return StoredCompleteTable.open(path)
     return StoredTable.open(path)
-
-
-def _check_attributes(attributes: Mapping[str, Any]) -> None:
-    """Check types and ranges that the constructor does not check; ValueError if they are impossible."""
-    integers = (attributes["rows"], attributes["chunk_rows"], *attributes["sizes"])
-    if not all(type(number) is int for number in integers):
-        raise ValueError("a number of another type")
-    if not all(isinstance(name, str) for name in attributes["scope"]):
-        raise ValueError("a variable name that is no text")
-    if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
-        raise ValueError(f"value dtype {attributes['dtype']!r}")
-    layout = layout_of(attributes)
-    if sum(size.bit_length() - 1 for size in layout.sizes) >= 48:  # before computing the product of many sizes
-        raise ValueError("cells out of range")
-    cells = layout.complete_rows
-    if not 0 <= attributes["rows"] <= cells < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:
-        raise ValueError("cells, rows or chunk rows out of range")
-    check_extent(attributes)

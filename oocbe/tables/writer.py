@@ -1,4 +1,8 @@
-"""Writing a stored table: chunks under a temporary name, then one rename."""
+"""Writers of stored tables: rows, or cells in order, are collected into chunks under a temporary name; then one rename.
+
+Whole chunks are written from the caller's arrays; the rest of an append is copied, and waits for the next one. The
+least and greatest value, and the feasible cells, are determined when chunks are written: a small append costs a copy.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,27 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from oocbe.errors import ModelError, UsageError
+from oocbe.errors import DiskError, ModelError, UsageError
+from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import Semiring
-from oocbe.tables.chunk_files import PACKED, ZSTD
-from oocbe.tables.column_form import column_names
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.temporary_names import LOCK_NAME
+from oocbe.tables.chunk_files import KEY_NAMES, PACKED, ZSTD, value_names
+from oocbe.tables.column_form import column_dtype, column_names
 from oocbe.tables.columns import row_of
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.group import table_attributes
-from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS, GroupWriter
+from oocbe.tables.folder_writer import FolderWriter
+from oocbe.tables.group import LARGEST_CHUNK_ROWS, table_attributes
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COLUMNS, ROWS
+from oocbe.tables.limbs import greatest
+from oocbe.tables.manifest import COLUMNS, COMPLETE, ROWS
+from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
+from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
-    from oocbe.tables.new_arrays import PackedArrays
-
-__all__ = ["CHUNK_ROWS", "LARGEST_CHUNK_ROWS", "StoredTableWriter"]
+    from oocbe.tables.new_arrays import NewArrays, PackedArrays
 
 CHUNK_ROWS = 1 << 20
 """Default rows per chunk: 8 MiB of keys, enough for the full speed of disk and codec, and small relative to memory."""
@@ -31,8 +40,157 @@ CHUNK_ROWS = 1 << 20
 FORMS = {PACKED: ROWS, ZSTD: COLUMNS}
 """Form of the table that each codec of chunks has."""
 
+LEAST_CHUNK_BYTES = 64
+"""Minimum bytes of a chunk and its manifest record, reached with equal values; used to refuse oversized tables
+early."""
 
-class StoredTableWriter(GroupWriter):
+
+class TableWriter(FolderWriter):
+    """Writes the arrays of one table, and publishes it at the end of its ``with`` block; otherwise as its base.
+
+    Parameters
+    ----------
+    chunk_rows : rows, or cells, of each chunk but the last. words : arrays of keys beside that of values.
+    form, budget, overwrite : as for :class:`FolderWriter`.
+    limbs : of each value (:mod:`oocbe.tables.limbs`); 0 for plain numbers.
+    """
+
+    is_sorted: bool | None = None
+    """Whether the rows so far ascend; None: a complete table."""
+    _duplicates = False
+
+    def __init__(
+        self,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike,
+        semiring: Semiring,
+        chunk_rows: int,
+        words: int,
+        form: str,
+        codec: str = PACKED,
+        budget: DiskBudget | None = None,
+        limbs: int = 0,
+        overwrite: bool = False,
+    ) -> None:
+        super().__init__(path, form, budget, overwrite)
+        self.layout = layout
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.semiring = semiring
+        if self.dtype not in VALUE_DTYPES:
+            raise ModelError(f"{path}: values must be {', '.join(d.name for d in VALUE_DTYPES)}, not {self.dtype}")
+        if not 1 <= chunk_rows <= LARGEST_CHUNK_ROWS:
+            raise UsageError(f"chunk_rows must be 1 to {LARGEST_CHUNK_ROWS:,}, not {chunk_rows:,}")
+        self._chunk_rows = chunk_rows
+        self._words = words
+        self._limbs = limbs
+        self._codec = codec
+        self._extent: tuple[int, int] | None = None
+        self._arrays: NewArrays | None = None
+        self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
+        self._waiting = 0  # rows that are pending
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows, or cells, of each chunk but the last one."""
+        return self._chunk_rows
+
+    def _widen(self, values: NDArray[Any]) -> None:
+        """Update the least and greatest value by new integers; refuse floats that tables cannot represent."""
+        if self.dtype.kind == "f":
+            check_numbers(str(self.path), values, self.semiring)
+        elif len(values):
+            self._widen_to(0 if self._limbs else int(values.min()), greatest(values))
+
+    def _widen_to(self, low: int, high: int) -> None:
+        if self._extent is not None:
+            low, high = min(low, self._extent[0]), max(high, self._extent[1])
+        self._extent = low, high
+
+    def _collect(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        """Take the next rows: whole chunks are written from the caller's arrays, the rest is copied."""
+        if self._waiting + len(values) < self._chunk_rows:
+            self._keep(keys, values)
+            return
+        head = -self._waiting % self._chunk_rows
+        if head:
+            self._pending.append((keys[:, :head], values[:head]))
+            self._flush()
+        whole = head + (len(values) - head) // self._chunk_rows * self._chunk_rows
+        if whole > head:
+            self._write(keys[:, head:whole], values[head:whole])
+        if whole < len(values):
+            self._keep(keys[:, whole:], values[whole:])
+
+    def _keep(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        self._pending.append((keys.copy(), values.copy()))
+        self._waiting += len(values)
+
+    def _flush(self) -> None:
+        """Write the rows that wait."""
+        keys, values = ([pair[i] for pair in self._pending] for i in (0, 1))
+        self._pending, self._waiting = [], 0
+        if values:
+            self._write(np.concatenate(keys, axis=1), np.concatenate(values))
+
+    def _write(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        """Write rows from the start of a chunk on: keys (words, rows), values (rows,)."""
+        self._widen(values)
+        try:
+            self._open_arrays().append(self._written, keys, values)
+        except OSError as error:
+            raise self._disk_error(error) from None
+        self._written += len(values)
+
+    def _open_arrays(self) -> NewArrays:
+        if self._arrays is None:
+            self._arrays = self._new_arrays()
+        return self._arrays
+
+    def _new_arrays(self) -> NewArrays:
+        from oocbe.tables.new_arrays import FileRecorder, PackedArrays  # imports Numba: needed for writing only
+
+        files = FileRecorder(self._folder, self._manifest, self._budget)
+        if self._codec == ZSTD:
+            names, dtypes = column_names(self.layout), [column_dtype(size) for size in self.layout.sizes]
+        else:
+            words = range(self._words)
+            names, dtypes = [KEY_NAMES.format(word) for word in words], [np.dtype(np.uint64) for _ in words]
+        of_values = value_names(self._limbs)
+        names, dtypes = [*names, *of_values], [*dtypes, *[self.dtype] * len(of_values)]
+        if self._codec == PACKED:
+            return PackedArrays(files, names, dtypes, self._chunk_rows)
+        from oocbe.tables.zarr_arrays import ZarrArrays
+
+        return ZarrArrays(self._folder, files, self.layout, names, dtypes, self._chunk_rows)
+
+    def _finish(self) -> None:
+        """Force all to disk, the manifest last, and rename the folder."""
+        self._flush()
+        try:
+            self._open_arrays().describe({"oocbe": self._attributes()})
+            paths = sorted(self._folder.rglob("*"), reverse=True)
+            folders = [path for path in paths if path.is_dir()]
+            self._seal([path for path in paths if path not in folders and path.name != LOCK_NAME], folders)
+        except OSError as error:
+            raise self._disk_error(error) from None
+
+    def _attributes(self) -> dict[str, Any]:
+        chunk_rows, is_sorted = self._chunk_rows, self.is_sorted
+        attributes = table_attributes(self.layout, self.semiring, self.dtype, self.rows, chunk_rows, is_sorted)
+        if self._duplicates and not self.is_sorted:
+            attributes["duplicates"] = True
+        if self._limbs:
+            attributes["limbs"] = self._limbs
+        if self._codec == ZSTD:
+            attributes["columns"] = column_names(self.layout)
+        return attributes if self._extent is None else {**attributes, "extent": list(self._extent)}
+
+    def _disk_error(self, error: OSError, row_bytes: int | None = None) -> Exception:
+        return super()._disk_error(error, row_bytes or 8 * self._words + self.dtype.itemsize * max(1, self._limbs))
+
+
+class StoredTableWriter(TableWriter):
     """Collects rows into chunks and publishes them as a table at the end of its ``with`` block.
 
     Created by :meth:`oocbe.tables.stored.StoredTable.create`.
@@ -84,14 +242,8 @@ class StoredTableWriter(GroupWriter):
         if len(values) == 0:
             return
         self._check_order(keys)
-        self._widen(values)
         self.rows += len(values)
         self._collect(keys, values)
-
-    @property
-    def chunk_rows(self) -> int:
-        """Rows of each chunk but the last one."""
-        return self._chunk_rows
 
     def begin_packed(self, rows: int, edge_keys: tuple[int, int], extent: tuple[int, int] | None) -> int:
         """Begin the next chunk, sorted, whose packed columns :meth:`write_packed` writes; returns its number.
@@ -161,18 +313,71 @@ class StoredTableWriter(GroupWriter):
         if self._arrays is None:
             # All rows fit in one chunk, which needs no more room than they take.
             self._chunk_rows = max(1, self._waiting)
-        self._flush()
-        self._publish(self._attributes())
+        super()._finish()
 
-    def _attributes(self) -> dict[str, Any]:
-        chunk_rows, is_sorted = self._chunk_rows, self.is_sorted
-        attributes = table_attributes(self.layout, self.semiring, self.dtype, self.rows, chunk_rows, is_sorted)
-        if self._duplicates and not self.is_sorted:
-            attributes["duplicates"] = True
-        if self._limbs:
-            attributes["limbs"] = self._limbs
-        if self._codec == ZSTD:
-            attributes["columns"] = column_names(self.layout)
-        if self._extent is not None:
-            attributes["extent"] = list(self._extent)
-        return attributes
+
+class CompleteTableWriter(TableWriter):
+    """Collects cells into chunks and publishes them as a complete table at the end of its ``with`` block.
+
+    Created by :meth:`oocbe.tables.stored_complete.StoredCompleteTable.create`. ``rows`` counts the feasible cells.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike,
+        semiring: Semiring,
+        chunk_cells: int,
+        budget: DiskBudget | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        chunk_cells = min(chunk_cells, layout.complete_rows)
+        super().__init__(path, layout, dtype, semiring, chunk_cells, 0, COMPLETE, budget=budget, overwrite=overwrite)
+        self._refuse_too_many_chunks()
+        self.cells = 0
+
+    def _refuse_too_many_chunks(self) -> None:
+        """Refuse (:class:`DiskError`) a table that no compression can fit, before any writing."""
+        cells = self.layout.complete_rows
+        needed = -(-cells // self._chunk_rows) * LEAST_CHUNK_BYTES
+        if needed > self._budget.available:
+            raise DiskError(
+                f"{self.path}: a complete table of {cells:,} values takes {format_bytes(needed)} or more, even if they "
+                f"are all alike; {self._budget.sizes()}. Keep it as rows"
+            )
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Append the values of the next cells.
+
+        values : (cells,) of the table's dtype; may be reused after return.
+
+        Raises
+        ------
+        ModelError : another dtype, or more cells than the table has.
+        DiskError : the disk or the disk budget is exhausted.
+        TimeLimitError, RequestedEndError : the current deadline passed.
+        """
+        if values.dtype != self.dtype or values.ndim != 1 or self.cells + len(values) > self.layout.complete_rows:
+            raise ModelError(
+                f"{self.path}: {self.layout.complete_rows:,} values of {self.dtype}, {self.cells:,} of which are there,"
+                f" go on with no {values.dtype} {values.shape}"
+            )
+        step = max(1, tuning().written_cells // self._chunk_rows) * self._chunk_rows
+        for begin in range(0, len(values), step):
+            check_deadline()
+            part = values[begin : begin + step]
+            self.cells += len(part)
+            self._collect(np.empty((0, len(part)), dtype=np.uint64), part)
+
+    def _widen(self, values: NDArray[Any]) -> None:
+        """Count the feasible cells, and their least and greatest value."""
+        feasible = feasible_mask(values, self.semiring.combination, self.semiring.marginalisation)
+        count = int(np.count_nonzero(feasible))
+        self.rows += count
+        super()._widen(values if count == len(values) else values[feasible])
+
+    def _finish(self) -> None:
+        if self.cells != self.layout.complete_rows:
+            raise ModelError(f"{self.path}: {self.cells:,} of {self.layout.complete_rows:,} cells were written")
+        super()._finish()

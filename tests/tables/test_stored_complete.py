@@ -213,7 +213,7 @@ def test_many_cells_are_written_in_parts_between_which_the_deadline_is_looked_at
     table = example()
     tune(written_cells=20)
     looks = []
-    monkeypatch.setattr("oocbe.tables.complete_writer.check_deadline", lambda: looks.append(1))
+    monkeypatch.setattr("oocbe.tables.writer.check_deadline", lambda: looks.append(1))
     with StoredCompleteTable.create(tmp_path / "whole", table.layout, np.int32, chunk_cells=7) as writer:
         writer.append(table.values[:5])
         writer.append(table.values[5:])
