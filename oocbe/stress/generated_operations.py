@@ -9,8 +9,7 @@ only time limits the number of rows.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +24,7 @@ from oocbe.algebra.join import Join
 from oocbe.algebra.marginalisation import Marginalisation
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.execution.budget import Budget
-from oocbe.execution.cluster.collection import Runs, begin_here, circumstances, halved_run, trace_segment
+from oocbe.execution.cluster.collection import Runs, halved_run, trace_segment
 from oocbe.execution.cluster.dispatch import Dispatch
 from oocbe.execution.cluster.segment_files import NO_VALUES, PartResult, WorkerConfig, active
 from oocbe.execution.cluster.workers import Workers
@@ -234,14 +233,8 @@ def digest_by(
     runs, deadline = Runs(count, workers, FIRST_STRETCHES), Deadline()
 
     def segment_of(run: range, sharing: int) -> RankSegment:
-        how = circumstances(
-            workers, deadline, backend=backend, streams=streams, piece_rows=None, memory=workers.memory,
-            chunk_rows=1, disk=DiskBudget(folder), sharing=sharing,
-        )  # fmt: skip
+        how = WorkerConfig.of(workers, deadline, DiskBudget(folder), sharing, backend=backend, streams=streams)
         return RankSegment(how, folder.absolute(), operation, *operation.ranks(run))
-
-    def submit(run: range, sharing: int) -> Future[Digested]:
-        return workers.submit(digest.name, digest_segment, segment_of(run, sharing))
 
     def done(run: range, digested: Digested) -> None:
         runs.pace.learn(len(run) / count, digested.made.seconds)
@@ -250,14 +243,9 @@ def digest_by(
     def halves(run: range, error: Exception) -> Iterable[range]:
         return halved_run(run, error, f"a stretch of {STRETCH_ROWS:,} rows")
 
-    def wanted() -> Iterator[range]:
-        return takewhile(lambda run: digest.is_right, runs)
-
-    dispatch = Dispatch(digest.name, submit, done, halves, deadline)
-    begin_here(
-        workers, ("generated", operation.operator), dispatch, wanted(), lambda run: digest_segment(segment_of(run, 1))
-    )
-    dispatch.run(wanted(), workers)
+    kind = ("generated", operation.operator)
+    dispatch = Dispatch(digest.name, workers, digest_segment, segment_of, done, halves, deadline, kind)
+    dispatch.run(takewhile(lambda run: digest.is_right, runs))
     return digest.verdict()
 
 

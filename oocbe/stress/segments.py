@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.execution.cluster.collection import PartCollector, Runs, begin_here, circumstances, halved_run
+from oocbe.execution.cluster.collection import PartCollector, Runs, halved_run
 from oocbe.execution.cluster.dispatch import Dispatch
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.cluster.workers import Workers, current
@@ -120,20 +119,16 @@ def write_by(workers: Workers, table: SyntheticTable, path: Path, dtype: np.dtyp
         parts = PartCollector(writer, name, workers)
 
         def segment_of(run: range, sharing: int) -> ChunkSegment:
-            how = _circumstances(workers, chunk_rows, path.parent, sharing)
+            how = WorkerConfig.of(workers, Deadline(), DiskBudget(path.parent), sharing, chunk_rows)
             return ChunkSegment(how, writer.part_path().absolute(), table, dtype, chunk_rows, run.start, run.stop)
-
-        def submit(run: range, sharing: int) -> Future[PartResult]:
-            return workers.submit(name, write_chunks, segment_of(run, sharing))
 
         def done(run: range, made: PartResult) -> None:
             share = len(run) / table.chunk_count(chunk_rows)
             runs.pace.learn(share, made.seconds)
             parts.add(share, made, run.start)
 
-        dispatch = Dispatch(name, submit, done, _halves, Deadline())
-        begin_here(workers, ("synthetic", dtype), dispatch, runs, lambda run: write_chunks(segment_of(run, 1)))
-        dispatch.run(runs, workers)
+        kind = ("synthetic", dtype)
+        Dispatch(name, workers, write_chunks, segment_of, done, _halves, Deadline(), kind).run(runs)
     return StoredTable.open(path)
 
 
@@ -145,11 +140,8 @@ def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tupl
     wrong: list[int] = []
 
     def segment_of(run: range, sharing: int) -> CheckSegment:
-        how = _circumstances(workers, result.chunk_rows, result.folder, sharing)
+        how = WorkerConfig.of(workers, Deadline(), DiskBudget(result.folder), sharing)
         return CheckSegment(how, result.folder.absolute(), at, checker, run.start, run.stop)
-
-    def submit(run: range, sharing: int) -> Future[Checked]:
-        return workers.submit(name, check_chunks, segment_of(run, sharing))
 
     def done(run: range, checked: Checked) -> None:
         runs.pace.learn(len(run) / result.chunk_count, checked.seconds)
@@ -158,24 +150,9 @@ def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tupl
         else:
             totals[:] += np.array(checked.sums, dtype=np.uint64)
 
-    dispatch = Dispatch(name, submit, done, _halves, Deadline())
-    begin_here(workers, ("check", type(checker)), dispatch, runs, lambda run: check_chunks(segment_of(run, 1)))
-    dispatch.run(runs, workers)
+    kind = ("check", type(checker))
+    Dispatch(name, workers, check_chunks, segment_of, done, _halves, Deadline(), kind).run(runs)
     return min(wrong, default=-1), [int(total) for total in totals]
-
-
-def _circumstances(workers: Workers, chunk_rows: int, folder: Path, sharing: int) -> WorkerConfig:
-    return circumstances(
-        workers,
-        Deadline(),
-        backend=None,
-        streams=None,
-        piece_rows=None,
-        memory=workers.memory,
-        chunk_rows=chunk_rows,
-        disk=DiskBudget(folder),
-        sharing=sharing,
-    )
 
 
 def _halves(run: range, error: Exception) -> Iterable[range]:

@@ -237,25 +237,33 @@ def test_a_segment_that_needs_more_than_its_share_of_the_disk_waits_until_it_is_
     """Each writes so many bytes; what one has written counts when it is listed."""
     budget, wanted, order = DiskBudget(Path("/tmp"), 100), {0: 10, 1: 40, 2: 10, 3: 30}, []
 
-    def submit(segment, sharing):
-        future = Future()
-        try:
-            DiskShare(budget.folder, budget.allowed // sharing).take(wanted[segment], "part")
-            future.set_result(wanted[segment])
-        except DiskShareError as error:
-            future.set_exception(pickle.loads(pickle.dumps(error)))
-        return future
+    class Sending(InThreads):
+        def submit(self, name, work, argument):
+            future = Future()
+            try:
+                future.set_result(work(argument))
+            except DiskShareError as error:
+                future.set_exception(pickle.loads(pickle.dumps(error)))
+            return future
+
+    def work(sent):
+        segment, limit = sent
+        DiskShare(budget.folder, limit).take(wanted[segment], "part")
+        return wanted[segment]
+
+    def sent(segment, sharing):
+        return segment, budget.allowed // sharing
 
     def done(segment, size):
         order.append(segment)
         budget.take(size, "part")
 
-    with InThreads(2) as workers:
-        dispatch = Dispatch("x", submit, done, lambda *_: pytest.fail("halved"), Deadline())
-        dispatch.run(iter(wanted), workers)
+    with Sending(2) as workers:
+        dispatch = Dispatch("x", workers, work, sent, done, lambda *_: pytest.fail("halved"), Deadline())
+        dispatch.run(iter(wanted))
         assert (sorted(order[:2]), sorted(order[2:]), budget.used) == ([0, 2], [1, 3], 90)
         with pytest.raises(DiskError, match="Raise --max-disk"):
-            dispatch.run(iter(wanted), workers)
+            dispatch.run(iter(wanted))
 
 
 def test_a_time_limit_ends_segments():
@@ -312,7 +320,7 @@ def test_no_more_segments_are_cut_than_workers_have_room_for():
             return future
 
     with Slow(2) as workers:
-        dispatch = Dispatch("x", lambda s, _: workers.submit("x", None, s), lambda *_: None, lambda *_: [], Deadline())
+        dispatch = Dispatch("x", workers, None, lambda s, _: s, lambda *_: None, lambda *_: [], Deadline())
         cuts = []
 
         def segments():
@@ -321,7 +329,7 @@ def test_no_more_segments_are_cut_than_workers_have_room_for():
                 cuts.append(number)
                 yield number
 
-        dispatch.run(segments(), workers)
+        dispatch.run(segments())
     assert cuts == list(range(12))
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
@@ -30,7 +29,7 @@ import numpy as np
 
 from oocbe.algebra.out_of_core.operation_segments import RangeSegment, RunSegment, SentInput, operate, sort_run
 from oocbe.errors import ResourceError
-from oocbe.execution.cluster.collection import PartCollector, begin_here, circumstances, halved_run, take_account
+from oocbe.execution.cluster.collection import PartCollector, halved_run, take_account
 from oocbe.execution.cluster.dispatch import Dispatch, Pace
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, opened
 from oocbe.execution.cluster.workers import Workers, current
@@ -82,7 +81,6 @@ class SegmentedOperation:
         self._workers, self._context = workers, context
         self._settings, backend = context.settings, context.settings.backend
         self._backend = backend if backend is None or isinstance(backend, str) else backend.name
-        self._memory = workers.memory if self._settings.memory is None else context.space.budget.limit
         self._folder = context.space.disk.folder.absolute()
         self._deadline = Deadline()
 
@@ -122,33 +120,28 @@ class SegmentedOperation:
                 low, high = ranges.numbers(key)
                 return RangeSegment(how, part, operation, sent, low, high, rows, scratch_of_workers)
 
-            def submit(key: Range, sharing: int) -> Future[PartResult]:
-                return self._workers.submit(name, operate, segment_of(key, sharing))
-
             def done(key: Range, made: PartResult) -> None:
                 share = ranges.share(key)
                 ranges.pace.learn(share, made.seconds)
                 parts.add(share, made, key.first)
 
-            dispatch = Dispatch(name, submit, done, ranges.halves, self._deadline)
             # The properties that loops depend on, so that they are compiled once.
             words = tuple((o.source.layout.words, o.source.dtype) for o in inputs)
-            kind = (type(operation), layout.words, dtype, semiring, words)
-            begin_here(self._workers, kind, dispatch, ranges, lambda key: operate(segment_of(key, 1)))
-            dispatch.run(ranges, self._workers)
+            kind, deadline = (type(operation), layout.words, dtype, semiring, words), self._deadline
+            Dispatch(name, self._workers, operate, segment_of, done, ranges.halves, deadline, kind).run(ranges)
         return StoredTable.open(output)
 
     def _circumstances(self, chunk_rows: int, sharing: int) -> WorkerConfig:
-        return circumstances(
+        return WorkerConfig.of(
             self._workers,
             self._deadline,
+            self._context.space.disk,
+            sharing,
+            chunk_rows,
             backend=self._backend,
             streams=self._settings.streams,
             piece_rows=self._context.space.piece_rows,
-            memory=self._memory,
-            chunk_rows=chunk_rows,
-            disk=self._context.space.disk,
-            sharing=sharing,
+            memory=None if self._settings.memory is None else self._context.space.budget.limit,
         )
 
     def _sent(self, ordered: JoinInput, cut: tuple[str, ...], semiring: Semiring, folder: Path, name: str) -> SentInput:
@@ -191,9 +184,6 @@ class SegmentedOperation:
             how, part = self._circumstances(chunk_rows, sharing), folder / f"run-{run.start}"
             return RunSegment(how, part, at, run.start, run.stop, ordered.scope, order)
 
-        def submit(run: range, sharing: int) -> Future[PartResult]:
-            return self._workers.submit(name, sort_run, segment_of(run, sharing))
-
         def done(run: range, made: PartResult) -> None:
             assert made.name is not None
             take_account(made, name, self._workers)
@@ -202,16 +192,9 @@ class SegmentedOperation:
         def halves(run: range, error: Exception) -> Iterable[range]:
             return halved_run(run, error, f"a row of the table over {table.scope}")
 
-        dispatch = Dispatch(name, submit, done, halves, self._deadline)
         runs = (range(low, high) for low, high in StoredRows(table).ranges(rows))
-        begin_here(
-            self._workers,
-            ("sort", table.layout.words, table.dtype),
-            dispatch,
-            runs,
-            lambda r: sort_run(segment_of(r, 1)),
-        )
-        dispatch.run(runs, self._workers)
+        kind = ("sort", table.layout.words, table.dtype)
+        Dispatch(name, self._workers, sort_run, segment_of, done, halves, self._deadline, kind).run(runs)
         return [made_of[start] for start in sorted(made_of)]
 
 

@@ -11,21 +11,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from oocbe.elimination.buckets.resources import memory_within
-from oocbe.elimination.engine.bound_arrays import RowPruning
 from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
 from oocbe.elimination.engine.dominance_stream import DominanceStream
-from oocbe.elimination.engine.factors import PackedFactor
-from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.elimination.preparation.scaling import scaled_by
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.sources import ChunkCache, InMemorySource, StoredRows
-from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import give_back_large_blocks
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.tracing.recorder import KERNELS, span
@@ -34,19 +28,10 @@ from oocbe.tables.table import Table
 
 @dataclass(frozen=True)
 class SentJoin:
-    """A bucket's join as sent to a worker: the fields of :class:`BucketJoin`, with tables as paths or by value."""
+    """A bucket's join as sent to a worker: without its tables, which are given by paths or by value."""
 
-    builder: ProgramBuilder
-    scope: BucketScope
+    join: BucketJoin
     tables: tuple[tuple[tuple[int, ...], TableAt | Table], ...]
-    constraints: tuple[PackedFactor, ...]
-    functions: tuple[PackedFactor, ...]
-    pruning: RowPruning | None
-    semiring: Semiring
-    dtype: np.dtype[np.generic]
-    rows: int
-    name: str
-    limbs: int
 
     def opened(self, cache: ChunkCache) -> BucketJoin:
         """The join with opened tables."""
@@ -54,9 +39,7 @@ class SentJoin:
             (members, InMemorySource(t) if isinstance(t, Table) else StoredRows(opened(t), cache))
             for members, t in self.tables
         )
-        factors = (self.constraints, self.functions, self.pruning)
-        values = (self.semiring, self.dtype)
-        return BucketJoin(self.builder, self.scope, tables, *factors, *values, self.rows, self.name, self.limbs)
+        return replace(self.join, tables=tables)
 
 
 @dataclass(frozen=True)

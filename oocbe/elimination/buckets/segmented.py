@@ -14,7 +14,6 @@ The list is published at the very end. A killed process's files are removed, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_join import TooManyRowsError
 from oocbe.elimination.engine.substitutions import Substitutions
 from oocbe.errors import ResourceError
-from oocbe.execution.cluster.collection import PartCollector, Runs, begin_here, circumstances, halved_run
+from oocbe.execution.cluster.collection import PartCollector, Runs, halved_run
 from oocbe.execution.cluster.dispatch import Dispatch, Pace
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig
 from oocbe.execution.cluster.workers import Workers
@@ -105,15 +104,11 @@ class SegmentedBucket:
                 pieces.pace.learn(piece.share, made.seconds)
                 parts.add(piece.share, made)
 
-            def submit(piece: BucketPiece, sharing: int) -> Future[PartResult]:
-                return self._workers.submit(join.name, join_segment, segment_of(piece, sharing))
-
             pieces = _Pieces(whole, self._workers)
-            dispatch = Dispatch(join.name, submit, done, _halves, self._engine.deadline)
             # The loops' type parameters, so that the loops are compiled once.
             kind = ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.pruning is None)
-            begin_here(self._workers, kind, dispatch, pieces, lambda piece: join_segment(segment_of(piece, 1)))
-            dispatch.run(pieces, self._workers)
+            deadline = self._engine.deadline
+            Dispatch(join.name, self._workers, join_segment, segment_of, done, _halves, deadline, kind).run(pieces)
             least, greatest = parts.least, parts.greatest
         return Joined(StoredTable.open(path), least, greatest)
 
@@ -130,10 +125,9 @@ class SegmentedBucket:
             parts = PartCollector(writer, f"{name}, the rest", self._workers)
             chunks = Runs(table.chunk_count, self._workers)
 
-            def submit(run: range, sharing: int) -> Future[PartResult]:
+            def segment_of(run: range, sharing: int) -> RestSegment:
                 how = self._circumstances(row_bytes, sharing)
-                segment = RestSegment(how, writer.part_path(), at, run.start, run.stop, exponent, substitutions, sign)
-                return self._workers.submit(name, finish_segment, segment)
+                return RestSegment(how, writer.part_path(), at, run.start, run.stop, exponent, substitutions, sign)
 
             def done(run: range, made: PartResult) -> None:
                 share = len(run) / table.chunk_count
@@ -143,22 +137,22 @@ class SegmentedBucket:
             def halves(run: range, error: Exception) -> Iterable[range]:
                 return halved_run(run, error, "a chunk of a message")
 
-            Dispatch(name, submit, done, halves, self._engine.deadline).run(chunks, self._workers)
+            deadline = self._engine.deadline
+            Dispatch(name, self._workers, finish_segment, segment_of, done, halves, deadline).run(chunks)
         return StoredTable.open(path)
 
     def _circumstances(self, row_bytes: int, sharing: int) -> WorkerConfig:
         engine = self._engine
-        return circumstances(
+        return WorkerConfig.of(
             self._workers,
             engine.deadline,
+            self._store.budget,
+            sharing,
+            self._store.rows_a_chunk(row_bytes),
             backend=engine.backend,
             device_memory=engine.device_memory,
             streams=None if engine.piece_rows is None else engine.streams,
             piece_rows=engine.piece_rows,
-            memory=self._workers.memory,
-            chunk_rows=self._store.rows_a_chunk(row_bytes),
-            disk=self._store.budget,
-            sharing=sharing,
         )
 
 
@@ -177,10 +171,8 @@ class _Sent:
             builder, constraints, functions = join.builder.for_factors(join.constraints, join.functions)
             tables = tuple((members, self._table(source)) for members, source in join.tables)
             pruning = None if join.pruning is None else replace(join.pruning, joint=())  # joins do not use joint
-            factors = (tuple(constraints), tuple(functions), pruning)
-            semiring, dtype, rows, name = join.semiring, join.dtype, join.rows, join.name
-            sent = SentJoin(builder, join.scope, tables, *factors, semiring, dtype, rows, name, join.limbs)
-            self._joins[id(join)] = join, sent
+            factors = replace(join, constraints=tuple(constraints), functions=tuple(functions), pruning=pruning)
+            self._joins[id(join)] = join, SentJoin(replace(factors, builder=builder, tables=()), tables)
         return self._joins[id(join)][1]
 
     def _table(self, source: SortedRows) -> TableAt | Table:

@@ -6,49 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
-import oocbe
-from oocbe.errors import DiskError, ResourceError
-from oocbe.execution.cluster.dispatch import Dispatch, Pace, Result, Segment
-from oocbe.execution.cluster.segment_files import PartResult, WorkerConfig
+from oocbe.errors import ResourceError
+from oocbe.execution.cluster.dispatch import Pace
+from oocbe.execution.cluster.segment_files import PartResult
 from oocbe.execution.cluster.workers import Workers
-from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import WORKER, Detail, active
-from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.parts import PartsWriter
-
-
-def circumstances(
-    workers: Workers,
-    deadline: Deadline,
-    *,
-    backend: str | None,
-    device_memory: int | None = None,
-    streams: int | None,
-    piece_rows: int | None,
-    memory: int | None,
-    chunk_rows: int,
-    disk: DiskBudget,
-    sharing: int,
-) -> WorkerConfig:
-    """Configuration of the next segment's worker; see :class:`oocbe.execution.cluster.segment_files.WorkerConfig`.
-
-    disk : limit of all segments together. sharing : maximum number of concurrent segments, which get equal shares.
-    """
-    left = deadline.remaining
-    return WorkerConfig(
-        version=oocbe.__version__,
-        backend=backend,
-        device_memory=device_memory,
-        streams=streams,
-        piece_rows=piece_rows,
-        memory=memory,
-        share=workers.worker_share,
-        seconds=None if left == inf else left,
-        chunk_rows=chunk_rows,
-        disk=None if disk.limit is None else disk.allowed // sharing,
-        is_scratch=disk.is_scratch,
-        cluster=workers.cluster,
-    )
 
 
 class PartCollector:
@@ -147,29 +110,3 @@ def halved_run(run: range, error: Exception, what: str) -> Iterable[range]:
         raise ResourceError(f"{what}: {error}") from error
     middle = (run.start + run.stop) // 2
     return range(run.start, middle), range(middle, run.stop)
-
-
-def begin_here(
-    workers: Workers,
-    key: object,
-    dispatch: Dispatch[Segment, Result],
-    segments: Iterator[Segment],
-    work: Callable[[Segment], Result],
-) -> None:
-    """Process the first segment of each kind in this process: the workers of this host then find its compiled loops in
-    the cache.
-
-    key : of the kind of work.
-    """
-    if key in workers.readied:
-        return
-    segment = next(segments, None)
-    if segment is not None:
-        try:
-            dispatch.done(segment, work(segment))
-        except DiskError:
-            raise
-        except (ResourceError, MemoryError) as error:
-            for half in dispatch.halves(segment, error):
-                dispatch.done(half, work(half))
-    workers.readied.add(key)

@@ -26,6 +26,7 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import CALLER, waiting
 
 Segment = TypeVar("Segment")
+Sent = TypeVar("Sent")
 Result = TypeVar("Result")
 
 LOOK_SECONDS = 0.1
@@ -73,25 +74,31 @@ class _Attempt(Generic[Segment]):
 
 
 @dataclass(frozen=True)
-class Dispatch(Generic[Segment, Result]):
+class Dispatch(Generic[Segment, Sent, Result]):
     """Dispatches segments of one kind.
 
     Attributes
     ----------
-    name : of all of them, for display.
-    submit : submits a segment, given the maximum number of concurrent ones, which share the disk.
+    name : of all of them, for display. workers : that do them.
+    work : does a segment, a function of a module. sent : its argument for a segment, given the maximum number of
+        concurrent ones, which share the disk.
     done : called with the result of each segment, in the order of completion.
     halves : smaller segments that replace one whose memory allocation failed; raises if there are none.
     deadline : time limit.
+    kind : of the work's compiled loops. The first segment of a kind is done in this process: the workers of this host
+        then find the loops in the cache. None: workers do all.
     """
 
     name: str
-    submit: Callable[[Segment, int], Future[Result]]
+    workers: Workers
+    work: Callable[[Sent], Result]
+    sent: Callable[[Segment, int], Sent]
     done: Callable[[Segment, Result], None]
     halves: Callable[[Segment, Exception], Iterable[Segment]]
     deadline: Deadline
+    kind: object = None
 
-    def run(self, segments: Iterator[Segment], workers: Workers) -> None:
+    def run(self, segments: Iterator[Segment]) -> None:
         """Process all segments; each is drawn from the iterator when a worker has room for it.
 
         Raises
@@ -102,21 +109,23 @@ class Dispatch(Generic[Segment, Result]):
         again: deque[_Attempt[Segment]] = deque()
         alone: deque[_Attempt[Segment]] = deque()
         running: dict[Future[Result], _Attempt[Segment]] = {}
+        if self.kind is not None and self.kind not in self.workers.readied:
+            self._begin_here(segments)
         try:
             while True:
-                most = tuning().segments_under_way * max(1, workers.count)
+                most = tuning().segments_under_way * max(1, self.workers.count)
                 while len(running) < most:
                     attempt = again.popleft() if again else _next(segments)
                     if attempt is None:
                         break
-                    running[self.submit(attempt.segment, most)] = attempt
+                    running[self._submitted(attempt.segment, most)] = attempt
                 if not running:
                     if not alone:
                         return
                     attempt = alone.popleft()
-                    running[self.submit(attempt.segment, 1)] = attempt
+                    running[self._submitted(attempt.segment, 1)] = attempt
                 self.deadline.check()
-                workers.check()
+                self.workers.check()
                 with waiting(CALLER, "wait for workers"):
                     ended = wait(running, LOOK_SECONDS, FIRST_COMPLETED).done
                 for future in ended:
@@ -124,6 +133,22 @@ class Dispatch(Generic[Segment, Result]):
                         (alone if left.is_alone else again).append(left)
         finally:
             cancel(list(running))
+
+    def _submitted(self, segment: Segment, sharing: int) -> Future[Result]:
+        return self.workers.submit(self.name, self.work, self.sent(segment, sharing))
+
+    def _begin_here(self, segments: Iterator[Segment]) -> None:
+        """Do the first segment in this process."""
+        for segment in segments:
+            try:
+                self.done(segment, self.work(self.sent(segment, 1)))
+            except DiskError:
+                raise
+            except (ResourceError, MemoryError) as error:
+                for half in self.halves(segment, error):
+                    self.done(half, self.work(self.sent(half, 1)))
+            break
+        self.workers.readied.add(self.kind)
 
     def _ended(self, future: Future[Result], attempt: _Attempt[Segment]) -> Iterable[_Attempt[Segment]]:
         """Process the result of a segment; returns the attempts that are still needed for it."""

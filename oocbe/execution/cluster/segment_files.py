@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 import oocbe
 from oocbe.errors import ClusterError, DiskError
 from oocbe.execution.cluster.ownership import own_reading, own_writer, reading
-from oocbe.execution.cluster.workers import DiskShareError
+from oocbe.execution.cluster.workers import DiskShareError, Workers
 from oocbe.model.results.rows_read import NOTHING_READ, RowsRead
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.tuning import tuning
@@ -80,6 +81,41 @@ class WorkerConfig:
     disk: int | None
     is_scratch: bool
     cluster: str
+
+    @classmethod
+    def of(
+        cls,
+        workers: Workers,
+        deadline: Deadline,
+        disk: DiskBudget,
+        sharing: int,
+        chunk_rows: int = 1,
+        *,
+        backend: str | None = None,
+        device_memory: int | None = None,
+        streams: int | None = None,
+        piece_rows: int | None = None,
+        memory: int | None = None,
+    ) -> WorkerConfig:
+        """Configuration of the next segment's worker.
+
+        disk : limit of all segments together. sharing : maximum number of concurrent ones, which get equal shares.
+        memory : of a host; None: that of the workers.
+        """
+        return cls(
+            version=oocbe.__version__,
+            backend=backend,
+            device_memory=device_memory,
+            streams=streams,
+            piece_rows=piece_rows,
+            memory=workers.memory if memory is None else memory,
+            share=workers.worker_share,
+            seconds=None if deadline.remaining == inf else deadline.remaining,
+            chunk_rows=chunk_rows,
+            disk=None if disk.limit is None else disk.allowed // sharing,
+            is_scratch=disk.is_scratch,
+            cluster=workers.cluster,
+        )
 
     @property
     def memory_limit(self) -> int:
