@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
+from oocbe.model.semiring import Semiring
 
 Label: TypeAlias = str | int | bool
 """Label of a variable's value."""
@@ -213,3 +214,16 @@ class Layout:
     def select(self, names: Sequence[str]) -> Layout:
         """Layout of the given variables of this scope, in the order given."""
         return Layout.of(names, [self.sizes[self.place(n)] for n in names], self)
+
+
+class Schema(NamedTuple):
+    """Layout, dtype and semiring of a table, known before its values."""
+
+    layout: Layout
+    dtype: np.dtype[Any]
+    semiring: Semiring
+
+    @classmethod
+    def of(cls, table: Any) -> Schema:
+        """The schema of a table of any form."""
+        return cls(table.layout, table.dtype, table.semiring)

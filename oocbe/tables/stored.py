@@ -9,7 +9,7 @@ found through the manifest, never by listing a folder. Zarr for Python reads the
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,7 +204,7 @@ class StoredTable(StoredGroup, OnDisk):
         """First row of a chunk; all rows for one behind the last."""
         return self._index.start(chunk)
 
-    def chunks(self) -> Iterator[Table]:
+    def chunks(self) -> Generator[Table, None, None]:
         """The rows, a chunk at a time, in stored order."""
         for chunk in range(self.chunk_count):
             yield self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1))
@@ -302,12 +302,12 @@ class StoredTable(StoredGroup, OnDisk):
         """
         number = key_number(key.reshape(-1, 1), 0)
         if not self.is_sorted:
-            pieces = self.chunks()
+            pieces: Iterable[Table] = self.chunks()
         else:
             chunk = bisect_left(self._manifest.last_keys, number)
             if chunk == self.chunk_count or number < self._manifest.first_keys[chunk]:
                 return None
-            pieces = iter([self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1), alone=True)])
+            pieces = [self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1), alone=True)]
         for piece in pieces:
             hits = np.flatnonzero((piece.keys == key[:, np.newaxis]).all(axis=0))
             if len(hits):

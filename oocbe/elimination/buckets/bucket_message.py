@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from oocbe.elimination.buckets.bucket_finalizer import BucketFinalizer, unchanged
 from oocbe.elimination.buckets.buckets import Bucket, reading, subtree_members
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
-from oocbe.elimination.buckets.complete_pieces import CompletePieces
 from oocbe.elimination.buckets.constraint_index import ConstraintIndex
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
@@ -109,7 +108,6 @@ class MessageMaker:
         self._pruner = pruner
         form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
         self._complete = CompleteMessages(prepared, store, self._engine, form)
-        self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
         has_workers, consumes = self._engine.workers is not None, prepared.consumption is not None
         wishes = BucketConstraints.of(self._complete.tables, self._engine.piece_rows, consumes, has_workers)
         self._may_cut = wishes.may_cut
@@ -298,7 +296,7 @@ class MessageMaker:
         if self._complete.may_be_certain(bucket):
             self._complete.check_cap(bucket, self._row_cap)
             with reading(self._prepared, bucket):
-                published = self._complete_pieces.publish(place, bucket, bucket.separator, task.covered)
+                published = self._complete.publish(place, bucket, bucket.separator, task.covered)
         if published is None:
             task.known = replace(task.known, needs_rows=WhyForm.UNCERTAIN)
         return published

@@ -1,8 +1,13 @@
-"""Messages as complete tables: forecasts, and computation in memory.
+"""Messages as complete tables: forecasts, and computation in memory and of any size.
 
 A complete message represents the same rows as an incomplete one without dominance: every hard constraint covered by the
 bucket's scope is applied. Its variables have the opposite order, the one eliminated *last* changing fastest. The
 receiving bucket then reduces over the slowest axis, whole runs of neighbouring cells at a time.
+
+A message of any size is computed in pieces, written one by one. A piece fixes values of the first variables of the
+scope, so it is a contiguous range of cells. It needs, of each message of the bucket, one contiguous range for each
+value of the bucket's variable (:mod:`oocbe.algebra.complete_tables.complete_cuts`); nothing else is read. Products of
+floats are scaled by the largest value of the message, so their pieces are written to a scratch table first.
 """
 
 from __future__ import annotations
@@ -10,12 +15,16 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.complete_bucket import BucketFunction, CompleteBucket
+from oocbe.algebra.complete_tables.complete_cuts import CellRoom
+from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream
+from oocbe.algebra.complete_tables.conversion import cell_pieces
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forms import checked_tables
 from oocbe.elimination.buckets.message import Message
@@ -25,18 +34,25 @@ from oocbe.elimination.engine.bucket_join import TooManyRowsError
 from oocbe.elimination.engine.bucket_sizes import Place
 from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.elimination.preparation.scaling import Extent, exponent_of, out_of_range, rescale, scaled_values
+from oocbe.execution.budget import Budget
+from oocbe.execution.memory_plan import MemoryPlan
+from oocbe.execution.sources import source_of
+from oocbe.kernels import backend_named
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.layout import bits_for
+from oocbe.tables.layout import Schema, bits_for
+from oocbe.tables.residence import to_host
+from oocbe.tables.stored_complete import AnyComplete
 
 LEAST_EXPONENT = -1000.0
 """Base-2 exponent from which products are normal float64 numbers, despite rounding."""
 
 
 class CompleteMessages:
-    """Computes the complete messages of a forward pass in memory.
+    """Computes the complete messages of a forward pass.
 
     Parameters
     ----------
@@ -146,6 +162,82 @@ class CompleteMessages:
             strides = tuple(1 << sum(bits[:i]) for i in range(len(bits)))
             made.append(BucketFunction(scope, own, strides))
         return made
+
+    def publish(
+        self, place: int, bucket: Bucket, separator: tuple[int, ...], covered: Sequence[PackedFactor]
+    ) -> tuple[Message, int] | None:
+        """Compute and publish the message of the bucket at ``place``; the exponent of its scaling as well.
+
+        None if all products of floats underflow: only rows distinguish that from infeasibility.
+
+        Raises
+        ------
+        DiskError : the disk, or its permitted share, is full. TimeLimitError : the engine's deadline passed.
+        ResourceError : the smallest piece does not fit in memory. CorruptDataError : a table on disk is damaged.
+        """
+        prepared, store, engine = self._prepared, self._store, self._engine
+        store.move_to_main_memory(bucket.messages, as_rows=False)
+        store.make_room(int(store.memory_limit * tuning().wanted_share))
+        room = max(1, store.free)
+        scope = tuple(reversed(separator))
+        like = Schema(prepared.layout(scope), prepared.dtype, prepared.semiring)
+        with ExitStack() as scratch:
+            tables = [CellFunction(tuple(reversed(m.scope)), self._cells_of(m, room, scratch)) for m in bucket.messages]
+            stream = CompleteStream(
+                scope,
+                (bucket.variable,),
+                dict(enumerate(prepared.problem.sizes)),
+                self.factors(bucket.functions, covered),
+                tables,
+                prepared.semiring,
+                prepared.dtype,
+                engine.complete_kernels,
+                CellRoom(self._piece_bytes(room), engine.piece_rows),
+                engine.streams,
+            )
+            with closing(stream.values()) as values:
+                if not separator or like.layout.complete_rows * like.dtype.itemsize <= room * tuning().held_share:
+                    made = np.concatenate(list(values))
+                    return self._publish_held(place, separator, CompleteTable(like.layout, made, like.semiring))
+                if exponent_of(like.semiring, like.dtype, 2.0) == 0:
+                    return store.publish_cells(place, separator, like, values, 0), 0
+                extent = Extent()
+                with store.scratch_cells(like, map(extent.passing, values)) as unscaled:
+                    if unscaled.rows == 0:
+                        return None
+                    if not math.isfinite(extent.largest):
+                        raise out_of_range(prepared.problem.name)
+                    exponent = exponent_of(like.semiring, like.dtype, extent.largest)
+                    scaled = (scaled_values(part, exponent) for part in unscaled.pieces(unscaled.chunk_cells))
+                    return store.publish_cells(place, separator, like, scaled, exponent), exponent
+
+    def _publish_held(self, place: int, separator: tuple[int, ...], table: CompleteTable) -> tuple[Message, int] | None:
+        """Publish a message that is small enough for memory."""
+        if table.rows == 0 and table.dtype.kind == "f":
+            return None
+        table, exponent = rescale(table, self._prepared.problem.name)
+        return self._store.publish(place, separator, table, exponent), exponent
+
+    def _piece_bytes(self, room: int) -> int:
+        nbytes = int(room * tuning().cells_share)
+        if self._engine.uses_device:
+            nbytes = min(nbytes, self._engine.streams * self._engine.piece_bytes())
+        return nbytes
+
+    def _cells_of(self, message: Message, room: int, scratch: ExitStack) -> AnyComplete:
+        """A message's values as a complete table, in memory or on disk, converted if necessary."""
+        if message.is_complete:
+            return message.cells()
+        prepared = self._prepared
+        layout = prepared.layout(tuple(reversed(message.scope)))
+        if layout.complete_rows * prepared.dtype.itemsize + 2 * message.nbytes <= room * tuning().held_share:
+            return to_host(message.complete(prepared.dtype))
+        like = Schema(layout, prepared.dtype, prepared.semiring)
+        rows = message.rows_on_hand()
+        source = source_of(to_host(rows) if message.is_in_memory else rows)  # type: ignore[type-var]
+        space = MemoryPlan(Budget(int(room * tuning().fill_share)), self._store.budget, 1, self._engine.piece_rows)
+        values = cell_pieces(source, layout, prepared.dtype, prepared.semiring, space, backend_named("cpu"))
+        return scratch.enter_context(self._store.scratch_cells(like, values))
 
     @staticmethod
     def _entries(pool: FactorPool, factor: PackedFactor) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,9 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.complete_transpose import Scratch
 from oocbe.algebra.complete_tables.conversion import row_pieces
-from oocbe.elimination.buckets.dense_table_header import Cells, DenseTableHeader
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.engine.bucket_sizes import MainMemory
@@ -30,6 +29,7 @@ from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.layout import Schema
 from oocbe.tables.residence import host_rows, host_values, is_on_device, stays_on_device, to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
@@ -142,10 +142,12 @@ class MessageStore:
         if self._checkpoint is not None:
             if not self._checkpoint.embeds(table.nbytes):
                 if isinstance(table, CompleteTable):
-                    return self.publish_cells(place, scope, table, host_values(table, self._part_bytes), exponent)
+                    return self.publish_cells(
+                        place, scope, Schema.of(table), host_values(table, self._part_bytes), exponent
+                    )
                 if is_on_device(table):
                     with self.new_table(place) as path:
-                        stored = self._stored(path, table, host_rows(table, self._part_bytes))
+                        stored = self.stored(path, table, host_rows(table, self._part_bytes))
                         return self.publish_written(place, scope, stored, exponent)
             host = to_host(table)
             # A small message is stored as rows in its record, regardless of its form.
@@ -156,7 +158,7 @@ class MessageStore:
         return self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
 
     def publish_cells(
-        self, place: int, scope: tuple[int, ...], like: Cells, values: Iterable[NDArray[Any]], exponent: int
+        self, place: int, scope: tuple[int, ...], like: Schema, values: Iterable[NDArray[Any]], exponent: int
     ) -> Message:
         """Write a complete message to disk from pieces of values in the order of its cells; else as publish."""
         with self.new_table(place) as path:
@@ -201,7 +203,7 @@ class MessageStore:
             self._checkpoint.publish_table(place, scope, exponent, stored)
         return Message(scope, stored.rows, stored.nbytes, _stored=stored)
 
-    def write_cells(self, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
+    def write_cells(self, like: Schema, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
         """Write a complete table from pieces, for later use; :meth:`remove_scratch` removes it."""
         with self.new_table() as path:
             return self._stored_cells(path, like, values)
@@ -209,7 +211,7 @@ class MessageStore:
     def write_scratch(self, head: Table, tables: Iterable[Table]) -> StoredTable:
         """Write a table from pieces, for later use; :meth:`remove_scratch` removes it. Errors as for add."""
         with self.new_table() as path:
-            return self._stored(path, head, tables)
+            return self.stored(path, head, tables)
 
     def remove_scratch(self, table: StoredTable | StoredCompleteTable) -> None:
         """Remove a table of :meth:`write_scratch` or :meth:`write_cells`."""
@@ -340,7 +342,7 @@ class MessageStore:
         assert message._table is not None
         table = message._table
         if isinstance(table, CompleteTable):
-            message._stored = self.write_cells(table, host_values(table, self._part_bytes))
+            message._stored = self.write_cells(Schema.of(table), host_values(table, self._part_bytes))
         else:
             message._stored = self.write_scratch(table, host_rows(table, self._part_bytes))
         self._held.used -= message.main_memory
@@ -359,7 +361,8 @@ class MessageStore:
             keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=source.dtype)
             head = Table(layout, keys, values, source.semiring, is_sorted=True)
             room = int(max(self.free, self.memory_limit * tuning().least_listing_room) * tuning().listing_share)
-            rows = self.write_scratch(head, row_pieces(source, layout.scope, room, self._scratch_for(source)))
+            scratch = partial(self.scratch_cells, Schema.of(source))
+            rows = self.write_scratch(head, row_pieces(source, layout.scope, room, scratch))
             if isinstance(source, CompleteTable):
                 self._held.drop(message)
                 self._left_on_device = [m for m in self._left_on_device if m is not message]
@@ -367,32 +370,26 @@ class MessageStore:
                 self.remove_scratch(source)
             message._table, message._stored, message.nbytes = None, rows, rows.nbytes
 
-    def _scratch_for(self, table: CompleteTable | StoredCompleteTable) -> Scratch:
-        """Writer of a table's values, in any order of cells, to the scratch folder; they exist within a block."""
+    @contextmanager
+    def scratch_cells(self, like: Schema, values: Iterable[NDArray[Any]]) -> Iterator[StoredCompleteTable]:
+        """A complete table written from pieces, which exists within the block."""
+        stored = self.write_cells(like, values)
+        try:
+            yield stored
+        finally:
+            self.remove_scratch(stored)
 
-        @contextmanager
-        def scratch(values: Iterable[NDArray[Any]]) -> Iterator[StoredCompleteTable]:
-            stored = self.write_cells(DenseTableHeader(table.layout, table.dtype, table.semiring), values)
-            try:
-                yield stored
-            finally:
-                self.remove_scratch(stored)
-
-        return scratch
-
-    def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
-        """Write the concatenation of tables."""
+    def stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
+        """Write tables as they are computed, concatenated into one; arguments as for :meth:`row_writer`."""
         with self.row_writer(path, head) as writer:
             for table in tables:
                 writer.append(table.keys, table.values)
         return StoredTable.open(path)
 
-    def _stored_cells(self, path: Path, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
+    def _stored_cells(self, path: Path, like: Schema, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
         """Write a complete table."""
         chunk_cells = self.rows_a_chunk(like.dtype.itemsize)
-        return StoredCompleteTable.save_pieces(
-            path, like.layout, like.dtype, like.semiring, values, chunk_cells=chunk_cells, budget=self.budget
-        )
+        return StoredCompleteTable.save_pieces(path, *like, values, chunk_cells=chunk_cells, budget=self.budget)
 
     def rows_a_chunk(self, row_bytes: int) -> int:
         """Rows, or cells, of a chunk: small against the memory limit."""

@@ -11,10 +11,9 @@ A message is published as a whole. A killed process's partial files are removed,
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
@@ -26,13 +25,15 @@ from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_join import NO_LIMIT
 from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
 from oocbe.elimination.engine.dominance_stream import DominanceStream
-from oocbe.elimination.preparation.scaling import check_scaled, exponent_of, rescale, scaled_by
+from oocbe.elimination.engine.substitutions import Substitutions
+from oocbe.elimination.preparation.scaling import Extent, check_scaled, exponent_of, rescale, scaled_by
 from oocbe.errors import DiskError
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.sources import ChunkCache
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.advance import advance
 from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
 
@@ -60,110 +61,123 @@ class PiecewiseBucket:
         self.cache = ChunkCache(int(self._room * tuning().cache_share))
 
     def publish(self, place: int, join: BucketJoin) -> tuple[Message, int]:
-        """:meth:`_publish_in_pieces` with a progress display."""
-        with advance.shown():
-            return self._publish_in_pieces(place, join)
-
-    def _publish_in_pieces(self, place: int, join: BucketJoin) -> tuple[Message, int]:
         """Join, finish and publish the message of the bucket at ``place``; returns it and the exponent of its scaling.
 
         Raises
         ------
         TooManyRowsError : more rows than the cap. DiskError : the disk, or its permitted share, is full.
-        ResourceError : a memory allocation failed even for the smallest piece.
+        ResourceError : a memory allocation failed even for the smallest piece. ClusterError : workers cannot continue.
         TimeLimitError : the engine's deadline passed. CorruptDataError : a table on disk is damaged.
         """
-        engine = self._engine
-        if engine.workers is not None:
-            return self._publish_by(engine.workers, place, join)
-        whole = BucketPiece.whole(join)
-        stream = BucketStream(whole, engine, PieceRoom(self._room, engine.streams, engine.piece_rows), *self._limits)
+        with advance.shown():
+            if self._engine.workers is not None:
+                return self._publish_by(self._engine.workers, place, join)
+            return self._publish_in_pieces(place, join)
+
+    def _publish_in_pieces(self, place: int, join: BucketJoin) -> tuple[Message, int]:
+        engine, finish, store, extent = self._engine, self._finish, self._store, Extent()
+        room = PieceRoom(self._room, engine.streams, engine.piece_rows)
+        stream = BucketStream(BucketPiece.whole(join), engine, room, *self._limits)
+        before = store.budget.used
+
+        def tables(made: Iterable[Table]) -> Iterator[Table]:
+            for rows in map(finish.values, made):
+                extent.passing(rows.values)
+                yield rows
+                self._forecast(place, join.name, stream.done, stream.made, stream.pieces, store.budget.used - before)
+
         with closing(stream.tables()) as made:
-            rows = _Observed(map(self._finish.values, made))
-            table, rest = self._first(self._within_disk(place, join.name, stream, rows.tables()), join)
+            table, rest = self._first(tables(made), join)
             if table is not None:
-                table, exponent = self._finished(table)
-                return self._store.publish(place, self._finish.separator, table, exponent), exponent
+                return self._publish_held(place, *self._finished(table))
             if not self._is_unfinished(join):
-                return self._publish(place, join, rest, 0), 0
-            with self._store.new_table() as path:
-                scratch = self._written(path, join, rest)
-        try:
-            with closing(self._rest_of(scratch, rows)) as left:
-                exponent = exponent_of(join.semiring, join.dtype, rows.largest)
-                if exponent_of(join.semiring, join.dtype, 2.0) != 0:
-                    extremes = float(rows.least), float(rows.greatest)
-                    check_scaled(self._finish.where, *extremes, exponent, self._finish.may_cancel)
-                scaled = (scaled_by(table, exponent) for table in left)
-                table, rest = self._first(scaled, join)
+                return self._publish(place, join, rest, 0)
+            with store.new_table() as path:
+                scratch = store.stored(path, join.head(), rest)
+
+        def finished(exponent: int, substitutions: Substitutions | None, sign: int) -> tuple[Message, int]:
+            left = scratch.chunks()
+            if substitutions is not None:
+                cache = ChunkCache(int(self._room * tuning().chunks_share))
+                left = DominanceStream(scratch, substitutions, sign, cache, engine.streams, engine.deadline).tables()
+            with closing(left):
+                table, rest = self._first((scaled_by(table, exponent) for table in left), join)
                 if table is not None:
-                    return self._store.publish(place, self._finish.separator, table, exponent), exponent
-                return self._publish(place, join, rest, exponent), exponent
-        finally:
-            self._store.remove_scratch(scratch)
+                    return self._publish_held(place, table, exponent)
+                return self._publish(place, join, rest, exponent)
+
+        return self._finish_scratch(join, scratch, extent, finished)
 
     def _publish_by(self, workers: Workers, place: int, join: BucketJoin) -> tuple[Message, int]:
-        """The message of a bucket joined by workers; arguments and errors as for :meth:`publish`, and ClusterError."""
+        """The message of a bucket joined by workers."""
         from oocbe.elimination.buckets.segmented import SegmentedBucket  # not at every start
 
         store, finish = self._store, self._finish
         before = store.budget.used
 
         def forecast(done: float, rows: int, parts: int) -> None:
-            advance.tell(join.name, done, rows)
-            check_forecast(store.budget, f"bucket {place + 1}", parts, done, rows, store.budget.used - before)
+            self._forecast(place, join.name, done, rows, parts, store.budget.used - before)
 
         segmented = SegmentedBucket(store, self._engine, workers, finish, *self._limits, forecast)
         if not self._is_unfinished(join):
             with store.new_table(place) as path:
-                table = segmented.join(path, join).table
-                return store.publish_written(place, finish.separator, table, 0), 0
+                return store.publish_written(place, finish.separator, segmented.join(path, join).table, 0), 0
         with store.new_table() as path:
             joined = segmented.join(path, join)
         scratch = joined.table
-        try:
-            if scratch.rows <= self._most_held(join):
-                table_in_memory, exponent = self._finished(scratch.to_table())
-                return store.publish(place, finish.separator, table_in_memory, exponent), exponent
-            exponent = exponent_of(join.semiring, join.dtype, max(abs(joined.least), abs(joined.greatest)))
-            if exponent_of(join.semiring, join.dtype, 2.0) != 0:
-                check_scaled(finish.where, float(joined.least), float(joined.greatest), exponent, finish.may_cancel)
-            dominance, found = finish.dominance, None
-            if dominance is not None:
-                spread = float(joined.greatest) - float(joined.least)
-                found = dominance.substitutions(scratch.layout, spread, finish.separator, finish.subtree)
-            sign = 1 if dominance is None else dominance.sign
-            substitutions = found if found is not None and found.variables else None
+
+        def finished(exponent: int, substitutions: Substitutions | None, sign: int) -> tuple[Message, int]:
             with store.new_table(place) as path:
                 table = segmented.finish(path, scratch, finish.where, exponent, substitutions, sign)
                 return store.publish_written(place, finish.separator, table, exponent), exponent
-        finally:
-            store.remove_scratch(scratch)
 
-    def _within_disk(self, place: int, name: str, stream: BucketStream, tables: Iterator[Table]) -> Iterator[Table]:
-        """Tables written to disk one by one, while the forecast of their total size fits the disk.
+        return self._finish_scratch(join, scratch, Extent(joined.least, joined.greatest), finished, place)
 
-        DiskError : by the rows joined and written so far, the total exceeds the disk by far.
+    def _finish_scratch(
+        self,
+        join: BucketJoin,
+        scratch: StoredTable,
+        extent: Extent,
+        finished: Callable[[int, Substitutions | None, int], tuple[Message, int]],
+        place: int | None = None,
+    ) -> tuple[Message, int]:
+        """Publish the scaled and undominated rows of a scratch table, which is removed.
+
+        finished : does it, given the exponent, and the substitutions, if any, with their sign. place : of the bucket,
+            if few rows are to be finished in memory.
         """
-        budget = self._store.budget
-        before = budget.used
-        for table in tables:
-            yield table
-            written = budget.used - before
-            advance.tell(name, stream.done, stream.made)
-            check_forecast(budget, f"bucket {place + 1}", stream.pieces, stream.done, stream.made, written)
+        finish = self._finish
+        try:
+            if place is not None and scratch.rows <= self._most_held(join):
+                return self._publish_held(place, *self._finished(scratch.to_table()))
+            exponent = exponent_of(join.semiring, join.dtype, extent.largest)
+            least, greatest = float(extent.least), float(extent.greatest)
+            if exponent_of(join.semiring, join.dtype, 2.0) != 0:
+                check_scaled(finish.where, least, greatest, exponent, finish.may_cancel)
+            return finished(exponent, *self._substitutions(scratch.layout, greatest - least))
+        finally:
+            self._store.remove_scratch(scratch)
 
-    def _publish(self, place: int, join: BucketJoin, tables: Iterable[Table], exponent: int) -> Message:
+    def _substitutions(self, layout: Layout, spread: float) -> tuple[Substitutions | None, int]:
+        """Substitutions that may dominate rows with values of this spread, None if there are none; and their sign."""
+        finish = self._finish
+        if finish.dominance is None:
+            return None, 1
+        found = finish.dominance.substitutions(layout, spread, finish.separator, finish.subtree)
+        return found if found.variables else None, finish.dominance.sign
+
+    def _forecast(self, place: int, name: str, done: float, rows: int, pieces: int, written: int) -> None:
+        """Show the progress of a join, and stop it early (DiskError) if all of it would exceed the disk by far."""
+        advance.tell(name, done, rows)
+        check_forecast(self._store.budget, f"bucket {place + 1}", pieces, done, rows, written)
+
+    def _publish_held(self, place: int, table: Table, exponent: int) -> tuple[Message, int]:
+        return self._store.publish(place, self._finish.separator, table, exponent), exponent
+
+    def _publish(self, place: int, join: BucketJoin, tables: Iterable[Table], exponent: int) -> tuple[Message, int]:
         with self._store.new_table(place) as path:
-            stored = self._written(path, join, tables)
-            return self._store.publish_written(place, self._finish.separator, stored, exponent)
-
-    def _written(self, path: Path, join: BucketJoin, tables: Iterable[Table]) -> StoredTable:
-        """Write tables as they are computed, concatenated into one on disk."""
-        with self._store.row_writer(path, join.head()) as writer:
-            for table in tables:
-                writer.append(table.keys, table.values)
-        return StoredTable.open(path)
+            stored = self._store.stored(path, join.head(), tables)
+            return self._store.publish_written(place, self._finish.separator, stored, exponent), exponent
 
     def _first(self, tables: Iterator[Table], join: BucketJoin) -> tuple[Table | None, Iterator[Table]]:
         """All rows as one table if they are few; else None and an iterator over all tables."""
@@ -191,48 +205,9 @@ class PiecewiseBucket:
 
     def _is_unfinished(self, join: BucketJoin) -> bool:
         """Whether the rows need post-processing of the whole message."""
-        finish = self._finish
         if exponent_of(join.semiring, join.dtype, 2.0) != 0:
             return True
-        if finish.dominance is None:
-            return False
-        layout = join.scope.layout
-        return bool(finish.dominance.substitutions(layout, np.inf, finish.separator, finish.subtree).variables)
-
-    def _rest_of(self, table: StoredTable, rows: _Observed) -> Generator[Table, None, None]:
-        """Undominated rows of a table on disk."""
-        finish, engine = self._finish, self._engine
-        if finish.dominance is not None:
-            spread = float(rows.greatest) - float(rows.least)
-            found = finish.dominance.substitutions(table.layout, spread, finish.separator, finish.subtree)
-            if found.variables:
-                cache = ChunkCache(int(self._room * tuning().chunks_share))
-                sign = finish.dominance.sign
-                stream = DominanceStream(table, found, sign, cache, engine.streams, engine.deadline)
-                yield from stream.tables()
-                return
-        yield from table.chunks()
-
-
-class _Observed:
-    """Iterates over tables and records their least and greatest value."""
-
-    def __init__(self, tables: Iterator[Table]) -> None:
-        self._tables = tables
-        self.least: float = np.inf
-        self.greatest: float = -np.inf
-
-    @property
-    def largest(self) -> float:
-        """Largest absolute value."""
-        return max(abs(self.least), abs(self.greatest))
-
-    def tables(self) -> Generator[Table, None, None]:
-        """The tables; can be iterated once."""
-        for table in self._tables:
-            self.least = min(self.least, table.values.min().item())
-            self.greatest = max(self.greatest, table.values.max().item())
-            yield table
+        return self._substitutions(join.scope.layout, np.inf)[0] is not None
 
 
 def check_forecast(budget: DiskBudget, what: str, pieces: int, done: float, made: int, written: int) -> None:

@@ -34,6 +34,24 @@ def split(value: float) -> tuple[float, int]:
     return (2 * mantissa, exponent - 1) if abs(mantissa) < math.sqrt(0.5) else (mantissa, exponent)
 
 
+class Extent:
+    """Least and greatest value of a message that is computed in pieces."""
+
+    def __init__(self, least: float = math.inf, greatest: float = -math.inf) -> None:
+        self.least, self.greatest = least, greatest
+
+    @property
+    def largest(self) -> float:
+        """Largest absolute value."""
+        return max(abs(self.least), abs(self.greatest))
+
+    def passing(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The values, at least one, which are taken into account."""
+        self.least = min(self.least, values.min().item())
+        self.greatest = max(self.greatest, values.max().item())
+        return values
+
+
 AnyMessage = TypeVar("AnyMessage", bound=Table | CompleteTable)
 
 
