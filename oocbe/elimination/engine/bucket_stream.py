@@ -22,7 +22,7 @@ from oocbe.elimination.engine.bucket_join import NO_LIMIT, TooManyRowsError, Too
 from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.pipeline import StreamedPiece, run_in_order
 from oocbe.model.settings.tuning import tuning
-from oocbe.runtime.pieces import Indivisible, Worklist, cut_to_fit
+from oocbe.runtime.pieces import Indivisible, cut_to_fit, run_piece
 from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
@@ -139,21 +139,13 @@ class BucketStream:
 
     def _joined(self, piece: BucketPiece, stream: int) -> Iterator[Table]:
         """Results of a piece, halved if necessary."""
-        worklist = Worklist(piece, self._halves, self._is_too_large, has_alone=True)
-        del piece
-        for part in worklist:
-            if worklist.is_alone:
-                yield from self._join_alone(part)
-            else:
-                with worklist:
-                    self._check_size(part)
-                    yield from self._join_piece(part)
-            del part  # before the next one is computed
+        return run_piece(piece, self._join_fitting, self._halves, self._is_too_large, alone=self._join_alone)
 
-    def _check_size(self, piece: BucketPiece) -> None:
-        """Raise TooManyRowsError, to have a piece halved, if it is too large by results obtained since it was cut."""
+    def _join_fitting(self, piece: BucketPiece) -> list[Table]:
+        """Join a piece; TooManyRowsError, to halve it, if it is too large by results obtained since it was cut."""
         if self._row_limit > self._result_rows and not self._fits(piece):
             raise TooManyRowsError(len(self._join.scope.separator), self._result_rows)
+        return self._join_piece(piece)
 
     def _is_too_large(self, error: Exception) -> bool:
         """Whether halving the piece may avoid the error."""
