@@ -98,7 +98,7 @@ class JoinElimination(Step):
 
     @classmethod
     def of(cls, tables: Sequence[Any], gone: Sequence[str], extents: Sequence[NDArray[Any]]) -> JoinElimination:
-        """The step for an outer and an inner table; ``extents`` as for :func:`oocbe.algebra.operations.step_of`."""
+        """The step for an outer and an inner table; ``extents`` as for :func:`oocbe.algebra.dispatch.step_of`."""
         outer, inner = (table.layout for table in tables)
         shared, semiring = check_pair(*tables), tables[0].semiring
         own_outer, own_inner = (tuple(name for name in layout.scope if name not in shared) for layout in (outer, inner))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from oocbe.algebra.out_of_core.context import ExecutionContext, Step
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
     from oocbe.kernels.interface import Backend
-    from oocbe.tables.packed_files import ChunkFiles
+    from oocbe.tables.packed import ChunkFiles
     from oocbe.tables.writer import StoredTableWriter
 
 MOST_BYTES = 1 << 29

@@ -74,7 +74,7 @@ class Join(Step):
 
     @classmethod
     def of(cls, tables: Sequence[Any], extents: Sequence[NDArray[Any]]) -> Join:
-        """The step for two tables; ``extents`` as for :func:`oocbe.algebra.operations.step_of`."""
+        """The step for two tables; ``extents`` as for :func:`oocbe.algebra.dispatch.step_of`."""
         one, two = (table.layout for table in tables)
         shared, semiring = check_pair(*tables), tables[0].semiring
         own1, own2 = ([name for name in layout.scope if name not in shared] for layout in (one, two))

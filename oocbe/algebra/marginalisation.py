@@ -59,7 +59,7 @@ class Marginalisation(Step):
 
     @classmethod
     def of(cls, table: Any, gone: Sequence[str], extent: NDArray[Any]) -> Marginalisation:
-        """The step for a table; ``extent`` as for :func:`oocbe.algebra.operations.step_of`."""
+        """The step for a table; ``extent`` as for :func:`oocbe.algebra.dispatch.step_of`."""
         sizes = [table.layout.sizes[table.layout.place(name)] for name in gone]
         adds_duplicates = has_duplicates(table) and not table.semiring.selects
         terms = max(1, table.rows) if adds_duplicates else min(prod(sizes), max(1, table.rows))

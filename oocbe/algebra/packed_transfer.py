@@ -19,8 +19,7 @@ from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cpu.packing.bit_pack import best_rotation
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.codec import SAMPLE_ROWS, SAMPLES
-from oocbe.tables.packed import PackedTable
-from oocbe.tables.packed_files import ChunkFiles
+from oocbe.tables.packed import ChunkFiles, PackedTable
 
 
 def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.uint64] | ChunkFiles]:

@@ -24,9 +24,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.execution.concatenation import LaidEndToEnd, runs_in_order
-from oocbe.execution.key_cuts import KeyIndex, cut_alike
-from oocbe.execution.memory_plan import MemoryPlan
+from oocbe.execution.budget import MemoryPlan
+from oocbe.execution.key_cuts import KeyIndex, LaidEndToEnd, cut_alike, runs_in_order
 from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.scratch import ScratchFile
 from oocbe.execution.sources import Buffers, SliceSource, Source, row_bytes, sliced

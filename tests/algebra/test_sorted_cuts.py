@@ -18,8 +18,7 @@ from oocbe.errors import CorruptDataError
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.model.row_numbers import key_number
-from oocbe.tables.packed import PackedKeys, PackedTable
-from oocbe.tables.packed_files import ChunkFiles
+from oocbe.tables.packed import ChunkFiles, PackedKeys, PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from tests.helpers.table_models import same_table

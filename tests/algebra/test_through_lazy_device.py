@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from oocbe.algebra import gpu_streaming, join_maximise, join_sum, maximise, result_memory
+from oocbe.algebra.dispatch import planned
 from oocbe.algebra.gpu_streaming import PiecesThroughDevice
-from oocbe.algebra.operations import planned
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.transfer import pinned

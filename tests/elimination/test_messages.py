@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.elimination.buckets import bucket_message
-from oocbe.elimination.buckets.buckets import members_of
-from oocbe.elimination.buckets.constraint_index import ConstraintIndex
+from oocbe.elimination.buckets.buckets import ConstraintIndex, members_of
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from oocbe.algebra import join_maximise, join_sum
 from oocbe.execution import partition
-from oocbe.execution.budget import Budget
-from oocbe.execution.concatenation import LaidEndToEnd, OrderedSlice
-from oocbe.execution.key_cuts import KeyIndex, cut_alike
-from oocbe.execution.memory_plan import MemoryPlan
+from oocbe.execution.budget import Budget, MemoryPlan
+from oocbe.execution.key_cuts import KeyIndex, LaidEndToEnd, OrderedSlice, cut_alike
 from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.sources import Buffers, InMemorySource, StoredRows
 from oocbe.kernels import backend_for

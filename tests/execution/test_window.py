@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from oocbe.execution import partition
-from oocbe.execution.budget import Budget
-from oocbe.execution.memory_plan import MemoryPlan
+from oocbe.execution.budget import Budget, MemoryPlan
 from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.sources import InMemorySource
 from oocbe.kernels import backend_named

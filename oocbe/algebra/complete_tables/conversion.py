@@ -33,7 +33,7 @@ from oocbe.tables.stored_complete import AnyComplete
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
-    from oocbe.execution.memory_plan import MemoryPlan
+    from oocbe.execution.budget import MemoryPlan
     from oocbe.kernels.interface import Backend
     from oocbe.tables.layout import Layout
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.inputs import Execution, check_result
 from oocbe.errors import DiskError, ResourceError
-from oocbe.execution.budget import Budget
+from oocbe.execution.budget import Budget, MemoryPlan
 from oocbe.execution.cluster.workers import current
-from oocbe.execution.memory_plan import MemoryPlan
 from oocbe.execution.partition import JoinInput
 from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.sources import Buffers, Source, row_bytes

@@ -34,8 +34,7 @@ from oocbe.execution.cluster.segment_files import (
     opened,
     written_part,
 )
-from oocbe.execution.concatenation import LaidEndToEnd, OrderedSlice
-from oocbe.execution.key_cuts import KeyIndex
+from oocbe.execution.key_cuts import KeyIndex, LaidEndToEnd, OrderedSlice
 from oocbe.execution.partition import JoinInput, run_cost
 from oocbe.execution.sources import StoredRows
 from oocbe.kernels import backend_for

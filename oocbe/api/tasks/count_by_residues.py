@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from oocbe.algebra.operators import join_sum
 from oocbe.api.tasks.tables import Tables, compute_tables
-from oocbe.elimination.buckets.bucket_finalizer import unchanged
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.piecewise import unchanged
 from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.errors import CorruptDataError, FloatRangeError, LimitError
 from oocbe.model.problem import Problem

@@ -16,13 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets.bucket_finalizer import BucketFinalizer, unchanged
-from oocbe.elimination.buckets.buckets import Bucket, reading, subtree_members
+from oocbe.elimination.buckets.buckets import Bucket, ConstraintIndex, reading, subtree_members
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
-from oocbe.elimination.buckets.constraint_index import ConstraintIndex
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.buckets.piecewise import PiecewiseBucket
+from oocbe.elimination.buckets.piecewise import BucketFinalizer, PiecewiseBucket, unchanged
 from oocbe.elimination.buckets.supported_values import SupportedValues
 from oocbe.elimination.engine.bound_arrays import RowPruning
 from oocbe.elimination.engine.bucket_cuts import BucketJoin

@@ -35,8 +35,7 @@ from oocbe.elimination.engine.bucket_sizes import Place
 from oocbe.elimination.engine.factors import FactorPool, PackedFactor
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import Extent, exponent_of, out_of_range, rescale, scaled_values
-from oocbe.execution.budget import Budget
-from oocbe.execution.memory_plan import MemoryPlan
+from oocbe.execution.budget import Budget, MemoryPlan
 from oocbe.execution.sources import source_of
 from oocbe.kernels import backend_named
 from oocbe.model.infeasible import infeasible_value

@@ -13,20 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
-from oocbe.elimination.buckets.bucket_finalizer import BucketFinalizer
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_join import NO_LIMIT
 from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
-from oocbe.elimination.engine.dominance_stream import DominanceStream
-from oocbe.elimination.engine.substitutions import Substitutions
+from oocbe.elimination.engine.substitutions import DominanceStream, Substitutions
 from oocbe.elimination.preparation.scaling import Extent, check_scaled, exponent_of, rescale, scaled_by
+from oocbe.elimination.row_pruning.dominance import SubstitutionDominance
 from oocbe.errors import DiskError
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.sources import ChunkCache
@@ -36,6 +37,30 @@ from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
+
+
+@dataclass(frozen=True)
+class BucketFinalizer:
+    """Post-processing of the rows of a join.
+
+    Attributes
+    ----------
+    values : converts joined rows to the message's rows, piece by piece; can be pickled.
+    where : name of the bucket, for error messages. may_cancel : whether terms of a sum may have both signs.
+    dominance : drops dominated rows, or None. separator, subtree : of the message, as passed to dominance.
+    """
+
+    where: str
+    may_cancel: bool
+    values: Callable[[Table], Table]
+    dominance: SubstitutionDominance | None
+    separator: tuple[int, ...]
+    subtree: NDArray[np.uint8]
+
+
+def unchanged(table: Table) -> Table:
+    """Return the joined rows unchanged."""
+    return table
 
 
 class PiecewiseBucket:
@@ -118,7 +143,7 @@ class PiecewiseBucket:
         def forecast(done: float, rows: int, parts: int) -> None:
             self._forecast(place, join.name, done, rows, parts, store.budget.used - before)
 
-        segmented = SegmentedBucket(store, self._engine, workers, finish, *self._limits, forecast)
+        segmented = SegmentedBucket(store, self._engine, workers, finish.values, *self._limits, forecast)
         if not self._is_unfinished(join):
             with store.new_table(place) as path:
                 return store.publish_written(place, finish.separator, segmented.join(path, join).table, 0), 0

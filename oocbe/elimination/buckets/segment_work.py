@@ -15,8 +15,7 @@ from oocbe.elimination.buckets.resources import memory_within
 from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
-from oocbe.elimination.engine.dominance_stream import DominanceStream
-from oocbe.elimination.engine.substitutions import Substitutions
+from oocbe.elimination.engine.substitutions import DominanceStream, Substitutions
 from oocbe.elimination.preparation.scaling import scaled_by
 from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.sources import ChunkCache, InMemorySource, StoredRows

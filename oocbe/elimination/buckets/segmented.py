@@ -18,7 +18,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oocbe.elimination.buckets.bucket_finalizer import BucketFinalizer
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.segment_work import JoinSegment, RestSegment, SentJoin, finish_segment, join_segment
 from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
@@ -53,7 +52,7 @@ class SegmentedBucket:
     Parameters
     ----------
     store : keeps the tables. engine : computes the buckets, and holds the workers.
-    finish : post-processing of the rows. row_cap, step_limit : as for the forward pass.
+    values : converts joined rows to the message's rows; can be pickled. row_cap, step_limit : as for the forward pass.
     forecast : called with the joined share of the bucket, and the resulting rows and parts.
     """
 
@@ -62,12 +61,12 @@ class SegmentedBucket:
         store: MessageStore,
         engine: BucketEngine,
         workers: Workers,
-        finish: BucketFinalizer,
+        values: Callable[[Table], Table],
         row_cap: int,
         step_limit: int,
         forecast: Callable[[float, int, int], None],
     ) -> None:
-        self._store, self._engine, self._workers, self._finish = store, engine, workers, finish
+        self._store, self._engine, self._workers, self._values = store, engine, workers, values
         self._row_cap, self._step_limit, self._forecast = row_cap, step_limit, forecast
 
     def join(self, path: Path, join: BucketJoin) -> Joined:
@@ -98,7 +97,7 @@ class SegmentedBucket:
                 how = self._circumstances(join.head().row_bytes, sharing)
                 ranges = (piece.low, piece.high, piece.level)
                 limits = (self._row_cap, self._step_limit)
-                return JoinSegment(how, writer.part_path(), sent.join(piece), *ranges, *limits, self._finish.values)
+                return JoinSegment(how, writer.part_path(), sent.join(piece), *ranges, *limits, self._values)
 
             def done(piece: BucketPiece, made: PartResult) -> None:
                 pieces.pace.learn(piece.share, made.seconds)

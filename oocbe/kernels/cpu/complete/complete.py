@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.complete.complete_arrange import arrange, without_ones
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
-from oocbe.kernels.cpu.complete.complete_dense import eliminate_dense
+from oocbe.kernels.cpu.complete.complete_dense import CODES, eliminate_dense
 from oocbe.kernels.cpu.complete.complete_general import eliminate_general
-from oocbe.kernels.cpu.complete.complete_loops import CODES
 from oocbe.kernels.interface import CompleteFunction, steps_of
 
 SMALL_CELLS = 1 << 13
