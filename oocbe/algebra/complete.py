@@ -5,33 +5,54 @@ Two complete tables are joined and marginalised by one kernel call
 out where its rows would take about as much as that, keys and all: the result is then complete. A sparser one stays as
 it is, since what it joins with has no more rows than it lets through: the complete table is looked up row by row where
 the incomplete one has all its variables, and turned into rows otherwise. The result is incomplete.
+
+Results of any size are computed in pieces, from the boxes of the tables that each needs
+(:mod:`oocbe.algebra.complete_tables.complete_stream`), and written to disk. A table whose variables lie so that a box
+is spread over many chunks is transposed first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.complete_tables.conversion import rows_in_memory
+from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
+from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream
+from oocbe.algebra.complete_tables.complete_transpose import Scratch, transposed
+from oocbe.algebra.complete_tables.conversion import cell_pieces, row_pieces, rows_in_memory
+from oocbe.algebra.inputs import Execution
+from oocbe.algebra.out_of_core.context import ExecutionContext, extent_of
 from oocbe.errors import ValueRangeError
+from oocbe.execution.cells import box_cells, cells_touched
+from oocbe.execution.sources import source_of
+from oocbe.kernels import backend_named
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import feasible_mask, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
+from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable, check_cells, key_fields
-from oocbe.tables.feasible_values import converted
+from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.layout import Layout
+from oocbe.tables.residence import to_host
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.stored_complete import CHUNK_CELLS, AnyComplete, StoredCompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
+    from oocbe.algebra.complete_tables.conversion import AnyTable
+    from oocbe.algebra.inputs import TableLike
     from oocbe.kernels.interface import Backend
-    from oocbe.tables.stored import StoredTable
-    from oocbe.tables.stored_complete import AnyComplete
+
+Cells = TypeVar("Cells", bound=AnyComplete)
 
 
 def combine_tables(
@@ -53,7 +74,7 @@ def combine_tables(
     ------
     ValueRangeError : integers that no dtype holds. ResourceError : a complete result that memory has no room for.
     """
-    written = [_written_out(table) for table in tables]
+    written = [CompleteTable.from_table(t) if _is_to_be_written_out(t) else t for t in tables]
     complete = [table for table in written if isinstance(table, CompleteTable)]
     if len(complete) == len(written):
         return eliminate_tables(complete, gone, backend, piece_rows)
@@ -65,16 +86,9 @@ def combine_tables(
     return by_rows([rows_in_memory(table) for table in written], gone)
 
 
-def _written_out(table: Table | CompleteTable) -> Table | CompleteTable:
-    """An incomplete table as a complete one, where that takes no more memory; itself otherwise."""
-    if isinstance(table, CompleteTable):
-        return table
-    return CompleteTable.from_table(table) if is_worth_writing_out(table) else table
-
-
-def is_worth_writing_out(table: Table | StoredTable) -> bool:
-    """Whether an incomplete table takes no less than the complete one that stands for the same rows."""
-    return table.layout.complete_rows * table.dtype.itemsize <= table.nbytes
+def _is_to_be_written_out(table: Table | StoredTable | AnyComplete) -> TypeGuard[Table]:
+    """Whether a table is incomplete, and takes no less than the complete one that stands for the same rows."""
+    return not isinstance(table, AnyComplete) and table.layout.complete_rows * table.dtype.itemsize <= table.nbytes
 
 
 def look_up(table: Table, dense: CompleteTable) -> Table:
@@ -120,13 +134,8 @@ def eliminate_tables(
     ------
     ValueRangeError : a sum or product could leave int64. ResourceError : memory has no room for the result.
     """
-    semiring = tables[0].semiring
-    if len(tables) > 1:
-        tables = [_without_own(table, tables, gone, backend, piece_rows) for table in tables]
-    sizes, kept, last = joined_scope(tables, gone)
-    layout = Layout.of(kept, [sizes[name] for name in kept], *(t.layout for t in tables))
-    terms = prod(sizes[name] for name in last)
-    dtype = complete_dtype([t.values[t.feasible()] for t in tables], semiring, terms)
+    tables = _without_own(tables, gone, lambda table, own: eliminate_tables([table], own, backend, piece_rows))
+    semiring, (sizes, kept, last, layout, dtype) = tables[0].semiring, _joined(tables, gone)
     check_cells(layout, dtype)
     axes = (*kept, *last)
     given = [converted(t.values, dtype, semiring, f"complete table over {t.scope}", may_round=True) for t in tables]
@@ -145,28 +154,37 @@ def eliminate_tables(
     return CompleteTable(layout, kernels.download(values), semiring)
 
 
-def joined_scope(tables: Sequence[AnyComplete], gone: Sequence[str]) -> tuple[dict[str, int], list[str], list[str]]:
-    """Domain sizes of all variables; those that stay, each table's own before the shared ones; and those that go."""
+class _Joined(NamedTuple):
+    """A join of complete tables: domain sizes of all variables; those that stay, each table's own before the shared
+    ones; those that go; layout and dtype of the result."""
+
+    sizes: dict[str, int]
+    kept: list[str]
+    last: list[str]
+    layout: Layout
+    dtype: np.dtype[Any]
+
+
+def _joined(tables: Sequence[AnyComplete], gone: Sequence[str]) -> _Joined:
     sizes = {name: size for t in tables for name, size in zip(t.scope, t.layout.sizes, strict=True)}
     kept = [name for name in sizes if name not in gone]
     kept.sort(key=lambda name: sum(name in t.layout for t in tables) > 1)
-    return sizes, kept, [name for name in sizes if name in gone]
-
-
-def own_variables(table: AnyComplete, tables: Sequence[AnyComplete], gone: Sequence[str]) -> list[str]:
-    """Variables to eliminate that only this table has."""
-    return [n for n in table.scope if n in gone and not any(n in t.layout for t in tables if t is not table)]
+    last = [name for name in sizes if name in gone]
+    layout = Layout.of(kept, [sizes[name] for name in kept], *(t.layout for t in tables))
+    terms = prod(sizes[name] for name in last)
+    return _Joined(sizes, kept, last, layout, complete_dtype([_extent(t) for t in tables], tables[0].semiring, terms))
 
 
 def _without_own(
-    table: CompleteTable,
-    tables: Sequence[CompleteTable],
-    gone: Sequence[str],
-    backend: Backend | str | None,
-    piece_rows: int | None,
-) -> CompleteTable:
-    own = own_variables(table, tables, gone)
-    return eliminate_tables([table], own, backend, piece_rows) if own else table
+    tables: Sequence[Cells], gone: Sequence[str], eliminate: Callable[[Any, list[str]], Cells]
+) -> list[Cells]:
+    """Tables without the variables to eliminate that one of several alone has."""
+    found = []
+    for table in tables:
+        others = [t for t in tables if t is not table]
+        own = [n for n in table.scope if n in gone and not any(n in t.layout for t in others)]
+        found.append(eliminate(table, own) if own and others else table)
+    return found
 
 
 def complete_dtype(values: Sequence[NDArray[Any]], semiring: Semiring, terms: int = 1) -> np.dtype[Any]:
@@ -194,3 +212,170 @@ def complete_dtype(values: Sequence[NDArray[Any]], semiring: Semiring, terms: in
         f"values up to {largest:,} could arise ({semiring} semiring), which 64-bit integers do not hold beside what is "
         "infeasible; give the tables float64 values"
     )
+
+
+@dataclass(frozen=True)
+class CompletePlace:
+    """Where complete tables are worked on: memory, kernels, and a scratch folder for as long as the work lasts."""
+
+    context: ExecutionContext
+    folder: Path
+    backend: Backend | str | None
+    numbers: Iterator[int]
+
+    @classmethod
+    @contextmanager
+    def of(cls, settings: Execution) -> Iterator[CompletePlace]:
+        """The place that an operator's arguments describe."""
+        context = ExecutionContext.of(replace(settings, backend="cpu"))
+        with context.scratch_folder() as folder:
+            yield cls(context, folder, settings.backend, count())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory for pieces at work."""
+        return int(self.context.space.budget.limit * tuning().cells_share)
+
+    def fresh(self) -> Path:
+        """A path in the scratch folder."""
+        return self.folder / f"{next(self.numbers)}"
+
+    def write(
+        self,
+        output: str | Path,
+        layout: Layout,
+        dtype: np.dtype[Any],
+        semiring: Semiring,
+        values: Iterable[NDArray[Any]],
+    ) -> StoredCompleteTable:
+        """Write a complete table; nothing is left of it where an exception passes through."""
+        cells = max(1, min(CHUNK_CELLS, self.context.space.chunk_bytes // dtype.itemsize))
+        return StoredCompleteTable.save_pieces(
+            output, layout, dtype, semiring, values, chunk_cells=cells, overwrite=self.context.settings.overwrite
+        )
+
+    def scratch_for(self, table: AnyComplete) -> Scratch:
+        """Writes a table's values, in any order of its cells, to the scratch folder."""
+        cells = Layout(("cells",), (table.layout.complete_rows,))
+
+        @contextmanager
+        def scratch(values: Iterable[NDArray[Any]]) -> Iterator[StoredCompleteTable]:
+            yield self.write(self.fresh(), cells, table.dtype, table.semiring, values)
+
+        return scratch
+
+    def reordered(self, table: AnyComplete, scope: Sequence[str], output: str | Path) -> StoredCompleteTable:
+        """A table with its variables in another order, written."""
+        dtype, what = dtype_of_rows(table.dtype), f"complete table over {table.scope}"
+        source = to_host(table) if isinstance(table, CompleteTable) else table
+        parts = transposed(source, scope, self.nbytes, self.scratch_for(table), self.context.space.piece_rows)
+        values = (converted(part, dtype, table.semiring, what) for part in parts)
+        return self.write(output, table.layout.select(scope), dtype, table.semiring, values)
+
+    def written_out(self, table: TableLike, scope: Sequence[str], output: str | Path) -> StoredCompleteTable:
+        """Rows as a complete table."""
+        if isinstance(table, StoredTable):
+            table.refuse_duplicates()
+        dtype = complete_dtype([extent_of(table, table.semiring)], table.semiring)
+        layout, space = table.layout.select(scope), self.context.space
+        values = cell_pieces(source_of(table), layout, dtype, table.semiring, space, backend_named("cpu"))
+        return self.write(output, layout, dtype, table.semiring, values)
+
+    def listed(self, table: AnyComplete, scope: Sequence[str], output: str | Path) -> StoredTable:
+        """The feasible cells as rows, sorted, the first variable of the scope least significant."""
+        dtype, layout = dtype_of_rows(table.dtype), table.layout.select(scope)
+        chunk_rows, overwrite = self.context.chunk_rows(layout, dtype), self.context.settings.overwrite
+        rows = row_pieces(table, scope, self.nbytes, self.scratch_for(table))
+        return StoredTable.save_pieces(
+            output, layout, dtype, table.semiring, rows, chunk_rows=chunk_rows, overwrite=overwrite
+        )
+
+
+def combine_stored(
+    tables: Sequence[AnyTable],
+    gone: Sequence[str],
+    settings: Execution,
+    on_rows: Callable[[Sequence[TableLike]], StoredTable],
+) -> StoredTable | StoredCompleteTable:
+    """Join one or two tables, of which at least one is complete, and marginalise variables out; on disk.
+
+    on_rows : the operator on tables of rows.
+
+    Returns
+    -------
+    StoredCompleteTable, where all tables are complete or are written out: scope as in
+    :func:`oocbe.algebra.complete.eliminate_tables`, values of int32 where those would be int16. Else StoredTable.
+    """
+    assert settings.output is not None
+    with CompletePlace.of(settings) as place:
+        by_rows = [t if isinstance(t, StoredTable | AnyComplete) else rows_in_memory(t) for t in tables]
+        found = [place.written_out(t, t.scope, place.fresh()) if _is_to_be_written_out(t) else t for t in by_rows]
+        complete = [table for table in found if isinstance(table, AnyComplete)]
+        if len(complete) == len(found):
+            return eliminate_stored(complete, gone, settings.output, place)
+        rows = [
+            place.listed(table, table.scope, place.fresh()) if isinstance(table, AnyComplete) else table
+            for table in found
+        ]
+        return on_rows(rows)
+
+
+def eliminate_stored(
+    tables: Sequence[AnyComplete], gone: Sequence[str], output: str | Path, place: CompletePlace
+) -> StoredCompleteTable:
+    """Join complete tables and marginalise variables out, piece by piece, into a table on disk.
+
+    Raises
+    ------
+    ValueRangeError : a sum or product could leave int64. ResourceError : memory has no room for the smallest piece.
+    DiskError : the disk is full. CorruptDataError : a table is damaged.
+    """
+    tables = _without_own(tables, gone, lambda table, own: eliminate_stored([table], own, place.fresh(), place))
+    semiring, (sizes, kept, last, layout, dtype) = tables[0].semiring, _joined(tables, gone)
+    dtype = dtype_of_rows(dtype)
+    number = {name: place_of for place_of, name in enumerate((*kept, *last))}
+    lengths = {number[name]: size for name, size in sizes.items()}
+    separator, eliminated = tuple(range(len(kept))), tuple(range(len(kept), len(number)))
+    space = place.context.space
+    room = CellRoom(place.nbytes, space.piece_rows)
+    cuts = CompleteCuts(
+        separator,
+        eliminated,
+        tuple((tuple(number[n] for n in t.scope), dtype.itemsize) for t in tables),
+        lengths,
+        dtype.itemsize,
+        CellRoom(room.piece_bytes // space.streams, room.piece_cells),
+    )
+    near = [_gathered(t, [*last, *kept], number, cuts, place) for t in tables]
+    near = [to_host(t) if isinstance(t, CompleteTable) else t for t in near]
+    functions = [CellFunction(tuple(number[n] for n in t.scope), t) for t in near]
+    kernels = complete_kernels(sum(t.layout.complete_rows for t in tables), place.backend)
+    stream = CompleteStream(
+        separator, eliminated, lengths, (), functions, semiring, dtype, lambda _: kernels, room, space.streams
+    )
+    with closing(stream.values()) as values:
+        return place.write(output, layout, dtype, semiring, values)
+
+
+def _gathered(
+    table: AnyComplete, wanted: Sequence[str], number: dict[str, int], cuts: CompleteCuts, place: CompletePlace
+) -> AnyComplete:
+    """The table, with its variables in the order wanted where boxes would be spread over too many of its chunks."""
+    if not isinstance(table, StoredCompleteTable):
+        return table
+    ranges = {**next(cuts.ranges()), **next(cuts.parts())}
+    box = tuple(ranges.get(number[n], (0, s)) for n, s in zip(table.scope, table.layout.sizes, strict=True))
+    if cells_touched(table.layout.sizes, box, table.chunk_cells) <= tuning().transpose_spread * box_cells(box):
+        return table
+    if table.cells <= 2 * table.chunk_cells or cuts.repeats([number[n] for n in table.scope]):
+        return table
+    return place.reordered(table, [name for name in wanted if name in table.layout], place.fresh())
+
+
+def _extent(table: AnyComplete) -> NDArray[Any]:
+    """Values that stand for all feasible ones in range analysis."""
+    if isinstance(table, CompleteTable):
+        return table.values[table.feasible()]
+    if table.dtype.kind == "f":
+        return np.zeros(1, dtype=table.dtype)
+    return np.array(table.extent or (), dtype=table.dtype)

@@ -50,7 +50,7 @@ def to_complete(
     settings = Execution(output, memory, scratch, streams, None, None, overwrite, piece_rows, "cpu")
     wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
     if settings.wanted:
-        from oocbe.algebra.out_of_core.complete import CompletePlace
+        from oocbe.algebra.complete import CompletePlace
 
         assert output is not None
         with CompletePlace.of(settings) as place:
@@ -90,7 +90,7 @@ def to_rows(
     settings = Execution(output, memory, scratch, streams, None, None, overwrite, piece_rows, "cpu")
     wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
     if settings.wanted:
-        from oocbe.algebra.out_of_core.complete import CompletePlace
+        from oocbe.algebra.complete import CompletePlace
 
         assert output is not None
         with CompletePlace.of(settings) as place:

@@ -36,6 +36,7 @@ from oocbe.kernels import backend_for
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
 from oocbe.runtime.memory import MemoryLimit
+from oocbe.runtime.tracing.recorder import ELIMINATION, span
 from oocbe.tables.object_path import is_url, place_named
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.scratch import ScratchFolder, default_parent
@@ -76,6 +77,11 @@ class PlannedStep:
     inputs: tuple[int | PlannedStep, ...]
     gone: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        if len(self.inputs) == 1:
+            return f"marginalise {', '.join(self.gone) or 'rows of one key'}"
+        return f"join and eliminate {', '.join(self.gone)}" if self.gone else "join"
+
     def in_memory(self, tables: Sequence[Table], kernels: Backend, piece_rows: int | None) -> Table:
         """The result where the kernels work, of tables whose rows are there.
 
@@ -86,7 +92,10 @@ class PlannedStep:
         """
         found = [tables[i] if isinstance(i, int) else i.in_memory(tables, kernels, piece_rows) for i in self.inputs]
         step, found = step_of(found, self.gone, [table.values for table in found])
-        return step.table(found, kernels, piece_rows)
+        with span(ELIMINATION, str(self)) as timed:
+            result = step.table(found, kernels, piece_rows)
+            timed.note(rows=result.rows)
+        return result
 
     def to_disk(self, tables: Sequence[Any], settings: Execution) -> StoredTable:
         """The result on disk, of tables of rows of any size; results of inner steps are in a scratch folder."""
@@ -98,7 +107,10 @@ class PlannedStep:
             ]
             step, found = step_of(found, self.gone, [extent_of(table, table.semiring) for table in found])
             assert settings.output is not None
-            return _written(step, found, settings.output, context)
+            with span(ELIMINATION, str(self)) as timed:
+                result = _written(step, found, settings.output, context)
+                timed.note(rows=result.rows)
+            return result
 
     def device_plan(self, tables: Sequence[Streamable], kernels: Backend) -> DevicePlan | None:
         """How tables in main memory go through the device in pieces; None: they cannot."""
@@ -224,7 +236,7 @@ def _to_store(gone: tuple[str, ...], tables: Sequence[AnyTable], execution: Exec
 def _to_disk(gone: tuple[str, ...], tables: Sequence[AnyTable], execution: Execution) -> Any:
     if not any(isinstance(table, AnyComplete) for table in tables):
         return planned(tables, gone).to_disk(tables, execution)
-    from oocbe.algebra.out_of_core.complete import combine_stored
+    from oocbe.algebra.complete import combine_stored
 
     return combine_stored(tables, gone, execution, lambda rows: planned(rows, gone).to_disk(rows, execution))
 

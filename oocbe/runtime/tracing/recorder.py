@@ -21,7 +21,8 @@ from types import TracebackType
 from typing import NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 ELIMINATION, CALLER, STREAM = "elimination", "caller", "stream"
-"""Lanes of threads: buckets with their preparation and completion, the consumer of pieces' results, the pieces."""
+"""Lanes of threads: buckets with their preparation and completion, or steps of operators; the consumer of pieces'
+results; the pieces."""
 
 WORKER = "worker"
 """Lane of worker processes, one row each."""

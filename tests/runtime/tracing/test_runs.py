@@ -44,7 +44,9 @@ def test_an_operator_out_of_core(tables, tmp_path, streams):
     assert np.array_equal(found.to_table().values, expected.values)
     trace = read_trace(path)
     names = {lane: {s.name for s in trace.spans if s.lane == lane} for lane in {s.lane for s in trace.spans}}
-    assert set(names) == {STREAM, CALLER, READER, KERNELS, WRITER}
+    assert set(names) == {ELIMINATION, STREAM, CALLER, READER, KERNELS, WRITER}
+    (step,) = (s for s in trace.spans if s.lane == ELIMINATION)
+    assert (step.name, step.details["rows"]) == ("join and eliminate e", found.rows)
     assert names[STREAM] == {"compute", "read", "wait to hand over"}
     assert {"read file", "check file", "decode", "read scratch", "check scratch"} <= names[READER]
     assert {"sort_rows", "group_starts", "join_reduce"} <= names[KERNELS]
@@ -125,7 +127,7 @@ def test_stress_writes_a_trace_of_the_operator(tmp_path):
         "stress", "--rows", "3e4", "--memory", "32MiB", "--workdir", tmp_path, "--backend", "cpu", "--trace", path
     )
     assert done.exit_code == 0, done.output
-    assert {s.lane for s in read_trace(path).spans} == {STREAM, CALLER, READER, KERNELS, WRITER}
+    assert {s.lane for s in read_trace(path).spans} == {ELIMINATION, STREAM, CALLER, READER, KERNELS, WRITER}
 
 
 def test_the_problem_is_not_overwritten(tmp_path):
