@@ -45,6 +45,7 @@ from oocbe.formats import read
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.problem import Problem
 from oocbe.stress import Spot5Settings, grid_network, random_network, spot5_day
+from oocbe.tables.layout import Schema
 from oocbe.tables.table import Table
 
 SYNTHETIC: dict[str, Callable[[], Problem]] = {
@@ -140,7 +141,8 @@ class BucketJoin:
         scope = BucketScope(self._variable, prepared.problem.sizes[self._variable], self._separator, layout)
         messages = [(scope, t.layout) for scope, t in zip(self._scopes, tables, strict=True)]
         program = self._builder.build(scope, messages, [], [], max(t.rows for t in tables))
-        return join_and_eliminate(program, layout, tables, prepared.semiring, prepared.dtype, self._row_limit)
+        like = Schema(layout, prepared.dtype, prepared.semiring)
+        return join_and_eliminate(program, like, tables, self._row_limit)
 
 
 def _shuffled(table: Table, rng: np.random.Generator) -> Table:

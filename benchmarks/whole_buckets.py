@@ -40,6 +40,7 @@ from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.model.problem import Problem
+from oocbe.tables.layout import Schema
 from oocbe.tables.table import Table
 
 
@@ -80,9 +81,8 @@ class WholeBucket:
         messages = [(m.scope, t.layout) for m, t in zip(bucket.messages, self.tables, strict=True)]
         rows = max(t.rows for t in self.tables)
         program = self._builder.build(scope, messages, self._covered, bucket.functions, rows)
-        return join_and_eliminate(
-            program, self._layout, self.tables, prepared.semiring, prepared.dtype, self._row_limit
-        )
+        like = Schema(self._layout, prepared.dtype, prepared.semiring)
+        return join_and_eliminate(program, like, self.tables, self._row_limit)
 
     def operators(self, backend: CountingBackend) -> Table:
         """One table after the other; TooManyRowsError where more than the limit would be written on the way."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.conversion import AnyTable, rows_in_memory
+from oocbe.kernels import backend_named
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.tracing.recorder import phase
 from oocbe.tables.layout import Layout
@@ -91,7 +92,7 @@ class _Rows:
         found = _comparable(np.zeros((part.words, 0), dtype=np.uint64))
         for piece in _pieces(table):
             check_deadline()
-            found = np.union1d(found, _comparable(_moved(piece.keys, plan, part)))
+            found = np.union1d(found, _comparable(backend_named("cpu").permute(piece.keys, plan, part.words)))
         return cls(part, found)
 
     def slowest(self, count: int) -> _Rows:
@@ -99,7 +100,10 @@ class _Rows:
         first = len(self.layout.scope) - count
         top = Layout(self.layout.scope[first:], self.layout.sizes[first:])
         plan = move_plan(self.layout, top, top.scope)
-        return _Rows(top, np.unique(_comparable(_moved(_words(self.keys, self.layout.words), plan, top))))
+        return _Rows(
+            top,
+            np.unique(_comparable(backend_named("cpu").permute(_words(self.keys, self.layout.words), plan, top.words))),
+        )
 
     def among(self, keys: NDArray[Any]) -> NDArray[np.bool_]:
         """Which of some comparable keys are here."""
@@ -126,7 +130,7 @@ def _kept(table: Table | StoredTable, rows: _Rows, part: Layout) -> Iterator[Tab
         chunks = _chunks_near(table, rows)
     for chunk in chunks:
         check_deadline()
-        keep = rows.among(_comparable(_moved(chunk.keys, plan, part)))
+        keep = rows.among(_comparable(backend_named("cpu").permute(chunk.keys, plan, part.words)))
         if keep.all():
             yield chunk
         elif keep.any():
@@ -151,7 +155,7 @@ def _edges(table: StoredTable, chunk: int, top: Layout) -> NDArray[Any]:
     """The slowest variables' values in a chunk's first and last row, as comparable keys."""
     numbers, words = table.chunk_keys(chunk), table.layout.words
     keys = np.array([[number >> 64 * word & (1 << 64) - 1 for number in numbers] for word in range(words)], np.uint64)
-    return _comparable(_moved(keys, move_plan(table.layout, top, top.scope), top))
+    return _comparable(backend_named("cpu").permute(keys, move_plan(table.layout, top, top.scope), top.words))
 
 
 def _pieces(table: Table | StoredTable) -> Iterator[Table]:
@@ -159,15 +163,6 @@ def _pieces(table: Table | StoredTable) -> Iterator[Table]:
         yield to_host(table)
     else:
         yield from table.chunks()
-
-
-def _moved(keys: NDArray[np.uint64], plan: NDArray[np.int64], layout: Layout) -> NDArray[np.uint64]:
-    """Keys of some variables, uint64 (words of their layout, rows)."""
-    made = np.zeros((layout.words, keys.shape[1]), dtype=np.uint64)
-    for word, shift, bits, to_word, to_shift in plan.tolist():
-        mask = np.uint64((1 << bits) - 1)
-        made[to_word] |= ((keys[word] >> np.uint64(shift)) & mask) << np.uint64(to_shift)
-    return made
 
 
 def _comparable(keys: NDArray[np.uint64]) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from oocbe.elimination.engine.factors import FactorPool, PoolBuilder
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.model.semiring import MIN_SUM
 from oocbe.model.settings.tuning import tuning
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, Schema
 from oocbe.tables.table import Table
 
 ROWS = 1 << 14
@@ -42,7 +42,7 @@ def test_a_single_run_is_shared_among_threads(monkeypatch):
     cut = bucket_join._blocks
     monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
     monkeypatch.setenv("OOCBE_THREADS", "4")
-    message = join_and_eliminate(program, layout, [table], MIN_SUM, np.dtype(np.int64), 1 << 20)
+    message = join_and_eliminate(program, Schema(layout, np.dtype(np.int64), MIN_SUM), [table], 1 << 20)
     assert len(blocks) > 4
     assert np.array_equal(message.keys[0], np.arange(ROWS))
     assert np.array_equal(message.values, table.values.reshape(-1, 2).min(axis=1))
@@ -53,7 +53,7 @@ def test_threads_keep_to_the_row_limit_together(monkeypatch, limit):
     program, layout, table = projection()
     monkeypatch.setenv("OOCBE_THREADS", "8")
     with pytest.raises(TooManyRowsError):
-        join_and_eliminate(program, layout, [table], MIN_SUM, np.dtype(np.int64), limit)
+        join_and_eliminate(program, Schema(layout, np.dtype(np.int64), MIN_SUM), [table], limit)
 
 
 def test_a_large_domain_does_not_blow_up_merged_lookups():
@@ -90,7 +90,7 @@ def test_few_rows_that_branch_make_few_blocks(monkeypatch, tune, rows):
     monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
     tune(serial_work=512)  # otherwise this is too little to share
     monkeypatch.setenv("OOCBE_THREADS", "4")
-    message = join_and_eliminate(program, separator, tables, MIN_SUM, np.dtype(np.int64), 1 << 22)
+    message = join_and_eliminate(program, Schema(separator, np.dtype(np.int64), MIN_SUM), tables, 1 << 22)
     assert message.rows == 8**5 * (rows or 40)
     assert (np.diff(message.keys[0].astype(np.int64)) > 0).all()
     assert 4 < len(blocks) <= 4 * tuning().blocks_a_thread * 4
@@ -106,7 +106,7 @@ def test_more_than_was_expected_is_shared_among_threads(monkeypatch, tune):
     separator = Layout(("a", "b", "c", "d", "e"), sizes[1:])
     program = builder.build(BucketScope(0, 2, tuple(range(1, 6)), separator), [], [], pool.factors, 0)
     assert program.expected_work(0) < tuning().serial_work
-    given = (program, separator, [], MIN_SUM, np.dtype(np.int64))
+    given = (program, Schema(separator, np.dtype(np.int64), MIN_SUM), [])
     monkeypatch.setenv("OOCBE_THREADS", "1")
     alone = join_and_eliminate(*given, 1 << 22)
     assert alone.rows == 8**5

@@ -19,7 +19,7 @@ from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.buckets import bucket_join
 from oocbe.kernels.cuda.buckets.bucket_join import DeviceProgram, RowLimitError, _Frontier, _NoRoomError
 from oocbe.model.semiring import MIN_SUM
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, Schema
 
 DIGITS = 3
 
@@ -119,7 +119,7 @@ def test_a_join_that_ran_out_of_memory_is_attempted_once_more(monkeypatch, failu
 
     def join(row_limit):
         layout = Layout(("a",), (DIGITS**3,))
-        return _join_on_device(None, layout, [], MIN_SUM, np.dtype(np.int64), row_limit)
+        return _join_on_device(None, Schema(layout, np.dtype(np.int64), MIN_SUM), [], row_limit)
 
     monkeypatch.setattr(bucket_join, "DeviceProgram", Attempt)
     monkeypatch.setattr(bucket_join.memory, "used_bytes", lambda: 5)

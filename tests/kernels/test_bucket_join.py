@@ -11,7 +11,7 @@ from oocbe.elimination.engine.bucket_join import TooManyRowsError, join_and_elim
 from oocbe.elimination.engine.factors import PoolBuilder
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, Schema
 from oocbe.tables.table import Table
 
 SEMIRINGS = [MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP]
@@ -72,7 +72,7 @@ class Case:
             max((t.rows for _, t in self.tables), default=0),
         )
         tables = [t for _, t in self.tables]
-        return join_and_eliminate(program, layout, tables, self.semiring, self.dtype, row_limit, block_rows)
+        return join_and_eliminate(program, Schema(layout, self.dtype, self.semiring), tables, row_limit, block_rows)
 
     def expected(self) -> dict[tuple[int, ...], float]:
         """By the definition of joining and marginalising, over all assignments."""

@@ -49,7 +49,7 @@ from oocbe.errors import DiskError, ResourceError
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Layout, Schema
 from oocbe.tables.limbs import trim_limbs
 from oocbe.tables.residence import is_on_device
 from oocbe.tables.table import Table, format_bytes
@@ -333,8 +333,8 @@ class MessageMaker:
             cap = most + 1 if self._row_cap is None else self._row_cap
             limits = (min(cap, most), self._step_limit)
             try:
-                semiring, dtype, may_use_device = prepared.semiring, prepared.dtype, not task.known.rows_ran_out
-                message = engine.join(program, layout, tables, semiring, dtype, *limits, may_use_device)
+                like = Schema(layout, prepared.dtype, prepared.semiring)
+                message = engine.join(program, like, tables, *limits, not task.known.rows_ran_out)
                 break
             except TooManyStepsError:
                 raise

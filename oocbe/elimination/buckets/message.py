@@ -77,12 +77,16 @@ class Message:
         return self._table is not None and is_on_device(self._table)
 
     @property
+    def _source(self) -> Table | CompleteTable | StoredTable | StoredCompleteTable:
+        """Its table, wherever it is."""
+        source = self._table if self._table is not None else self._stored
+        assert source is not None
+        return source
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Of the values."""
-        if self._table is not None:
-            return self._table.values.dtype
-        assert self._stored is not None
-        return self._stored.dtype
+        return self._source.dtype
 
     @property
     def path(self) -> Path | None:
@@ -139,8 +143,7 @@ class Message:
 
         A table on the device stays there.
         """
-        source = self._table or self._stored
-        assert source is not None
+        source = self._source
         if isinstance(source, Table | StoredTable):
             return rows_in_memory(source)
         complete, scope = complete_in_memory(source), tuple(reversed(source.scope))
@@ -157,8 +160,7 @@ class Message:
         ------
         ResourceError : it does not fit in memory. ValueRangeError : the dtype cannot represent a value.
         """
-        source = self._table or self._stored
-        assert source is not None
+        source = self._source
         if isinstance(source, CompleteTable | StoredCompleteTable):
             return complete_in_memory(source)
         scope = tuple(reversed(source.scope))
@@ -169,21 +171,18 @@ class Message:
 
     def value_pieces(self) -> Iterator[NDArray[Any]]:
         """Values of the rows, or of a complete table's feasible cells; one chunk at a time for a table on disk."""
-        if isinstance(self._table, CompleteTable):
-            codes = (self._table.semiring.combination, self._table.semiring.marginalisation)
-            for part in host_values(self._table, tuning().part_bytes):
-                yield part[feasible_mask(part, *codes)]
-        elif self._table is not None:
-            for rows in host_rows(self._table, tuning().part_bytes):
-                yield rows.values
-        elif isinstance(self._stored, StoredCompleteTable):
-            codes = (self._stored.semiring.combination, self._stored.semiring.marginalisation)
-            for part in self._stored.pieces(self._stored.chunk_cells):
-                yield part[feasible_mask(part, *codes)]
+        source = self._source
+        if isinstance(source, Table | StoredTable):
+            pieces = host_rows(source, tuning().part_bytes) if isinstance(source, Table) else source.chunks()
+            yield from (piece.values for piece in pieces)
+            return
+        codes = (source.semiring.combination, source.semiring.marginalisation)
+        if isinstance(source, CompleteTable):
+            parts = host_values(source, tuning().part_bytes)
         else:
-            assert self._stored is not None
-            for piece in self._stored.chunks():
-                yield piece.values
+            parts = source.pieces(source.chunk_cells)
+        for part in parts:
+            yield part[feasible_mask(part, *codes)]
 
     def cells(self) -> AnyComplete:
         """The values of a complete message, to be read by boxes."""
@@ -194,14 +193,14 @@ class Message:
 
     def rows_on_hand(self) -> Table | StoredTable:
         """The table of an incomplete message, wherever it is."""
-        table = self._table or self._stored
-        assert table is not None and not isinstance(table, CompleteTable | StoredCompleteTable)
+        table = self._source
+        assert not isinstance(table, CompleteTable | StoredCompleteTable)
         return table
 
     @property
     def listed_bytes(self) -> int:
         """Bytes of all rows with their keys, as listed from a complete table."""
-        table = self._table or self._stored
+        table = self._source
         if not isinstance(table, CompleteTable | StoredCompleteTable):
             return self.nbytes
         return self.rows * (8 * table.layout.words + table.dtype.itemsize)
@@ -237,8 +236,7 @@ class Message:
             return self._table.value_of([assignment[v] for v in reversed(self.scope)])
         if isinstance(self._stored, StoredCompleteTable):
             return self._stored.value_of([assignment[v] for v in reversed(self.scope)])
-        source = self._table if self._table is not None else self._stored
-        assert source is not None
+        source = self._source
         indices = np.array([[assignment[v] for v in self.scope]], dtype=np.int64)
         key = source.layout.pack(indices)[:, 0]
         if self._table is None:
@@ -292,8 +290,7 @@ class Message:
         values : int64 or float64, an axis for each free variable; undefined where not feasible. feasible : bool of the
             same shape.
         """
-        source = self._table if self._table is not None else self._stored
-        assert source is not None
+        source = self._source
         scope = tuple(reversed(self.scope)) if self.is_complete else self.scope
         sizes = dict(zip(scope, source.layout.sizes, strict=True))
         shape = tuple(sizes[v] for v in free)
@@ -318,8 +315,8 @@ class Message:
 
         Returns that field's values, ascending, and the rows' values.
         """
-        source = self._table if self._table is not None else self._stored
-        assert source is not None and not self.is_complete
+        source = self._source
+        assert not self.is_complete
         indices = np.array([[0, *(assignment[v] for v in self.scope)]], dtype=np.int64)
         first = key_number(source.layout.pack(indices), 0)
         last = first + (1 << bits) - 1

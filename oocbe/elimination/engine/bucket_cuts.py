@@ -23,7 +23,7 @@ from oocbe.execution.sources import InMemorySource, SortedRows
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.model.semiring import Semiring
 from oocbe.runtime.pieces import Indivisible
-from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.layout import WORD_BITS, Layout, Schema
 from oocbe.tables.table import Table
 
 
@@ -58,6 +58,11 @@ class BucketJoin:
         layouts = [(members, source.layout) for members, source in self.tables]
         factors = (self.constraints, self.functions)
         return self.builder.build(self.scope, layouts, *factors, self.rows, self.pruning, self.limbs)
+
+    @property
+    def schema(self) -> Schema:
+        """Of the join's result."""
+        return Schema(self.scope.layout, np.dtype(self.dtype), self.semiring)
 
     def head(self) -> Table:
         """An empty table with the layout, dtype and semiring of the join's result."""

@@ -12,20 +12,17 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from oocbe.elimination.engine.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
 from oocbe.elimination.engine.bucket_sizes import Device
 from oocbe.elimination.engine.decision import joins_on_device
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import device_memory_limit
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import KERNELS, span
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Schema
 from oocbe.tables.residence import is_on_device, to_device, to_host
 from oocbe.tables.table import Table
 
@@ -103,10 +100,8 @@ class BucketEngine:
     def join(
         self,
         program: JoinProgram,
-        layout: Layout,
+        like: Schema,
         tables: Sequence[Table],
-        semiring: Semiring,
-        dtype: np.dtype[Any],
         row_limit: int,
         step_limit: int = NO_LIMIT,
         may_use_device: bool = True,
@@ -122,19 +117,17 @@ class BucketEngine:
         """
         self.deadline.check()
         if may_use_device and self._belongs_on_device(program, tables):
-            return _join_on_device(program, layout, tables, semiring, dtype, row_limit)
+            return _join_on_device(program, like, tables, row_limit)
         host = [to_host(t) for t in tables]
         limits = (row_limit, self._block_rows, self.deadline, step_limit)
         with span(KERNELS, "join bucket"):
-            return join_and_eliminate(program, layout, host, semiring, dtype, *limits)
+            return join_and_eliminate(program, like, host, *limits)
 
     def join_piece(
         self,
         program: JoinProgram,
-        layout: Layout,
+        like: Schema,
         tables: Sequence[Table],
-        semiring: Semiring,
-        dtype: np.dtype[Any],
         row_limit: int,
         step_limit: int = NO_LIMIT,
         may_halve: bool = True,
@@ -153,7 +146,7 @@ class BucketEngine:
         if self._belongs_on_device(program, tables):
             try:
                 with self._device_turn, span(KERNELS, "join piece"):
-                    return to_host(_join_on_device(program, layout, tables, semiring, dtype, row_limit))
+                    return to_host(_join_on_device(program, like, tables, row_limit))
             except ResourceError:
                 if may_halve or self.insists:
                     raise
@@ -161,7 +154,7 @@ class BucketEngine:
         block_rows = max((t.rows for t in tables), default=0) + 1
         limits = (row_limit, block_rows, self.deadline, step_limit)
         with span(KERNELS, "join piece"):
-            return join_and_eliminate(program, layout, tables, semiring, dtype, *limits)
+            return join_and_eliminate(program, like, tables, *limits)
 
     def piece_bytes(self) -> int:
         """Maximum bytes of a piece's tables on the device; frontiers and results take at least as much in addition."""
@@ -235,14 +228,7 @@ class BucketEngine:
         return table if values is table.values else Table(table.layout, keys, values, table.semiring, is_sorted=True)
 
 
-def _join_on_device(
-    program: JoinProgram,
-    layout: Layout,
-    tables: Sequence[Table],
-    semiring: Semiring,
-    dtype: np.dtype[Any],
-    row_limit: int,
-) -> Table:
+def _join_on_device(program: JoinProgram, like: Schema, tables: Sequence[Table], row_limit: int) -> Table:
     """Message of a bucket on the device; arguments as for :meth:`BucketEngine.join`.
 
     Raises
@@ -256,21 +242,19 @@ def _join_on_device(
     try:
         while True:
             with retries:
-                keys, values = _rows_on_device(program, layout, tables, dtype, row_limit)
+                keys, values = _rows_on_device(program, like, tables, row_limit)
                 break
             retries.free_memory()
     except RowLimitError:
         pass  # continue outside the handler: its traceback keeps the failed call's arrays alive
     else:
-        return Table(layout, keys, values, semiring, is_sorted=True)
-    raise TooManyRowsError(len(layout.scope), row_limit)
+        return Table(like.layout, keys, values, like.semiring, is_sorted=True)
+    raise TooManyRowsError(len(like.layout.scope), row_limit)
 
 
-def _rows_on_device(
-    program: JoinProgram, layout: Layout, tables: Sequence[Table], dtype: np.dtype[Any], row_limit: int
-) -> tuple[Any, Any]:
+def _rows_on_device(program: JoinProgram, like: Schema, tables: Sequence[Table], row_limit: int) -> tuple[Any, Any]:
     """Keys and values of a message; RowLimitError, or CuPy's OutOfMemoryError."""
     from oocbe.kernels.cuda.buckets.bucket_join import DeviceProgram
 
     pairs = [(t.keys, t.values) for t in map(to_device, tables)]
-    return DeviceProgram(program, pairs, layout.words, dtype).join(row_limit)
+    return DeviceProgram(program, pairs, like.layout.words, like.dtype).join(row_limit)

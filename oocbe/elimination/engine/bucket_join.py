@@ -20,10 +20,9 @@ from oocbe.kernels.cpu.buckets.bucket_join import walk
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, SharedCounts, TableArrays, WalkStart
 from oocbe.kernels.cpu.buckets.walk_steps import Frontier
 from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
-from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
-from oocbe.tables.layout import Layout
+from oocbe.tables.layout import Schema
 from oocbe.tables.table import Table
 
 NO_LIMIT = 1 << 62
@@ -79,10 +78,8 @@ class _Limits(NamedTuple):
 
 def join_and_eliminate(
     program: JoinProgram,
-    layout: Layout,
+    like: Schema,
     tables: Sequence[Table],
-    semiring: Semiring,
-    dtype: np.dtype[Any],
     row_limit: int,
     block_rows: int | None = None,
     deadline: Deadline | None = None,
@@ -93,9 +90,7 @@ def join_and_eliminate(
     Parameters
     ----------
     program : from :class:`oocbe.elimination.engine.join_program.ProgramBuilder`, made for these tables.
-    layout : of the message.
-    tables : sorted tables, the eliminated variable least significant in each.
-    semiring, dtype : of the message's values.
+    like : of the message. tables : sorted tables, the eliminated variable least significant in each.
     row_limit : most rows the message may have.
     block_rows : rows of the largest table that make a block (None: from the number of threads).
     deadline : time limit; None: no limit.
@@ -103,7 +98,7 @@ def join_and_eliminate(
 
     Returns
     -------
-    Sorted table over ``layout``; no rows if the bucket is infeasible.
+    Sorted table; no rows if the bucket is infeasible.
 
     Raises
     ------
@@ -111,6 +106,7 @@ def join_and_eliminate(
     TimeLimitError : the deadline passed.
     """
     deadline = deadline or Deadline()
+    layout, dtype, semiring = like
     flat = _flatten(program, tables, dtype)
     largest = int(np.argmax([t.rows for t in tables])) if tables else 0
     rows = tables[largest].rows if tables else 0

@@ -159,11 +159,9 @@ class BucketStream:
             return []
         rows = self._result_rows if may_halve else NO_LIMIT
         limits = (min(rows, self._row_limit), self._step_limit)
-        join, tables = self._join, piece.tables()
+        tables, schema = piece.tables(), self._join.schema
         try:
-            made = self._engine.join_piece(
-                piece.program, join.scope.layout, tables, join.semiring, join.dtype, *limits, may_halve
-            )
+            made = self._engine.join_piece(piece.program, schema, tables, *limits, may_halve)
         except TooManyRowsError:
             self._learn(piece, limits[0])
             raise
