@@ -12,26 +12,23 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from oocbe.algebra.arrange import arrange
 from oocbe.algebra.gpu_streaming import DevicePlan
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
 from oocbe.algebra.sorted_cuts import RowRanges
 from oocbe.execution.budget import Budget
-from oocbe.execution.cluster.ownership import own_writer
 from oocbe.execution.cluster.segment_files import (
     NO_VALUES,
-    DiskShare,
     PartResult,
     TableAt,
     WorkerConfig,
     active,
     attempt_path,
     opened,
+    part_writer,
     written_part,
 )
 from oocbe.execution.key_cuts import KeyIndex, LaidEndToEnd, OrderedSlice
@@ -40,7 +37,6 @@ from oocbe.execution.sources import StoredRows
 from oocbe.kernels import backend_for
 from oocbe.runtime.tracing.recorder import KERNELS, span
 from oocbe.tables import disk
-from oocbe.tables.parts import PartWriter
 from oocbe.tables.residence import to_kernels
 from oocbe.tables.scratch import default_parent
 from oocbe.tables.table import Table
@@ -141,13 +137,9 @@ def sort_run(segment: RunSegment) -> PartResult:
             with span(KERNELS, "sort run", rows=count):
                 sorted_rows = arrange(rows, segment.scope, segment.order, rows.dtype, kernels)
             del rows
-            path = attempt_path(segment.part)
-            budget = DiskShare(path.parent, how.disk, is_scratch=True)
-            layout, dtype = sorted_rows.layout, table.dtype
-            with PartWriter(path, layout, dtype, table.semiring, how.chunk_rows, budget=budget) as writer:
-                writer.writer = own_writer()
-                writer.append(kernels.download(sorted_rows.keys), kernels.download(sorted_rows.values))
-            return PartResult.since(begin, path.name, count, NO_VALUES)
+            keys, values = kernels.download(sorted_rows.keys), kernels.download(sorted_rows.values)
+            run, how = Table(sorted_rows.layout, keys, values, table.semiring), replace(how, is_scratch=True)
+            return written_part(how, segment.part, run.layout, run.dtype, [run], begin)
 
 
 def operate(segment: RangeSegment) -> PartResult:
@@ -195,12 +187,7 @@ def _streamed(
         return None
     path, how = attempt_path(segment.part), segment.circumstances
 
-    def create(path: Path, layout: Any, dtype: np.dtype[Any], semiring: Any, chunk_rows: int) -> PartWriter:
-        writer = PartWriter(path, layout, dtype, semiring, chunk_rows, budget=DiskShare(path.parent, how.disk))
-        writer.writer = own_writer()
-        return writer
-
-    part = plan.to_disk(path, context, create, rows)
+    part = plan.to_disk(path, context, partial(part_writer, how), rows)
     if part is None:
         return None
     if part.rows == 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.sources import ChunkCache, InMemorySource, SortedRows, StoredRows
 from oocbe.kernels.arrays import host_array
 from oocbe.model.infeasible import feasible_mask
-from oocbe.model.row_numbers import key_number
+from oocbe.model.row_numbers import first_not_below, key_number
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import find_row, host_rows, host_rows_between, host_values, is_on_device, to_device, to_host
@@ -326,7 +325,6 @@ class Message:
         else:
             assert not isinstance(self._table, CompleteTable)
             table = self._table = to_host(self._table)
-        begin = bisect_left(range(table.rows), first, key=lambda row: key_number(table.keys, row))
-        end = bisect_right(range(table.rows), last, key=lambda row: key_number(table.keys, row))
+        begin, end = (first_not_below(table.keys, number, 0, table.rows) for number in (first, last + 1))
         mask = np.uint64((1 << bits) - 1)
         return (table.keys[0, begin:end] & mask).astype(np.int64), table.values[begin:end]

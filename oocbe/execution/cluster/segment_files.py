@@ -26,6 +26,7 @@ from oocbe.errors import ClusterError, DiskError
 from oocbe.execution.cluster.ownership import own_reading, own_writer, reading
 from oocbe.execution.cluster.workers import DiskShareError, Workers
 from oocbe.model.results.rows_read import NOTHING_READ, RowsRead
+from oocbe.model.semiring import Semiring
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
@@ -244,6 +245,22 @@ class DiskShare(DiskBudget):
             raise DiskShareError(str(error), is_full=True) from None
 
 
+def part_writer(
+    how: WorkerConfig,
+    path: Path,
+    layout: Layout,
+    dtype: np.dtype[np.generic],
+    semiring: Semiring,
+    chunk_rows: int,
+    limbs: int = 0,
+) -> PartWriter:
+    """Writer of a part, with the segment's share of the disk; errors as for :func:`written_part`."""
+    budget = DiskShare(path.parent, how.disk, how.is_scratch)
+    writer = PartWriter(path, layout, dtype, semiring, chunk_rows, budget=budget, limbs=limbs)
+    writer.writer = own_writer()
+    return writer
+
+
 def written_part(
     how: WorkerConfig,
     part: Path,
@@ -270,10 +287,7 @@ def written_part(
     if first is not None:
         path = attempt_path(part)
         name = path.name
-        budget = DiskShare(path.parent, how.disk, how.is_scratch)
-        semiring, chunk_rows = first.semiring, how.chunk_rows
-        with PartWriter(path, layout, dtype, semiring, chunk_rows, budget=budget, limbs=first.limbs) as writer:
-            writer.writer = own_writer()
+        with part_writer(how, path, layout, dtype, first.semiring, how.chunk_rows, first.limbs) as writer:
             table: Table | None = first
             del first
             while table is not None:
