@@ -178,7 +178,7 @@ class BeamSearchScheduler:
             self._elimination.tell(statistics)
         statistics.bounds = "; ".join(filter(None, (self.summary, statistics.bounds)))
         if self._search is not None:
-            statistics.total_rows += self._search.nodes_tried
+            statistics.total_rows += self._search.nodes
             statistics.largest_rows = max(statistics.largest_rows, self._search.largest)
         if self._depth is not None:
             statistics.total_rows += self._depth.nodes
@@ -188,7 +188,7 @@ class BeamSearchScheduler:
     @property
     def summary(self) -> str:
         """Summary of the searches; empty if none ran."""
-        breadth = "" if self._search is None or not self._search.nodes_tried else self._search.summary
+        breadth = "" if self._search is None or not self._search.nodes else self._search.summary
         depth = "" if self._depth is None or not self._depth.nodes else self._depth.summary
         own = "" if self._subproblems is None or not self._subproblems.nodes else self._subproblems.summary
         return "; ".join(filter(None, (breadth, depth, own)))
@@ -197,18 +197,18 @@ class BeamSearchScheduler:
     def forecast_summary(self) -> str:
         """Forecast from the beam passes so far."""
         search = self._search
-        if search is None or not search.nodes_tried:
+        if search is None or not search.nodes:
             return ""
         shown = (
-            f"of {search.nodes_tried:,} tried {search.ruled_out / search.nodes_tried:.0%} were ruled out by them, "
-            f"{1e6 * search.walking / search.nodes_tried:.0f} µs a row"
+            f"of {search.nodes:,} tried {search.ruled_out / search.nodes:.0%} were ruled out by them, "
+            f"{1e6 * search.walking / search.nodes:.0f} µs a row"
         )
         if search.is_hopeless:
             return f"{shown}, too few for what is left: what follows comes at once"
-        if search.expected is None:
+        if search.foreseen is None:
             return shown
         return (
-            f"{shown}, {search.expected:.2g} s expected for all, a tenth of it or less once good assignments are known"
+            f"{shown}, {search.foreseen:.2g} s expected for all, a tenth of it or less once good assignments are known"
         )
 
     def first(
@@ -296,7 +296,7 @@ class BeamSearchScheduler:
     @property
     def _is_promising(self) -> bool:
         """Whether beam search is expected to end soon."""
-        expected = None if self._search is None else self._search.expected
+        expected = None if self._search is None else self._search.foreseen
         return expected is not None and expected <= PROMISING_SECONDS
 
     def _is_behind(self, known: SharedBounds) -> bool:

@@ -48,6 +48,7 @@ from oocbe.search.kernels.cpu.depth_first import WEIGHT_BITS
 from oocbe.search.kernels.cpu.node_state import SearchNode
 from oocbe.search.neighbourhoods import Neighbourhood, Neighbourhoods
 from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SubSolver
 
 LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
 """Limits (seconds, iterations) of the initial local search for an incumbent. A better one prunes more at the root."""
@@ -71,25 +72,20 @@ MOST_OF_THREADS = 4
 """One in this many threads searches neighbourhoods; at least one does."""
 
 
-class DepthSearch:
+class DepthSearch(SubSolver):
     """Depth-first search of one reduced min-sum problem.
 
     Parameters
     ----------
     reduction : the reduced problem and its postsolve. known : updated. memory : limit of the states, in bytes.
 
-    Attributes
-    ----------
-    seconds : time spent. is_over : whether the search has ended.
-    lower : lower bound proven by this search alone, or None.
+    While a call of ``work`` returns or raises, all threads are idle.
     """
 
     def __init__(self, reduction: Reduction, known: SharedBounds, memory: int) -> None:
-        self._reduction, self._tables, self._known, self._memory = reduction, reduction.tables, known, memory
-        self.seconds = 0.0
-        self.is_over = False
-        self.lower: int | float | None = None
-        self._work_begin, self._begin_seconds = 0.0, 0.0
+        super().__init__(known)
+        self._reduction, self._tables, self._memory = reduction, reduction.tables, memory
+        self._begin_seconds = 0.0
         self._linear = laid_out(self._tables)
         self._blank: SearchNode | None = None
         self._shared: Shared | None = None
@@ -97,32 +93,8 @@ class DepthSearch:
         self._neighbourhoods: Neighbourhoods | None = None
         self._whole_seconds, self._alone_seconds = 0.0, 0.0
 
-    def work(self, seconds: float, deadline: Deadline) -> None:
-        """Search for ``seconds``, at least one compiled call. All threads are idle when it returns or raises.
-
-        Raises
-        ------
-        TimeLimitError : the deadline came.
-        """
-        begin = self._work_begin = working_time()
-        try:
-            while not self.is_over:
-                deadline.check()
-                self._step(seconds - (working_time() - begin), deadline)
-                if working_time() - begin >= seconds:
-                    break
-        except TimeLimitError:
-            raise
-        except MemoryError:
-            self.is_over = True
-        except BaseException:
-            self.is_over = True  # the state may be inconsistent
-            raise
-        finally:
-            self.seconds += working_time() - begin
-
     @property
-    def nodes(self) -> int:
+    def nodes(self) -> int:  # type: ignore[override]
         """Nodes created so far by all threads."""
         return 0 if self._shared is None else self._shared.nodes
 
@@ -190,7 +162,7 @@ class DepthSearch:
         """Number of threads for the next round; missing workers are created."""
         shared, workers, blank = self._shared, self._workers, self._blank
         assert shared is not None and blank is not None
-        if self.seconds + working_time() - self._work_begin - self._begin_seconds < ALONE_SECONDS:
+        if self.worked - self._begin_seconds < ALONE_SECONDS:
             return 1
         threads = threads_at_hand()
         while len(workers) < threads and shared.kept_bytes + first_bytes(blank) <= self._memory:
@@ -201,7 +173,7 @@ class DepthSearch:
         """The neighbourhood searches for the next round."""
         shared, known = self._shared, self._known
         assert shared is not None
-        taken = self.seconds + working_time() - self._work_begin - self._begin_seconds - self._alone_seconds
+        taken = self.worked - self._begin_seconds - self._alone_seconds
         behind = shared.open.behind
         left = taken / behind - taken if behind > 0.0 else math.inf
         if taken < ALONE_SECONDS or left < FAR_SECONDS or (shared.wanted < 0).all():
@@ -258,7 +230,7 @@ class DepthSearch:
         assert self._shared is not None
         least = self._shared.open.least
         if -math.inf < least < math.inf:
-            self._raise(least, "depth-first search")
+            self._prove(least, "depth-first search")
 
     def _begin(self) -> None:
         """Create the root, below an incumbent if one can be found."""
@@ -280,7 +252,7 @@ class DepthSearch:
             self.is_over = True
             return
         self._workers = [Worker(shared, 0, blank, CALL_SECONDS / FIRST_NODES)]
-        self._begin_seconds = self.seconds + working_time() - self._work_begin
+        self._begin_seconds = self.worked
 
     def _root_below(self) -> None:
         """Recompute the root below the incumbent if that is better; running nodes are unchanged."""
@@ -299,7 +271,7 @@ class DepthSearch:
         if self._shared is None:
             self._shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, root)
         self._shared.root = root
-        self._raise(ascent.unscale(ascent.bound), "dual ascent")
+        self._prove(ascent.unscale(ascent.bound), "dual ascent")
 
     def _weights(self) -> NDArray[np.int64]:
         """Branching weight of each function: its average cost, in fixed point."""
@@ -307,12 +279,6 @@ class DepthSearch:
         above = self._tables.weights(most)[[len(part.scope) > 1 for part in self._tables.parts]]
         mean = (float(above.mean()) if len(above) else 0.0) or 1.0
         return np.rint(above * ((1 << WEIGHT_BITS) / mean)).astype(np.int64)
-
-    def _raise(self, lower: int | float, why: str) -> None:
-        """Report a bound on the optimum."""
-        if self.lower is None or lower > self.lower:
-            self.lower = lower
-        self._known.raise_lower(lower, why)
 
 
 def load_loops() -> None:

@@ -16,10 +16,10 @@ from collections.abc import Generator
 
 from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import Reduction
-from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.beam_pass import BeamPass, BeamPassResult, WeightedPrimalGraph
 from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SubSolver
 
 NARROW_WIDTH = 16
 """Beam width of passes below thresholds near the proven bound."""
@@ -51,6 +51,10 @@ HOPELESS_SECONDS, FEW_RULED_OUT = 1e6, 0.15
 """A beam pass without an assignment marks the search hopeless if the estimate without a beam exceeds
 HOPELESS_SECONDS and bounds rule out less than FEW_RULED_OUT of the nodes: such bounds are weak and take time."""
 
+OVERESTIMATE = 1000.0
+"""Factor by which :attr:`RowSearch.foreseen` is too high: the narrow pass of CELAR6-SUB2, with few ascent passes per
+node, estimates 2,100 s; the whole takes 5."""
+
 ROOT_PASSES, LITTLE, MOST_ROUNDS = 10, 0.01, 40
 """Ascent passes per round at the root; minimum progress of a round relative to the bound; maximum number of rounds."""
 
@@ -66,7 +70,7 @@ def ascend_root(ascent: RowAscent) -> Generator[None, None, None]:
             break
 
 
-class RowSearch:
+class RowSearch(SubSolver):
     """Beam search of one min-sum problem.
 
     Parameters
@@ -76,59 +80,47 @@ class RowSearch:
 
     Attributes
     ----------
-    nodes_tried, ruled_out, largest : nodes tried, nodes ruled out by their bounds, and maximum nodes kept at a time.
-    seconds, walking : total time, and the part spent in completed passes.
-    expected : estimated seconds of an exhaustive pass (no beam) below the incumbent, extrapolated from the last beam
+    nodes, ruled_out, largest : nodes tried, nodes ruled out by their bounds, and maximum nodes kept at a time.
+    walking : seconds spent in completed passes.
+    foreseen : estimated seconds of an exhaustive pass (no beam) below the incumbent, extrapolated from the last beam
         pass. A strong overestimate: the beam keeps the nodes with most descendants. None before the first pass.
-    lower : lower bound proven by this search.
-    is_over : whether the search has ended: the problem is closed, or memory ran out.
     is_hopeless : whether the last passes showed, along all orders tried, that bounds rule out few of many nodes.
     """
 
     def __init__(self, reduction: Reduction, known: SharedBounds, memory: int, backend: str = "cpu") -> None:
         self._reduction = reduction
-        self._tables, self._known, self._memory = reduction.tables, known, memory
+        super().__init__(known)
+        self._tables, self._memory = reduction.tables, memory
         self._backend = backend
-        self.nodes_tried = self.ruled_out = self.largest = 0
-        self.seconds = self.walking = 0.0
-        self.expected: float | None = None
-        self.lower: int | float | None = None
-        self.is_over = self.is_hopeless = False
+        self.ruled_out = self.largest = 0
+        self.walking = 0.0
+        self.foreseen: float | None = None
+        self.is_hopeless = False
         self._walk_at_work: BeamPass | None = None
         self._ties: WeightedPrimalGraph | None = None
         self._width: int | None = None
         self._orders = [True, False]
         self._steps = self._rounds()
-        self._pace, self._waited, self._stopped_at = 0.0, 0.0, working_time()
+        self._pace = 0.0
 
-    def work(self, seconds: float, deadline: Deadline) -> None:
-        """Search for ``seconds``, at least one step.
-
-        Raises
-        ------
-        TimeLimitError : the deadline came.
-        """
-        begin = working_time()
-        self._waited += begin - self._stopped_at
+    def _step(self, seconds: float, deadline: Deadline) -> None:
         try:
-            while not self.is_over:
-                deadline.check()
-                next(self._steps)
-                if working_time() - begin >= seconds:
-                    break
+            next(self._steps)
         except StopIteration:
             self.is_over = True
-        except MemoryError:  # other solvers may still find the optimum: proven bounds stay
-            self.is_over = True
+        except MemoryError:
             self._steps.close()
-        finally:
-            self._stopped_at = working_time()
-            self.seconds += self._stopped_at - begin
+            raise
 
     @property
     def walk_bytes(self) -> int:
         """Bytes of the unfinished beam pass."""
         return 0 if self._walk_at_work is None else self._walk_at_work.nbytes
+
+    @property
+    def expected(self) -> float:
+        """Estimated total seconds; infinite before the first beam pass."""
+        return math.inf if self.foreseen is None else self.seconds + self.foreseen / OVERESTIMATE
 
     def give_up_walk(self) -> None:
         """Drop the unfinished beam pass. Proven bounds stay; the next pass has the same width."""
@@ -136,17 +128,12 @@ class RowSearch:
         self._walk_at_work = None
         self._steps = self._rounds()
 
-    def _prove(self, bound: int | float, why: str) -> None:
-        """Take a proven bound."""
-        self.lower = bound if self.lower is None else max(self.lower, bound)
-        self._known.raise_lower(bound, why)
-
     @property
     def summary(self) -> str:
         """Summary for the result."""
-        part = self.ruled_out / self.nodes_tried if self.nodes_tried else 0.0
+        part = self.ruled_out / self.nodes if self.nodes else 0.0
         return (
-            f"rows with bounds of their own: {self.nodes_tried:,} tried, {part:.0%} of them ruled out by their bounds, "
+            f"rows with bounds of their own: {self.nodes:,} tried, {part:.0%} of them ruled out by their bounds, "
             f"{self.largest:,} kept at most, in {self.seconds:.3g} s, over {self._reduction.summary}"
         )
 
@@ -208,7 +195,7 @@ class RowSearch:
                         walked = yield from self._walk(BeamPass(ascent, ties, FIRST_WIDTH, FEW_PASSES, is_narrow))
                 expected[is_narrow] = walked.expected * self._pace
             self._orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
-            self.expected = expected[self._orders[0]]
+            self.foreseen = expected[self._orders[0]]
             self.is_hopeless = are_vain
             width *= WIDER
             self._width = width
@@ -228,14 +215,14 @@ class RowSearch:
     def _walk(self, walk: BeamPass) -> Generator[None, None, BeamPassResult]:
         """Run a beam pass and report its bound and assignment."""
         known, threshold = self._known, walk.threshold
-        begin = working_time() - self._waited
+        begin = self.worked
         self._walk_at_work = walk
         walked = yield from walk.steps()
         self._walk_at_work = None
-        taken = working_time() - self._waited - begin
+        taken = self.worked - begin
         self.walking += taken
         self._pace = taken / max(1, walked.tried)
-        self.nodes_tried += walked.tried
+        self.nodes += walked.tried
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)
         if walked.value is not None and walked.assignment is not None:

@@ -38,6 +38,7 @@ from oocbe.search.kernels.cpu.stable_sets import (
     search_stable_sets,
 )
 from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SubSolver
 
 WHY = "branch and bound over stable sets"
 """Name of the method in reports."""
@@ -149,44 +150,20 @@ def _order(adjacent: NDArray[np.bool_], weight: NDArray[np.int64]) -> NDArray[np
     return order
 
 
-class StableSetSearch:
+class StableSetSearch(SubSolver):
     """Stable set search of one min-sum problem.
 
     Parameters
     ----------
     graph : of the whole problem. known : updated.
 
-    Attributes
-    ----------
-    nodes : number created. seconds : time spent. is_over : whether the search has ended.
-    lower : lower bound proven by this search alone; None until its end.
     """
 
     def __init__(self, graph: ValueGraph, known: SharedBounds) -> None:
-        self._graph, self._known = graph, known
-        self.nodes = 0
-        self.seconds = 0.0
-        self.is_over = False
-        self.lower: int | float | None = None
+        super().__init__(known)
+        self._graph = graph
         self._pace = CALL_SECONDS / FIRST_NODES
         self._node: StableSetNode | None = None
-
-    def work(self, seconds: float, deadline: Deadline) -> None:
-        """Search for ``seconds``, at least one compiled call.
-
-        Raises
-        ------
-        TimeLimitError : the deadline came.
-        """
-        begin = working_time()
-        try:
-            while not self.is_over:
-                deadline.check()
-                self._step()
-                if working_time() - begin >= seconds:
-                    break
-        finally:
-            self.seconds += working_time() - begin
 
     @property
     def expected(self) -> float:
@@ -210,7 +187,7 @@ class StableSetSearch:
             f"{WHY}: {self.nodes:,} nodes in {self.seconds:.3g} s, over {len(self._graph.weight):,} values of variables"
         )
 
-    def _step(self) -> None:
+    def _step(self, seconds: float, deadline: Deadline) -> None:
         """Run one compiled call."""
         graph, known = self._graph, self._known
         if known.is_closed:
@@ -235,8 +212,7 @@ class StableSetSearch:
             self._offer()
         if status == EXHAUSTED:
             self.is_over = True
-            self.lower = known.upper_bound
-            known.raise_lower(known.upper_bound, WHY)
+            self._prove(known.upper_bound, WHY)
 
     def _take_threshold(self) -> None:
         """Set the cutoff to the current upper bound."""

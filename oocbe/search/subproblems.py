@@ -31,6 +31,7 @@ from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, check_deadline
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SubSolver
 
 FIRST_BITS, MORE_BITS = 33.0, 11.0
 """Initial size of a subproblem and growth per step, in bits (log2 of the number of assignments): 6 variables of 44
@@ -120,23 +121,18 @@ class NeighbourhoodGrowth:
         return self.waiting[0] if len(self.waiting) == 1 and not self.done else None
 
 
-class SubproblemSearch:
+class SubproblemSearch(SubSolver):
     """Bounds on the optimum of one min-sum problem from its subproblems.
 
     Parameters
     ----------
     tables : of the problem. known : updated. memory : limit of the states of all searches, in bytes.
 
-    Attributes
-    ----------
-    seconds : time spent. nodes : created in all searches. is_over : whether the search has ended.
-    lower : lower bound proven by this search alone, or None.
     """
 
     def __init__(self, tables: ScopeTables, known: SharedBounds, memory: int) -> None:
-        self._tables, self._known, self._memory = tables, known, memory
-        self.seconds, self.nodes, self.is_over = 0.0, 0, False
-        self.lower: int | float | None = None
+        super().__init__(known)
+        self._tables, self._memory = tables, memory
         self._over: list[list[int]] = []
         self._weights: list[float] = []
         self._lines: list[NeighbourhoodGrowth] = []
@@ -144,25 +140,6 @@ class SubproblemSearch:
         self._finished: frozenset[int] = frozenset()
         self._all: list[Subproblem] = []
         self._widest = 0
-
-    def work(self, seconds: float, deadline: Deadline) -> None:
-        """Search for ``seconds``, at least one step.
-
-        Raises
-        ------
-        TimeLimitError : the deadline came.
-        """
-        begin = working_time()
-        try:
-            while not self.is_over:
-                deadline.check()
-                self._step(seconds - (working_time() - begin), deadline)
-                if working_time() - begin >= seconds:
-                    break
-        except MemoryError:
-            self.is_over = True
-        finally:
-            self.seconds += working_time() - begin
 
     @property
     def summary(self) -> str:
@@ -340,9 +317,7 @@ class SubproblemSearch:
             parts = [tables.least, first.excess, *(one.excess for one in self._beside(first, best))]
             together = tables.grid.round_up(sum(parts)) if tables.is_integral else math.fsum(parts) - margin
             bound = max(bound, together)
-        if self.lower is None or bound > self.lower:
-            self.lower = bound
-            self._known.raise_lower(bound, f"subproblems of up to {self._widest} variables")
+        self._prove(bound, f"subproblems of up to {self._widest} variables")
 
     @property
     def _best(self) -> list[Subproblem]:

@@ -150,6 +150,6 @@ def test_searches_on_both_sides_do_the_same(make, tune):
                 search = RowSearch(reduced(ScopeTables.of(problem)), known, 1 << 26, backend)
                 search.work(math.inf, Deadline())
                 ends.append(
-                    (known.lower, known.value, known.assignment, search.nodes_tried, search.ruled_out, search.largest)
+                    (known.lower, known.value, known.assignment, search.nodes, search.ruled_out, search.largest)
                 )
             assert ends[0] == ends[1] == ends[2]

@@ -328,10 +328,10 @@ def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expec
 
     for kind in (RowSearch, DepthSearch):
         monkeypatch.setattr(kind, "work", work)
-    monkeypatch.setattr(RowSearch, "expected", walks_expect, raising=False)
+    monkeypatch.setattr(RowSearch, "foreseen", walks_expect, raising=False)
 
     def keep(made, name, value):
-        if name != "expected":
+        if name != "foreseen":
             made.__dict__[name] = value
 
     monkeypatch.setattr(RowSearch, "__setattr__", keep)

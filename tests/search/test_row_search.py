@@ -362,8 +362,8 @@ def test_what_rows_show_is_told(is_hopeless, said):
     assert (rounds.summary, rounds.forecast_summary) == ("", "")
     rounds.first(known, lambda: None)
     search = rounds._search
-    search.nodes_tried, search.ruled_out, search.walking = 1000, 250, 0.05
-    search.is_hopeless, search.expected = is_hopeless, 4.0
+    search.nodes, search.ruled_out, search.walking = 1000, 250, 0.05
+    search.is_hopeless, search.foreseen = is_hopeless, 4.0
     assert rounds.forecast_summary.startswith("of 1,000 tried 25% were ruled out by them, 50 µs a row, ")
     assert said in rounds.forecast_summary
 
@@ -380,5 +380,5 @@ def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
 
 
 def slow_steps(search):
-    search.nodes_tried += 1
+    search.nodes += 1
     yield

@@ -1,0 +1,110 @@
+"""The protocol of solvers that share the time of one solve in slices (as OR-tools' ``sat/subsolver.h``).
+
+A sub-solver takes bounds from :class:`~oocbe.search.shared_bounds.SharedBounds` at the start of each step, and adds its
+own. It never calls another one: :mod:`oocbe.search.portfolio` alone decides which runs next.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from oocbe.errors import TimeLimitError
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.shared_bounds import SharedBounds
+
+
+class Progress(NamedTuple):
+    """Seconds of one call of :meth:`SubSolver.work`, and whether it improved the lower bound or the incumbent."""
+
+    seconds: float
+    is_better: bool
+
+
+class SubSolver(ABC):
+    """A solver of one min-sum problem, or of a piece of it, that runs in time slices.
+
+    Parameters
+    ----------
+    known : updated.
+
+    Attributes
+    ----------
+    seconds : time spent. is_over : whether it has ended: the problem is closed, or nothing is left to try.
+    lower : lower bound proven by this solver alone, or None. nodes : number of nodes (rows) created.
+    is_hopeless : whether its bounds are too weak for a proof.
+    """
+
+    nodes: int = 0
+    is_hopeless = False
+
+    def __init__(self, known: SharedBounds) -> None:
+        self._known = known
+        self.seconds = 0.0
+        self.is_over = False
+        self.lower: int | float | None = None
+        self._begin_of_work: float | None = None
+
+    @abstractmethod
+    def _step(self, seconds: float, deadline: Deadline) -> None:
+        """Run one indivisible piece of work, of about ``seconds`` or less."""
+
+    def work(self, seconds: float, deadline: Deadline) -> Progress:
+        """Run for ``seconds``, at least one step. A solver without memory is over.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came; the solver can continue later.
+        """
+        known = self._known
+        before, begin = (known.lower, known.value), working_time()
+        self._begin_of_work = begin
+        try:
+            while not self.is_over:
+                deadline.check()
+                self._step(seconds - (working_time() - begin), deadline)
+                if working_time() - begin >= seconds:
+                    break
+        except TimeLimitError:
+            raise
+        except MemoryError:  # other solvers may still find the optimum: proven bounds stay
+            self.is_over = True
+        except BaseException:
+            self.is_over = True  # the state may be inconsistent
+            raise
+        finally:
+            taken, self._begin_of_work = working_time() - begin, None
+            self.seconds += taken
+        return Progress(taken, before != (known.lower, known.value))
+
+    @property
+    def worked(self) -> float:
+        """Time spent so far, including that of a running call of :meth:`work`."""
+        return self.seconds + (0.0 if self._begin_of_work is None else working_time() - self._begin_of_work)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the next step may run now."""
+        return not self.is_over
+
+    @property
+    def expected(self) -> float:
+        """Estimated total seconds until the solver proves the optimum; infinite without an estimate."""
+        return math.inf
+
+    @property
+    def cost(self) -> float:
+        """Estimated seconds of the next step if that is longer than a slice; infinite if it is out of reach."""
+        return 0.0
+
+    @property
+    def summary(self) -> str:
+        """Summary for the result; empty if the solver has done nothing."""
+        return ""
+
+    def _prove(self, lower: int | float, why: str) -> None:
+        """Report a lower bound on the optimum."""
+        self.lower = lower if self.lower is None else max(self.lower, lower)
+        self._known.raise_lower(lower, why)
