@@ -256,6 +256,7 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         ("time", times(result.seconds)),
         ("peak memory", format_bytes(result.peak_memory_bytes)),
         ("linear constraints", linear),
+        ("presolve removed", ", ".join(map(str, result.presolve))),
         *(("note", text) for text in result.notes),
         *(() if result.schedule is None else result.schedule.facts()),
     ]

@@ -46,6 +46,7 @@ def _rows(result: TaskResult) -> list[tuple[str, object]]:
         ("workers", None if result.read_by_workers is None else result.read_by_workers.summary),
         ("passes", result.passes),
         ("time", times(result.seconds)),
+        ("presolve removed", ", ".join(map(str, result.presolve))),
         ("peak memory", format_bytes(result.peak_memory_bytes)),
         *(("note", text) for text in result.notes),
     ]

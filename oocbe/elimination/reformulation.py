@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from oocbe.elimination.solution_check import check_solution
 from oocbe.model.problem import Problem
+from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.results.result import Result
 from oocbe.model.settings.options import SolveOptions
 
@@ -32,20 +33,26 @@ class Reformulation:
     Attributes
     ----------
     original, problem : before and after.
-    name : of the entry. keeps_counts : whether all feasible assignments are kept, with their values.
+    name : of the entry. keeps_counts : whether entries of the class keep all feasible assignments, with their values.
     is_checked : whether postsolve checks the assignment of a result in the original problem.
     """
 
     original: Problem
     problem: Problem
     name: str = field(default="", kw_only=True)
-    keeps_counts: bool = field(default=True, kw_only=True)
+    keeps_counts: ClassVar[bool] = True
     is_checked: bool = field(default=False, kw_only=True)
 
     @property
     def summary(self) -> str:
         """A sentence about the removals, for plans and results; empty without any."""
         return ""
+
+    @property
+    def removals(self) -> PresolveStep:
+        """The removals."""
+        removed = (before - after for before, after in zip(_sizes(self.original), _sizes(self.problem), strict=True))
+        return PresolveStep(self.name, *removed)
 
     def options(self, options: SolveOptions) -> SolveOptions:
         """The options for the rewritten problem."""
@@ -88,6 +95,7 @@ class Reformulation:
             semiring=original.semiring.name,
             sense=original.sense,
             notes=(*result.notes, *filter(None, [self.summary])),
+            presolve=(self.removals, *result.presolve),
         )
 
 
@@ -98,10 +106,12 @@ class Stack:
     Attributes
     ----------
     original : the problem before all entries. entries : the first one at the front.
+    keeps_counts : whether entries that may lose feasible assignments are skipped, as for counts and k best.
     """
 
     original: Problem
     entries: tuple[Reformulation, ...] = ()
+    keeps_counts: bool = field(default=False, kw_only=True)
 
     @property
     def problem(self) -> Problem:
@@ -111,6 +121,15 @@ class Stack:
     def then(self, entry: Reformulation) -> Stack:
         """The stack with another entry; unchanged if the entry rewrites nothing."""
         return self if entry.problem is entry.original else replace(self, entries=(*self.entries, entry))
+
+    def admits(self, kind: type[Reformulation]) -> bool:
+        """Whether entries of a class may be added."""
+        return kind.keeps_counts or not self.keeps_counts
+
+    @property
+    def steps(self) -> tuple[PresolveStep, ...]:
+        """The removals of each entry."""
+        return tuple(entry.removals for entry in self.entries)
 
     def lift(self, assignment: Sequence[int]) -> tuple[int, ...]:
         """An assignment of the original from one of the problem."""
@@ -144,3 +163,9 @@ class Stack:
     def summary(self) -> str:
         """The summaries of the entries."""
         return "; ".join(filter(None, (entry.summary for entry in self.entries)))
+
+
+def _sizes(problem: Problem) -> tuple[int, int, int, int]:
+    """Variables, values of all variables, functions and constraints, and listed rows."""
+    listed = [len(f.tuples) for f in problem.functions] + [len(c.tuples) for c in problem.constraints]
+    return len(problem.variables), sum(problem.sizes), len(listed) + len(problem.linear_constraints), sum(listed)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from oocbe.elimination.orders.order import is_order_file
-from oocbe.elimination.preparation.penalties import forbid_penalties
+from oocbe.elimination.preparation.penalties import Penalties, forbid_penalties
 from oocbe.elimination.reformulation import Stack
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
@@ -21,9 +21,9 @@ from oocbe.runtime.deadline import suppressed_limit, unlimited
 from oocbe.runtime.tracing.recorder import ELIMINATION, span
 
 
-def presolved(stack: Stack, options: SolveOptions, keeps_counts: bool = False) -> Stack:
-    """The stack with penalties forbidden, unless counts are to be kept, and with propagation."""
-    if not keeps_counts:
+def presolved(stack: Stack, options: SolveOptions) -> Stack:
+    """The stack with penalties forbidden, unless it keeps counts, and with propagation."""
+    if stack.admits(Penalties):
         stack = stack.then(forbid_penalties(stack.problem, options))
     return stack.then(propagated(stack.problem, options))
 

@@ -45,7 +45,7 @@ class PresolvedProblem(Reformulation):
 
     reduction: Reduction
     name: str = field(default="reduction", kw_only=True)
-    keeps_counts: bool = field(default=False, kw_only=True)
+    keeps_counts = False
 
     @property
     def done(self) -> Reduction:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from oocbe.api.solving.integer_scaling import IntegerScaling
 from oocbe.api.solving.log_domain import prefers_logarithms
 from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.narrow.narrow_plan import narrow_plan
@@ -42,16 +43,19 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     preparation = _Preparation(options)
     stack = preparation.presolved(whole)
     if stack.problem.sizes != whole.sizes and (narrow := narrow_problem(stack.problem, options)) is not None:
-        return replace(narrow_plan(narrow, options), propagation=stack.summary)
+        return replace(narrow_plan(narrow, options), propagation=stack.summary, presolve=stack.steps)
     if prefers_logarithms(stack.problem, options):
         stack = stack.then(Logarithms.of(stack.problem))
         options = stack.entries[-1].options(options)
+    scaling = IntegerScaling.of(stack.problem)
+    stack, options = stack.then(scaling), scaling.options(options)
     target = stack.problem
     is_bounded = options.bounds == "auto" and options.tables != COMPLETE and applies_to(target.semiring)
     if is_bounded and not is_easy(target) and (found := preparation.run(lambda: presolve(target, options))):
         stack = stack.then(found)
     summaries = (stack.summary, preparation.summary)
-    plan = replace(make_plan(stack.problem, options), propagation="; ".join(filter(None, summaries)))
+    propagation = "; ".join(filter(None, summaries))
+    plan = replace(make_plan(stack.problem, options), propagation=propagation, presolve=stack.steps)
     if not is_bounded:
         return plan
     if sum(plan.choice.predicted_rows) <= FEW_ROWS:

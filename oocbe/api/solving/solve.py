@@ -134,7 +134,9 @@ def _solved_or_by_logarithms(
             if options.workdir is not None or not has_logarithms(problem):
                 raise
             why = log_domain.OUT_OF_RANGE
-    limit, logarithms = options.time_limit, Logarithms.of(problem, why)
+    with unlimited():  # partial results at a limit refer to them
+        logarithms = Logarithms.of(problem, why)
+    limit = options.time_limit
     left = None if limit is None else max(SHORTEST_LIMIT, limit - (time.perf_counter() - begin))
     options = replace(logarithms.options(options), time_limit=left)
     return _solved(stack.then(logarithms), options, history, begin, interruption)

@@ -49,7 +49,7 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
     result = solve(logs, options, observer)
     check_solution(logs, result.value, result.assignment, "elimination")
     value = None if result.value is None else -float(result.value)
-    shared = ("width", "largest_message_rows", "total_rows", "order", "dtype", "backend", "notes")
+    shared = ("width", "largest_message_rows", "total_rows", "order", "dtype", "backend", "notes", "presolve")
     return task_result(
         "mpe",
         problem,

@@ -109,6 +109,7 @@ def lifted(result: TaskResult, stack: Stack) -> TaskResult:
         assignments=tuple((value, stack.lift(assignment)) for value, assignment in result.assignments),
         marginals=marginals,
         notes=(*result.notes, *filter(None, [stack.summary])),
+        presolve=(*stack.steps, *result.presolve),
     )
 
 

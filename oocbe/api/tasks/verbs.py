@@ -133,10 +133,10 @@ def answered(
     }
     with listening() as interruption:
         try:
-            loaded, stack = whole, Stack(whole)
+            loaded, stack = whole, Stack(whole, keeps_counts=True)
             at_once = answered_at_once(task, whole, settings, temperature)
             if at_once is None and not is_solve:
-                stack = presolved(stack, settings, keeps_counts=True)
+                stack = presolved(stack, settings)
                 loaded = stack.problem
                 at_once = answered_at_once(task, loaded, settings, temperature) if loaded.sizes != whole.sizes else None
             result = lifted(at_once or ways[task](), stack)

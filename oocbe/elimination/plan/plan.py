@@ -29,6 +29,7 @@ from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.execution.schedule.simulation import Simulated
 from oocbe.model.problem import Problem
+from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
@@ -58,6 +59,7 @@ class Plan(PlanPictures):
     is_certain : whether all predicted rows are computed: neither dominance nor bounds drop any, and the prediction
         includes every restrictive constraint, also those implied by eliminated variables.
     propagation : removals by propagation and a subsequent reduction; empty without any.
+    presolve : entries of the presolve stack, with their removals.
     workers : requested number; None: none, or one for each GPU.
     loop_seconds : approximate processor time if all buckets are eliminated in one loop; else 0.
     """
@@ -72,6 +74,7 @@ class Plan(PlanPictures):
     disk: int = 0
     is_certain: bool = False
     propagation: str = ""
+    presolve: tuple[PresolveStep, ...] = ()
     workers: int | None = None
     loop_seconds: float = 0.0
 
@@ -133,6 +136,7 @@ class Plan(PlanPictures):
             "heuristic": self.choice.heuristic,
             "candidates": self.choice.candidates,
             "propagation": self.propagation,
+            "presolve": [step._asdict() for step in self.presolve],
             "bounds": self.bounds,
             "solve": self.headline,
             "width": self.width,
@@ -162,6 +166,8 @@ class Plan(PlanPictures):
         ]
         if self.propagation:
             lines.append(f"  {self.propagation}")
+        if self.presolve:
+            lines.append(f"  presolve removed: {', '.join(map(str, self.presolve))}")
         predicted = f"{powers(rows)} rows, {size_of(size)} in all messages"
         if self.is_bounded:
             taken = f"about {duration_of(self.predicted_seconds)} of processor time"

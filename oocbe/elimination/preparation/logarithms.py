@@ -25,7 +25,7 @@ from oocbe.model.results.result import Result
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MIN_SUM, Combination
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import unlimited
+from oocbe.runtime.deadline import looked
 
 
 def log_weights(problem: Problem) -> Problem:
@@ -57,7 +57,7 @@ def in_logarithms(problem: Problem) -> Problem:
         raise UnsupportedError(f"{problem.name}: the constant is negative, which has no logarithm")
     problem = without_zeros(problem)
     functions: list[Function] = []
-    for f in problem.functions:
+    for f in looked(problem.functions):
         cost = None if f.default is None else -math.log(f.default)
         functions.append(Function(f.scope, f.tuples, -np.log(f.values.astype(np.float64)), cost))
     return replace(
@@ -93,9 +93,8 @@ class Logarithms(Reformulation):
 
     @classmethod
     def of(cls, problem: Problem, why: str = "") -> Logarithms:
-        """The logarithms of a problem; errors as for :func:`in_logarithms`."""
-        with unlimited():  # partial results at a limit refer to them
-            logarithms = in_logarithms(problem) if problem.semiring.selects else log_weights(problem)
+        """The logarithms of a problem; errors as for :func:`in_logarithms`, and TimeLimitError."""
+        logarithms = in_logarithms(problem) if problem.semiring.selects else log_weights(problem)
         return cls(problem, logarithms, why, name="logarithms")
 
     @cached_property

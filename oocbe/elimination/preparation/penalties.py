@@ -44,7 +44,13 @@ LARGEST_SUM = 1e300
 """Limit of sums of absolute values of floats, so that their differences are finite."""
 
 
-def forbid_penalties(problem: Problem, options: SolveOptions) -> Reformulation:
+class Penalties(Reformulation):
+    """A problem with penalties as constraints. Some optimal and other assignments are lost."""
+
+    keeps_counts = False
+
+
+def forbid_penalties(problem: Problem, options: SolveOptions) -> Penalties:
     """The problem with penalties as constraints that no optimal assignment needs to pay; itself where there are none.
 
     It has the same optimum, and each of its optimal assignments is one of the problem. It suits tasks that need a
@@ -60,7 +66,7 @@ def forbid_penalties(problem: Problem, options: SolveOptions) -> Reformulation:
     if options.dominance and options.tables != "complete" and applies_to(problem.semiring):
         with nullcontext() if options.workdir is None else unlimited(), suppressed_limit():
             left = _forbidding(problem)
-    return Reformulation(problem, left, name="penalties", keeps_counts=False, is_checked=True)
+    return Penalties(problem, left, name="penalties", is_checked=True)
 
 
 def _forbidding(problem: Problem) -> Problem:

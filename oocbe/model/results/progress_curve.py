@@ -29,6 +29,26 @@ class Consumption(NamedTuple):
     capacity: int
 
 
+class PresolveStep(NamedTuple):
+    """An entry of the presolve stack, with its removals; a negative number is an increase.
+
+    Attributes
+    ----------
+    name : of the entry, such as ``propagation``. variables, values : removed variables, and values of all variables.
+    functions, rows : removed functions and constraints, and listed rows of both.
+    """
+
+    name: str
+    variables: int
+    values: int
+    functions: int
+    rows: int
+
+    def __str__(self) -> str:
+        numbers = zip(self._fields[1:], self[1:], strict=True)
+        return self.name + (f" ({removed})" if (removed := ", ".join(f"{n:,} {of}" for of, n in numbers if n)) else "")
+
+
 class Removed(NamedTuple):
     """Reduction of a problem by propagation before the search for orders."""
 

@@ -10,7 +10,7 @@ from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOT
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import Schedule
 from oocbe.model.results.numerals import finite, whole_repr
-from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
+from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, PresolveStep, Removed
 from oocbe.model.results.rows_read import RowsRead
 from oocbe.model.results.schema import SCHEMA_VERSION
 from oocbe.runtime.pictures.shown import Shown
@@ -72,6 +72,7 @@ class Result(Shown):
     orders_tried : number of eliminations begun, each with its own order or row cap.
     linear : consumption of each linear constraint by the assignment. propagation : reduction before the search for
         orders; None if the solve ended before.
+    presolve : entries of the presolve stack, with their removals.
     read_by_workers : rows of stored tables read by workers, and how many of these another worker had written; None
         without workers.
     schedule : for SPOT5 files, profit and photographs of the assignment; otherwise None.
@@ -102,6 +103,7 @@ class Result(Shown):
     orders_tried: int = 0
     linear: tuple[Consumption, ...] = ()
     propagation: Removed | None = None
+    presolve: tuple[PresolveStep, ...] = ()
     read_by_workers: RowsRead | None = None
     schedule: Schedule | None = field(default=None, repr=False)
 
@@ -184,6 +186,7 @@ class Result(Shown):
             "linear_constraints": self.linear_constraints,
             "linear": [c._asdict() for c in self.linear],
             "propagation": None if self.propagation is None else self.propagation._asdict(),
+            "presolve": [step._asdict() for step in self.presolve],
             "read_by_workers": None if self.read_by_workers is None else self.read_by_workers._asdict(),
             "orders_tried": self.orders_tried,
             "anytime": [{name: finite(number) for name, number in k._asdict().items()} for k in self.anytime],

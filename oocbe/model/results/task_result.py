@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
 from oocbe.model.results.numerals import digits, finite, whole_repr
+from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.results.rows_read import RowsRead
 from oocbe.model.results.schema import SCHEMA_VERSION
 from oocbe.runtime.pictures.shown import Shown
@@ -45,7 +46,7 @@ class TaskResult(Shown):
     temperature : of the weights, if they depend on one.
     variables, problem, semiring : of the problem.
     width, largest_message_rows, total_rows, order, dtype, backend : of the (last) forward pass.
-    passes : forward passes over all tables. read_by_workers : as for :class:`oocbe.Result`.
+    passes : forward passes over all tables. read_by_workers, presolve : as for :class:`oocbe.Result`.
     seconds : wall time by phase. peak_memory_bytes : largest resident set of the process until the end.
     notes : sentences for display.
     """
@@ -74,6 +75,7 @@ class TaskResult(Shown):
     tolerance: float | None = None
     evidence: Mapping[str, str] = field(default_factory=dict)
     read_by_workers: RowsRead | None = None
+    presolve: tuple[PresolveStep, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -197,6 +199,7 @@ class TaskResult(Shown):
             "dtype": self.dtype,
             "backend": self.backend,
             "evidence": dict(self.evidence),
+            "presolve": [step._asdict() for step in self.presolve],
             "notes": list(self.notes),
             "order": [self.variables[v].name for v in self.order],
         }
