@@ -106,7 +106,11 @@ def steps() -> list[Step]:
     every = ("none", "lp", "local-polytope", "auto")
     # Processes take the steps in this order: long ones first, and no two neighbours that begin with the same loops.
     return [
-        ("elimination", True, lambda: oocbe.solve(photographs(12, 20), bounds="none", order="min-degree", order_seconds=0)),
+        (
+            "elimination",
+            True,
+            lambda: oocbe.solve(photographs(12, 20), bounds="none", order="min-degree", order_seconds=0),
+        ),
         ("a first solve", True, lambda: oocbe.solve(photographs(60, 300))),
         ("operators", False, operators),
         ("searches of integers", False, lambda: searches(None)),
