@@ -29,9 +29,7 @@ class CompileLoops(BuildHookInterface[Any]):
         """Compile for an editable install. A failure is no error: a command compiles what is missing."""
         if version != "editable" or os.environ.get("OOCBE_COMPILE") == "0":
             return
-        script = (
-            f"import sys; sys.path.insert(0, {self.root!r}); from oocbe.cli.warm_up_steps import run_step; run_step"
-        )
+        script = f"import sys; sys.path.insert(0, {self.root!r}); from oocbe.cli.warm_up_steps import run_step; "
         processes = [
             subprocess.Popen([sys.executable, "-c", f"{script}run_step({name!r})"], stderr=subprocess.PIPE, text=True)
             for name in STEPS

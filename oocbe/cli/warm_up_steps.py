@@ -86,6 +86,13 @@ def steps() -> list[Step]:
         for bound in bounds:
             oocbe.solve(problem, incumbent_seconds=0.2, bound_seconds=1, bounds=bound)
 
+    def elimination() -> None:
+        oocbe.solve(photographs(12, 20), bounds="none", order="min-degree", order_seconds=0)
+
+    def complete_tables() -> None:
+        for problem in (whole, real, packed):
+            oocbe.solve(problem, tables="complete")
+
     def operators() -> None:
         oocbe.maximise(oocbe.join_sum(one, other), "a")
         oocbe.join_maximise(one, other, "b")
@@ -106,22 +113,14 @@ def steps() -> list[Step]:
     every = ("none", "lp", "local-polytope", "auto")
     # Processes take the steps in this order: long ones first, and no two neighbours that begin with the same loops.
     return [
-        (
-            "elimination",
-            True,
-            lambda: oocbe.solve(photographs(12, 20), bounds="none", order="min-degree", order_seconds=0),
-        ),
+        ("elimination", True, elimination),
         ("a first solve", True, lambda: oocbe.solve(photographs(60, 300))),
         ("operators", False, operators),
         ("searches of integers", False, lambda: searches(None)),
         ("counts, the k best, min-marginals", False, questions),
         ("solves of reals", False, lambda: solves(real, *every)),
         ("probabilities", False, probabilities),
-        (
-            "complete tables",
-            False,
-            lambda: [oocbe.solve(problem, tables="complete") for problem in (whole, real, packed)],
-        ),
+        ("complete tables", False, complete_tables),
         ("solves of integers", False, lambda: (oocbe.plan(whole), solves(whole, *every))),
         ("searches of reals", False, lambda: searches(0.37)),
         ("capacities", False, lambda: (solves(packed, *every), oocbe.propagate(packed))),
