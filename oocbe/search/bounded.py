@@ -7,13 +7,14 @@ most the incumbent: the number of rows grows steeply with the distance between t
 searches that find nothing are cheap, and a poor incumbent causes no cost.
 
 At each threshold a few orders race under a cap on rows. If none finishes, the remaining problem gets a tighter bound of
-its own, the order search gets more time, and the cap rises. Time limit, gap and memory end the search.
+its own, the order search gets more time, and the cap rises. Between these steps other solvers run
+(:mod:`oocbe.search.portfolio`). Time limit, gap and memory end the search.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -32,13 +33,15 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
-from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.incumbent_search import BESIDE_ROWS_SECONDS, IncumbentSearch
 from oocbe.search.mini_bucket_rounds import MiniBucketRounds
 from oocbe.search.plain_elimination import PlainElimination
+from oocbe.search.portfolio import TERMS
 from oocbe.search.scope import RunningOrder, Scope
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SubSolver
 from oocbe.search.table_bounds import Round, TableBounds
 from oocbe.search.thresholds import first_width, next_width
 
@@ -54,42 +57,47 @@ LEAST_RULED_OUT = 0.02
 LAST_BOUND_SECONDS = 0.5
 """Time limit, in seconds, of a last bound if the deadline came before any bound."""
 
+_END = object()
+
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
 """Called at the start of each run with (problem, order, bound); returns the per-bucket callback, or None."""
 
 
-class BoundedSolve:
-    """One solve of a min-sum problem.
+class BoundedSolve(SubSolver):
+    """One solve of a min-sum problem: bounds and elimination below thresholds, in a portfolio with all other solvers.
 
     Parameters
     ----------
-    problem : in min-sum; its upper bound applies. options : settings. knowledge : updated.
+    problem : in min-sum; its upper bound applies. options : settings. known : updated.
     engine : computes the buckets; its deadline ends the search. run : stores messages and bounds for a resumed run.
-    start : see :data:`Start`. others : plain elimination between the rounds, which may end the search.
-    rows : beam and depth-first search; they run before the first round and between rounds.
+    start : see :data:`Start`. plain : elimination without bounds, which may end the search. searches : its portfolio
+        runs all solvers.
 
     Attributes
     ----------
-    statistics, mini_buckets, tables : resources used; ``statistics`` excludes rows, mini-buckets and tables.
+    statistics, mini_buckets, tables : resources used; ``statistics`` excludes searches, mini-buckets and tables.
     """
+
+    is_coarse = True
 
     def __init__(
         self,
         problem: Problem,
         options: SolveOptions,
-        knowledge: SharedBounds,
+        known: SharedBounds,
         engine: BucketEngine,
         run: Run,
         start: Start,
-        others: PlainElimination,
-        rows: BeamSearchScheduler,
+        plain: PlainElimination,
+        searches: Searches,
     ) -> None:
-        self._others, self.rows = others, rows
-        self.mini_buckets = MiniBucketRounds(problem, options, engine.deadline)
+        super().__init__(known)
+        self._plain, self._searches = plain, searches
+        plain.keep = self._keep
+        self.mini_buckets = MiniBucketRounds(problem, options, known)
         self._memory = run.memory
         self.tables = TableBounds(options, engine.deadline)
         self._problem, self._options = problem, options
-        self._known = knowledge
         self._engine = engine
         self._run = run
         self._start = start
@@ -99,6 +107,8 @@ class BoundedSolve:
         self._bounds = 0
         self._width: int | float = 0
         self._at_work: dict[str, Any] | None = None
+        self._left = 0.0
+        self._rounds = self._all_rounds()
         self.statistics = Statistics()
 
     def run(self) -> None:
@@ -108,88 +118,103 @@ class BoundedSolve:
         ------
         ResourceError : memory or disk ran out, and no bound or assignment is known.
         """
-        known, options, deadline = self._known, self._options, self._engine.deadline
-        share = min(options.incumbent_seconds, deadline.remaining)
+        known, options = self._known, self._options
         attempt = None if self._run.known is None else self._run.known.get("attempt")
-        with IncumbentSearch(self._problem, share, options.seed, BESIDE_ROWS_SECONDS) as incumbents:
+        seconds = min(options.incumbent_seconds, self._engine.deadline.remaining)
+        with IncumbentSearch(self._problem, seconds, options.seed, BESIDE_ROWS_SECONDS) as self._incumbents:
             try:
-                width = self._width = self._resumed_width()
-                if attempt is not None and self._others.resume(attempt):
+                self._width = self._resumed_width()
+                if attempt is not None and self._plain.resume(attempt):
                     return
                 begin = working_time()
-                self.rows.load()
-                incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (working_time() - begin)))
-                self._take(incumbents)
-                deadline.check_requested()
-                self.rows.first(known, lambda: self._take(incumbents))
-                whole = Scope.whole(self._problem)
-                if not known.is_near_enough:
-                    incumbents.go_on()
-                    _load_relaxation()
-                    self._take(incumbents)
-                    share = self._others.root_seconds(min(options.bound_seconds, self.rows.patience))
-                    whole = self._bound(whole, math.inf, share)
-                    self._take(incumbents)
-                    deadline.check_requested()
-                    self._improve(incumbents)
-                width = width or first_width(known)
-                resumed = self._resumed_order()
-                while not known.is_near_enough:
-                    assert known.lower is not None
-                    self._width = width
-                    if resumed is None:
-                        self._keep(None)
-                    threshold = min(known.lower + width, known.upper_bound)
-                    if not self._search_below(whole, threshold, incumbents, resumed):
-                        break
-                    resumed = None
-                    width = next_width(known, width)
-                    self._take(incumbents)
+                self._searches.load()
+                self._incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (working_time() - begin)))
+                self._take()
+                self._engine.deadline.check_requested()
+                self._join_portfolio()
+                self._searches.portfolio.run(self._is_done, self._take)
             except TimeLimitError as reached:
                 self.statistics.stopped = str(reached)
             except ResourceError as error:
-                self._take(incumbents)
+                self._take()
                 if known.lower is None and known.value is None:
                     raise
                 self.statistics.stopped = str(error)
             except BaseException:
-                self._take(incumbents)  # keep the incumbent so that the error report can show it
+                self._take()  # keep the incumbent so that the error report can show it
                 raise
-            self.rows.tell(self.statistics)
+            self._searches.report(self.statistics)
             self.tables.tell(self.statistics)
             with unlimited():
-                self._conclude_search(incumbents)
+                self._conclude_search()
 
-    def _conclude_search(self, incumbents: IncumbentSearch) -> None:
+    def _join_portfolio(self) -> None:
+        searches, portfolio = self._searches, self._searches.portfolio
+        searches.join_bounds()
+        after = searches.first_seconds
+        portfolio.add("bounds", self, replace(TERMS["bounds"], after=after))
+        if self._options.bounds == "auto":
+            portfolio.add("mini-buckets", self.mini_buckets, replace(TERMS["mini-buckets"], after=after))
+        portfolio.add("plain", self._plain, replace(TERMS["plain"], after=after))
+
+    def _is_done(self) -> bool:
+        return self._known.is_near_enough or self._plain.result is not None or self.statistics.spoiled
+
+    def _step(self, seconds: float, deadline: Deadline) -> None:
+        self._left = seconds
+        if next(self._rounds, _END) is _END:
+            self.is_over = True
+
+    def _all_rounds(self) -> Generator[None]:
+        """Compute the root bound, then search below rising thresholds."""
+        known, options = self._known, self._options
+        self._incumbents.go_on()
+        _load_relaxation()
+        self._take()
+        seconds = self._plain.root_seconds(min(options.bound_seconds, self._left))
+        whole = self._bound(Scope.whole(self._problem), math.inf, seconds)
+        self._take()
+        self._engine.deadline.check_requested()
+        yield
+        self._searches.lay_out()
+        width = self._width or first_width(known)
+        resumed = self._resumed_order()
+        while not known.is_near_enough:
+            assert known.lower is not None
+            self._width = width
+            if resumed is None:
+                self._keep(None)
+            yield from self._search_below(whole, min(known.lower + width, known.upper_bound), resumed)
+            resumed = None
+            width = next_width(known, width)
+            self._take()
+            yield
+
+    def _conclude_search(self) -> None:
         """Take the last incumbent, or search for one briefly, and publish the bounds."""
         known, options, deadline = self._known, self._options, self._engine.deadline
-        self._take(incumbents)
-        if self._others.result is not None:
+        incumbents = self._incumbents
+        self._take()
+        if self._plain.result is not None:
             return
         if known.lower is None:
             with suppress(OocbeError), Deadline(LAST_BOUND_SECONDS):
                 self._bound(Scope.whole(self._problem), math.inf, 0.0)
         if known.value is None and not known.is_closed:
             incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
-            self._take(incumbents)
+            self._take()
         is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
         if known.value is None and not known.is_closed and is_wanted:
             incumbents.search_a_moment()
-            self._take(incumbents)
+            self._take()
         if not known.is_closed:
             # A resumed run starts from these bounds: a limit may come before the first round.
             with suppress(ResourceError):
                 self._keep_anew()
 
-    def _improve(self, incumbents: IncumbentSearch) -> None:
-        """Run the searches and the mini-buckets for their share of the time."""
-        self.rows.improve(self._known, lambda: self._take(incumbents))
-        if not self._known.is_near_enough:
-            self.mini_buckets.improve(self._known)
-
-    def _take(self, incumbents: IncumbentSearch) -> None:
+    def _take(self) -> None:
         """Take the current best assignment of the incumbent search."""
-        best = incumbents.best
+        best = self._incumbents.best
         if best is not None:
             self._known.offer(best.value, best.assignment, best.method)
 
@@ -233,9 +258,9 @@ class BoundedSolve:
         return width
 
     def _search_below(
-        self, whole: Scope, threshold: int | float, incumbents: IncumbentSearch, resumed: RunningOrder | None = None
-    ) -> bool:
-        """Find the optimum, or prove that it is not below the threshold; False if neither is possible.
+        self, whole: Scope, threshold: int | float, resumed: RunningOrder | None = None
+    ) -> Generator[None]:
+        """Find the optimum, or prove that it is not below the threshold; ends earlier if neither is possible.
 
         resumed : an order that continues first, with its removals and its own threshold.
         """
@@ -252,31 +277,29 @@ class BoundedSolve:
             resumed = None
             assert scope.source is not None
             begin = working_time()
-            self._run.set_memory(self.rows.make_room(self._memory))
+            self._run.set_memory(self._searches.make_room(self._memory))
             run, reached = self._racing(scope), threshold
             winner = run(choices, RowPruner(scope.problem, scope.source, threshold), cap)
             if winner is None:
-                self._take(incumbents)
+                self._take()
                 if known.upper_bound >= threshold:
                     winner, reached = self.tables.race(scope, choices[0], known.lower, threshold, cap * CAP_FACTOR, run)
             statistics.seconds["forward"] += working_time() - begin
             if winner is not None:
-                return self._conclude(winner, scope, reached)
-            self._improve(incumbents)
+                self._conclude(winner, scope, reached)
+                return
+            yield
             assert known.lower is not None
             if known.upper_bound < threshold or known.lower >= threshold:
-                return True  # bounds have passed the threshold: the caller chooses the next one
-            if self._others.try_where_due(self._keep):
-                return False
-            incumbents.extend(options.incumbent_seconds)
-            scope = self._tightened(scope, threshold, min(share, self._others.patience, self.rows.patience))
+                return  # bounds have passed the threshold: the caller chooses the next one
+            self._incumbents.extend(options.incumbent_seconds)
+            scope = self._tightened(scope, threshold, min(share, self._left))
             if known.upper_bound < threshold:
-                return True
+                return
             seconds = options.order_seconds
             share *= 2
             cap *= CAP_FACTOR
         known.raise_lower(threshold, "bounds")
-        return True
 
     def _tightened(self, scope: Scope, threshold: int | float, seconds: float) -> Scope | None:
         """The scope tightened by a bound of its own, repeatedly while many values are removed; None if infeasible.
@@ -324,8 +347,8 @@ class BoundedSolve:
 
         return start
 
-    def _conclude(self, winner: RaceWinner, scope: Scope, threshold: int | float) -> bool:
-        """Take the result of a finished run; False if its assignment violates a left-out constraint."""
+    def _conclude(self, winner: RaceWinner, scope: Scope, threshold: int | float) -> None:
+        """Take the result of a finished run."""
         known, statistics, outcome = self._known, self.statistics, winner.outcome
         with winner.store:
             statistics.width, statistics.total_rows = outcome.width, outcome.total_rows
@@ -336,7 +359,7 @@ class BoundedSolve:
             statistics.order = (*sorted(fixed), *left)
             if outcome.value is None or outcome.value >= threshold:
                 known.raise_lower(threshold, "elimination")
-                return True
+                return
             begin = working_time()
             assignment = scope.lift(
                 backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self._engine.deadline)
@@ -345,10 +368,9 @@ class BoundedSolve:
         if all(c.permits(assignment) for c in self._problem.linear_constraints):
             known.offer(outcome.value, assignment, "elimination")
             known.raise_lower(outcome.value, "elimination")
-            return True
-        known.raise_lower(outcome.value, "elimination without the linear constraints")
-        statistics.spoiled = True
-        return False
+        else:
+            known.raise_lower(outcome.value, "elimination without the linear constraints")
+            statistics.spoiled = True
 
     def _orders(self, scope: Scope, seconds: float, given: list[int] | None) -> list[OrderChoice]:
         """Orders for the remaining problem, searched for ``seconds``; the given order if there is one."""

@@ -3,7 +3,7 @@
 Bounds settle some problems at once and leave a wide gap on others (costs over dense networks, logarithms of
 probabilities); which case applies is unpredictable. So bounded search pauses at times for an attempt at plain
 elimination: first after a share of the estimated elimination time. An attempt may take a few times the estimate. After
-that it is given up, bounded search continues for as long as the attempt took, and the next limit is longer by a
+that it is given up, the other solvers continue for about as long as the attempt took, and the next limit is longer by a
 factor. The total time is a few times that of the better method, however wrong the estimate is (as for
 restarts: Luby, Sinclair, Zuckerman, *Optimal Speedup of Las Vegas Algorithms*, 1993).
 """
@@ -32,6 +32,8 @@ from oocbe.model.semiring import Semiring
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
+from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SubSolver
 
 LEAST_PATIENCE = 1.0
 """Minimum time of bounded search, in seconds. It settles most photograph problems."""
@@ -55,17 +57,18 @@ LIMIT_PART = 0.85
 """Share of the remaining time limit available to an attempt; bounds get the rest."""
 
 
-class PlainElimination:
-    """Schedule and result of elimination without bounds.
+class PlainElimination(SubSolver):
+    """Attempts at elimination without bounds.
 
     Parameters
     ----------
-    problem, semiring, options : the problem and its settings. deadline : of the solve.
+    problem, semiring, options : the problem and its settings. known : as of the search. deadline : of the solve.
     eliminate : eliminates along one of several orders; raises TimeLimitError when its deadline comes.
     speed : of elimination on this machine. graph : returns a cached primal graph of the problem.
 
     Attributes
     ----------
+    keep : called with the state for :meth:`resume` before an attempt, and with None after it.
     result : of the completed attempt; None before. given_up_seconds : time of the other attempts.
     order_seconds : time of their order search.
     """
@@ -75,26 +78,31 @@ class PlainElimination:
         problem: Problem,
         semiring: Semiring,
         options: SolveOptions,
+        known: SharedBounds,
         deadline: Deadline,
         eliminate: Callable[[list[OrderChoice], Deadline], Result],
         speed: EliminationSpeed = CPU_SPEED,
         graph: Callable[[], PrimalGraph] | None = None,
     ) -> None:
+        super().__init__(known)
         self._problem, self._semiring, self._options, self._deadline = problem, semiring, options, deadline
         self._eliminate, self._speed, self._graph_of = eliminate, speed, graph
-        self._begin = working_time()
-        self._attempted = 0.0
         self._choices: list[OrderChoice] = []
-        self._due = LEAST_PATIENCE
-        self._allowance = 0.0
+        self._allowance = self._wait = 0.0
+        self.keep: Callable[[dict[str, Any] | None], None] = lambda _: None
         self.result: Result | None = None
         self.given_up_seconds = self.order_seconds = 0.0
         # Row predictions ignore consumptions carried in rows.
-        self._is_open = options.bounds == "auto" and not carried_in_rows(problem)
+        self.is_over = options.bounds != "auto" or bool(carried_in_rows(problem))
+
+    @property
+    def cost(self) -> float:
+        """A quarter of the estimated seconds of the first attempt; later ones start after as long as all before."""
+        return self._wait
 
     def root_seconds(self, seconds: float) -> float:
         """Time limit of the first bound, at most ``seconds``."""
-        if not self._is_open:
+        if self.is_over:
             return seconds
         expected = self._complete_seconds
         if LEAST_PATIENCE < _patience(expected) < math.inf:
@@ -107,25 +115,6 @@ class PlainElimination:
         choices: list[OrderChoice] = self._choices or self.__dict__.get("_greedy_choices", [])
         return choices[0] if choices else None
 
-    @property
-    def patience(self) -> float:
-        """Seconds of bounded search before the next attempt is due."""
-        return max(0.0, self._due - self._bounded_seconds) if self._is_open else math.inf
-
-    def try_where_due(self, keep: Callable[[dict[str, Any] | None], None]) -> bool:
-        """Attempt elimination without bounds if due; returns whether it has solved the problem.
-
-        keep : called with the state for :meth:`resume` before an attempt, and with None after it.
-        """
-        if self.patience == 0 and not self._choices:
-            self._expect()
-        if self.patience > 0:
-            return False
-        keep({"orders": [asdict(choice) for choice in self._choices], "allowance": self._allowance})
-        self._try()
-        keep(None)
-        return self.result is not None
-
     def resume(self, content: dict[str, Any]) -> bool:
         """Continue the attempt of a killed earlier run; returns whether it has solved the problem."""
         self._choices = read_choices(content["orders"], len(self._problem.variables))
@@ -133,31 +122,33 @@ class PlainElimination:
         self._try()
         return self.result is not None
 
+    def _step(self, seconds: float, deadline: Deadline) -> None:
+        """Find orders, or make an attempt along them."""
+        if not self._choices:
+            self._expect()
+            return
+        self.keep({"orders": [asdict(choice) for choice in self._choices], "allowance": self._allowance})
+        self._try()
+        self.keep(None)
+
     def _try(self) -> None:
-        """Eliminate within the time limit, and schedule the next attempt."""
+        """Eliminate within the time limit, and extend that of the next attempt."""
         left = LIMIT_PART * self._deadline.remaining
         begin = working_time()
         try:
             with Deadline(min(self._allowance, left)) as deadline:
                 result = self._eliminate(self._choices, deadline)
-            if result.linear_constraints == "relaxed":
-                self._is_open = False
-            else:
+            if result.linear_constraints != "relaxed":
                 self.result = result
+            self.is_over = True
         except TimeLimitError:
             self._deadline.check()
         except ResourceError:
-            self._is_open = False
-        taken = working_time() - begin
-        self._attempted += taken
+            self.is_over = True
         if self.result is None:
-            self.given_up_seconds += taken
-        self._due = self._bounded_seconds + taken
+            self.given_up_seconds += working_time() - begin
+        self._wait = 0.0
         self._allowance *= LATER_ALLOWANCE
-
-    @property
-    def _bounded_seconds(self) -> float:
-        return working_time() - self._begin - self._attempted
 
     @cached_property
     def _graph(self) -> PrimalGraph:
@@ -211,9 +202,9 @@ class PlainElimination:
             cell_work = order_cell_work(self._speed, self._tables)
             found = search_orders(*search, cell_work=cell_work, longest=longest, graph=self._graph)
             expected = self._expected(found)
-        self._is_open = expected <= BEYOND_REACH
+        self.is_over = expected > BEYOND_REACH
         self._choices = found
-        self._due = max(self._due, _patience(expected))
+        self._wait = _patience(expected)
         self._allowance = FIRST_ALLOWANCE * expected + LEAST_ALLOWANCE
         self.order_seconds = working_time() - begin
 

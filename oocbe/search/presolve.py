@@ -23,9 +23,9 @@ from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.deadline import Deadline
-from oocbe.search.beam_search_scheduler import BeamSearchScheduler
+from oocbe.search.row_problem import RowProblem
 from oocbe.search.row_results import FEW_ROWS, is_wide
+from oocbe.search.searches import Searches
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
@@ -101,17 +101,14 @@ def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) ->
     return float(rows.sum()) <= FEW_ROWS
 
 
-def presolve(
-    problem: Problem, options: SolveOptions, rows: BeamSearchScheduler | None = None
-) -> PresolvedProblem | None:
+def presolve(problem: Problem, options: SolveOptions, rows: Searches | None = None) -> PresolvedProblem | None:
     """The presolved problem, if the problem is not easy and one optimal assignment is requested.
 
     None if an option concerns the whole problem, or if nothing can be removed.
 
     Parameters
     ----------
-    problem : in min-sum or max-sum. rows : scheduler of the problem in min-sum, whose reduction is reused; None: a new
-        one.
+    problem : in min-sum or max-sum. rows : searches of the problem in min-sum, whose reduction is reused, or None.
 
     Raises
     ------
@@ -129,7 +126,7 @@ def presolve(
     from oocbe.bounds.row_tables import LISTED_SHARE
     from oocbe.search.small_tables import eliminated_whole
 
-    reduction = (rows or BeamSearchScheduler(target, options, Deadline())).reduction
+    reduction = (rows or RowProblem(target)).reduction
     if reduction is None or reduction.tables.linear:
         return None
     reduction = eliminated_whole(reduction, options)

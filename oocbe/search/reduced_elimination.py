@@ -2,7 +2,7 @@
 
 Reduction (:mod:`oocbe.bounds.row_reduction`) can remove most of a problem: of a pedigree with 920 variables 147 are
 left, and tables over them have a million cells instead of 2**83. So orders of the reduced problem are computed by the
-greedy heuristics, in milliseconds. The attempt starts when twice its estimated time has been spent on the search, and
+greedy heuristics, in milliseconds. The attempt starts when about its estimated time has been spent on the search, and
 is given up after several times the estimate: the total is a few times that of the better method.
 
 The optimum of the reduced problem is that of the whole; postsolve completes its assignment.
@@ -10,7 +10,7 @@ The optimum of the reduced problem is that of the whole; postsolve completes its
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from functools import cached_property
 
 from oocbe.bounds.row_reduction import Reduction
@@ -28,13 +28,10 @@ from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.search_statistics import Statistics
 from oocbe.search.shared_bounds import SharedBounds
-
-AT_ONCE = 0.05
-"""Estimated elimination time, in seconds, up to which the attempt starts at once. The searches start as slowly."""
+from oocbe.search.subsolver import SubSolver
 
 MOST_SECONDS = 100.0
 """Estimated elimination time, in seconds, above which orders are discarded: the main search handles such problems."""
@@ -42,69 +39,69 @@ MOST_SECONDS = 100.0
 ORDER_SECONDS, LONG = 0.25, 0.5
 """Time limit of the order search, and the estimate of the greedy orders above which it is made, in seconds."""
 
-DUE = 2.0
-"""The attempt starts when this multiple of its estimate has been spent on the search: longer attempts are common."""
-
 ALLOWANCE, LEAST_ALLOWANCE = 8.0, 1.0
 """Time limit of an attempt: this multiple of the estimate plus so many seconds. Two generated pedigrees took three and
 nine times their estimates."""
 
 
-class ReducedElimination:
+class ReducedElimination(SubSolver):
     """One attempt at elimination of a reduced problem.
+
+    There is none if a run stores messages for resumption (only elimination of the whole problem can be resumed), or if
+    the reduced problem takes too much memory.
 
     Parameters
     ----------
-    reduction : of the problem. options : of the solve.
-
-    Attributes
-    ----------
-    is_open : whether an attempt is still possible. Not if a run stores messages for resumption (only elimination of the
-        whole problem can be resumed), or if the reduced problem takes too much memory. seconds : time spent.
+    reduction : of the problem. options : of the solve. known : updated.
+    room : returns the limit of the messages, in bytes.
     """
 
-    def __init__(self, reduction: Reduction, options: SolveOptions) -> None:
-        self._reduction, self._options = reduction, options
+    def __init__(
+        self, reduction: Reduction, options: SolveOptions, known: SharedBounds, room: Callable[[], int]
+    ) -> None:
+        super().__init__(known)
+        self._reduction, self._options, self._room = reduction, options, room
         is_small = reduction.tables.listed_bytes <= LISTED_SHARE * message_memory(options)
-        self.is_open = options.workdir is None and not reduction.tables.is_impossible and is_small
-        self.seconds = 0.0
+        self.is_over = options.workdir is not None or reduction.tables.is_impossible or not is_small
+        self._choices: list[OrderChoice] | None = None
+        self._estimate, self._is_searched = 0.0, False
         self._winner: RaceWinner | None = None
 
-    def is_due(self, spent: float) -> bool:
-        """Whether the attempt is due after so many seconds of search."""
-        if not self.is_open:
-            return False
-        if self._quick and self._quick_seconds > max(LONG, spent / DUE) and spent < DUE * ORDER_SECONDS:
-            return False  # a longer order search would dominate an easy solve
-        if self.expected == math.inf:
-            self.is_open = False
+    @property
+    def cost(self) -> float:
+        """Estimated seconds of the next step: greedy orders, an order search if these are slow, elimination."""
+        return ORDER_SECONDS if self._is_search_next else self._estimate
+
+    @property
+    def _is_search_next(self) -> bool:
+        return not self._is_searched and self._estimate > LONG
+
+    def _step(self, seconds: float, deadline: Deadline) -> None:
+        if self._choices is None or self._is_search_next:
+            self._is_searched = self._choices is not None
+            self._choices = self._searched(min(ORDER_SECONDS, self._options.order_seconds) * self._is_searched)
+            if self._choices:
+                self._estimate = self._seconds(self._choices[0])
+                return
             del self._problem  # its tuples take several times the memory of the tables
-        return self.is_open and self.expected <= max(AT_ONCE, spent / DUE)
+        else:
+            self._attempt(self._choices[0], deadline)
+        self.is_over = True
 
-    def run(self, known: SharedBounds, memory: int, deadline: Deadline) -> None:
-        """Eliminate within the time allowance if all messages fit in memory, and report the result.
-
-        memory : limit of the messages, in bytes.
-
-        Raises
-        ------
-        TimeLimitError : the deadline came.
-        """
-        begin = working_time()
-        self.is_open = False
-        if sum(self._choices[0].predicted_rows) * value_dtype(self._problem, MIN_SUM).itemsize > memory:
+    def _attempt(self, choice: OrderChoice, deadline: Deadline) -> None:
+        """Eliminate within the time allowance if all messages fit in memory, and report the result."""
+        memory = self._room()
+        if sum(choice.predicted_rows) * value_dtype(self._problem, MIN_SUM).itemsize > memory:
             return  # the estimate does not cover messages on disk
         try:
-            with Deadline(ALLOWANCE * self.expected + LEAST_ALLOWANCE) as allowed:
-                self._eliminate(known, memory, allowed)
+            with Deadline(ALLOWANCE * self._estimate + LEAST_ALLOWANCE) as allowed:
+                self._eliminate(choice, memory, allowed)
         except TimeLimitError:
             deadline.check()
-        except (ResourceError, MemoryError):
+        except ResourceError:
             pass  # the memory may suffice for other solvers
-        finally:
-            self.seconds += working_time() - begin
 
-    def tell(self, statistics: Statistics) -> None:
+    def report(self, statistics: Statistics) -> None:
         """Add its summary to ``statistics`` if it has ended."""
         if self._winner is None:
             return
@@ -116,31 +113,8 @@ class ReducedElimination:
         statistics.largest_rows = max(statistics.largest_rows, outcome.largest_rows)
 
     @cached_property
-    def expected(self) -> float:
-        """Estimated seconds of elimination along the best order; infinite if out of reach."""
-        return self._seconds(self._choices[0]) if self._choices else math.inf
-
-    @cached_property
     def _problem(self) -> Problem:
         return self._reduction.tables.as_problem()
-
-    @cached_property
-    def _choices(self) -> list[OrderChoice]:
-        """Orders, best first; empty if all are out of reach."""
-        if self._quick and self._quick_seconds > LONG:
-            return self._searched(min(ORDER_SECONDS, self._options.order_seconds))
-        return self._quick
-
-    @cached_property
-    def _quick_seconds(self) -> float:
-        """Estimated seconds along the best greedy order; cached, as the estimate takes a tenth of a second for
-        thousands of buckets."""
-        return self._seconds(self._quick[0])
-
-    @cached_property
-    def _quick(self) -> list[OrderChoice]:
-        """Orders of the greedy heuristics alone."""
-        return self._searched(0.0)
 
     def _searched(self, seconds: float) -> list[OrderChoice]:
         speed = speed_of(self._options.backend)
@@ -154,12 +128,12 @@ class ReducedElimination:
         limits = (self._options.memory_limit, speed.cells_a_row)
         return expected_work(self._problem.sizes, *predicted, *limits) / speed.rows
 
-    def _eliminate(self, known: SharedBounds, memory: int, deadline: Deadline) -> None:
-        options = self._options
+    def _eliminate(self, choice: OrderChoice, memory: int, deadline: Deadline) -> None:
+        known, options = self._known, self._options
         run = Run(self._problem, options)
         run.set_memory(memory)
         engine = engine_for(options, deadline)
-        race = Race(self._problem, MIN_SUM, self._choices[:1], options.dominance, run, engine, tables=options.tables)
+        race = Race(self._problem, MIN_SUM, [choice], options.dominance, run, engine, tables=options.tables)
         for attempt in race.rounds():
             with attempt:
                 attempt.outcome = attempt.forward.run(may_forget=True)

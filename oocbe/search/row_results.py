@@ -17,12 +17,15 @@ from oocbe.model.results.result import LinearHandling, Result, Status
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.beam_search_scheduler import PAYS_SECONDS, BeamSearchScheduler
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 
 EASY_SECONDS = 0.8
 """Time limit of a first attempt, in seconds, if elimination without bounds is fast."""
+
+PAYS_SECONDS = 8.0
+"""Additional time of a search in a first attempt, in seconds, while it is expected to end soon."""
 
 FEW_ROWS = 500_000.0
 """Predicted rows up to which elimination finishes before a first attempt: 0.1 to 0.2 s."""
@@ -45,13 +48,13 @@ def is_wide(constraint: LinearConstraint, sizes: Sequence[int]) -> bool:
 def rows_to_come(problem: Problem, options: SolveOptions) -> str:
     """Forecast of the first searches of a min-sum problem, from a sample of rows; empty if a solve would make none."""
     known = SharedBounds(problem, options.gap, lambda *_: None)
-    rows = BeamSearchScheduler(problem, options, Deadline())
+    rows = Searches(problem, options, known, Deadline())
     rows.load()
     seconds = PREPARATION_SECONDS + options.order_seconds
     most = seconds if options.time_limit is None else min(seconds, options.time_limit)
     try:
         with Deadline(most):
-            rows.first(known, lambda: None, SAMPLE_SECONDS, 0.0)
+            rows.first(SAMPLE_SECONDS)
     except RequestedEndError:
         raise
     except TimeLimitError:
@@ -64,9 +67,7 @@ def rows_to_come(problem: Problem, options: SolveOptions) -> str:
     return f"rows with bounds of their own ({rows.forecast_summary or 'a sample did not come to any'})"
 
 
-def opening_result(
-    problem: Problem, rows: BeamSearchScheduler, options: SolveOptions, known: SharedBounds
-) -> Result | None:
+def opening_result(problem: Problem, rows: Searches, options: SolveOptions, known: SharedBounds) -> Result | None:
     """The result of depth-first search before all other solvers; None if it does not close the problem.
 
     Parameters
@@ -78,13 +79,13 @@ def opening_result(
     TimeLimitError : the deadline came.
     """
     rows.load(is_opening=True)
-    rows.open(known)
+    rows.open()
     return _closed_result(problem, rows, options, known, 0.0)
 
 
 def result_by_rows(
     problem: Problem,
-    rows: BeamSearchScheduler,
+    rows: Searches,
     choice: OrderChoice,
     options: SolveOptions,
     known: SharedBounds,
@@ -104,19 +105,19 @@ def result_by_rows(
         return None
     rows.load()
     with suppress(TimeLimitError):
-        rows.first(known, lambda: None, EASY_SECONDS, 0.0 if is_foreseen else PAYS_SECONDS)
-    rows.make_room(0)
+        rows.first(EASY_SECONDS, 0.0 if is_foreseen else PAYS_SECONDS)
+    rows.drop_beam()
     return _closed_result(problem, rows, options, known, order_seconds)
 
 
 def _closed_result(
-    problem: Problem, rows: BeamSearchScheduler, options: SolveOptions, known: SharedBounds, order_seconds: float
+    problem: Problem, rows: Searches, options: SolveOptions, known: SharedBounds, order_seconds: float
 ) -> Result | None:
     """The result if the searches have closed the problem."""
     if not known.is_closed:
         return None
     statistics = Statistics()
-    rows.tell(statistics)
+    rows.report(statistics)
     result = result_of_bounds(problem, options, known, statistics, "cpu")
     return replace(result, seconds={**statistics.seconds, "order": order_seconds, "rows": rows.seconds})
 

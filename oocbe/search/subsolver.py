@@ -35,10 +35,11 @@ class SubSolver(ABC):
     seconds : time spent. is_over : whether it has ended: the problem is closed, or nothing is left to try.
     lower : lower bound proven by this solver alone, or None. nodes : number of nodes (rows) created.
     is_hopeless : whether its bounds are too weak for a proof.
+    is_coarse : whether a step takes up the time that it is given; one step is then a call of :meth:`work`.
     """
 
     nodes: int = 0
-    is_hopeless = False
+    is_hopeless = is_coarse = False
 
     def __init__(self, known: SharedBounds) -> None:
         self._known = known
@@ -65,7 +66,8 @@ class SubSolver(ABC):
             while not self.is_over:
                 deadline.check()
                 self._step(seconds - (working_time() - begin), deadline)
-                if working_time() - begin >= seconds:
+                left = seconds - (working_time() - begin)
+                if left <= 0.0 or self.cost > left or self.is_coarse:
                     break
         except TimeLimitError:
             raise

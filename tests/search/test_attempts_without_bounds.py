@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,12 +16,16 @@ from oocbe.errors import DiskError, TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.search import bounded, mini_bucket_rounds
+from oocbe.search import bounded, mini_bucket_rounds, portfolio
 from oocbe.search import plain_elimination as attempts
+from oocbe.search.portfolio import Terms
+from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import grid_network, scale_free_network
 from tests.helpers.effort import examples
-from tests.helpers.fake_clock import Clock
 from tests.helpers.small_problems import brute_force, check, make_problem, structures
+
+AT_ONCE = Terms(share=1e9, waits_for="bounds")
+"""Terms of attempts that come before everything else but a first bound."""
 
 
 @pytest.fixture
@@ -28,7 +34,8 @@ def impatient(monkeypatch):
     monkeypatch.setattr(bounded, "QUICK_CAP", 1)
     monkeypatch.setattr(attempts, "LEAST_PATIENCE", 0.0)
     monkeypatch.setattr(attempts, "PATIENCE_SHARE", 0.0)
-    monkeypatch.setattr(mini_bucket_rounds, "TIME_SHARE", 0.0)
+    monkeypatch.setattr(mini_bucket_rounds.MiniBucketRounds, "is_available", False)
+    monkeypatch.setitem(portfolio.TERMS, "plain", AT_ONCE)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
     monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
 
@@ -69,6 +76,7 @@ def test_the_optimum_is_the_same(structure, gives_up):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounded, "QUICK_CAP", 1)
         patch.setattr(bounded, "CAP_FACTOR", 2)
+        patch.setitem(portfolio.TERMS, "plain", AT_ONCE)
         for name in ("LEAST_PATIENCE", "PATIENCE_SHARE", *(["LEAST_ALLOWANCE"] if gives_up else [])):
             patch.setattr(attempts, name, 0.0)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
@@ -81,33 +89,32 @@ def test_the_optimum_is_the_same(structure, gives_up):
     check(problem, result.value, result.assignment, expected)
 
 
-def test_later_attempts_wait_as_long_as_the_last_one_took_and_may_take_longer(monkeypatch):
-    clock, allowed, kept = Clock(), [], []
-    monkeypatch.setattr(attempts, "working_time", clock.perf_counter)
+def attempts_at(problem, deadline, eliminate=None, **options):
+    known = SharedBounds(problem, oocbe.SolveOptions().gap, lambda *_: None)
+    return attempts.PlainElimination(problem, MIN_SUM, oocbe.SolveOptions(**options), known, deadline, eliminate)
+
+
+def test_later_attempts_may_take_longer():
+    allowed, kept = [], []
 
     def eliminate(choices, deadline):
         allowed.append(deadline.remaining)
-        clock.now += 5
         if len(allowed) < 3:
             raise TimeLimitError("the time limit was reached")
         return oocbe.solve(problem, bounds="none", order_seconds=0)
 
     problem = hard()
-    options = oocbe.SolveOptions(order_seconds=0)
     with solving.Deadline() as deadline:
-        made = attempts.PlainElimination(problem, MIN_SUM, options, deadline, eliminate)
+        made = attempts_at(problem, deadline, eliminate, order_seconds=0)
+        made.keep = kept.append
         assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
-        assert not made.try_where_due(kept.append), "it is too early"
-        clock.now += 1.0
-        assert not made.try_where_due(kept.append)
-        assert len(allowed) == 1
-        assert made.patience == 5.0
-        assert not made.try_where_due(kept.append)
-        clock.now += 5.0
-        assert not made.try_where_due(kept.append)
-        clock.now += 5.0
-        assert made.try_where_due(kept.append)
-    assert made.result.status == "optimal"
+        made.work(0.0, deadline)
+        assert (allowed, made.cost > 0.0) == ([], True), "orders come first"
+        for _ in range(3):
+            assert made.is_available and made.result is None
+            made.work(0.0, deadline)
+            assert made.cost == 0.0
+    assert made.result.status == "optimal" and made.is_over
     assert [None if content is None else content["allowance"] for content in kept] == [
         pytest.approx(allowed[0], rel=0.1),
         None,
@@ -123,22 +130,17 @@ def test_later_attempts_wait_as_long_as_the_last_one_took_and_may_take_longer(mo
 def test_the_first_bound_is_given_little_where_rows_are_far_fewer_than_cells():
     with solving.Deadline() as deadline:
         problem = scale_free_network(10, 100, seed=0)
-        made = attempts.PlainElimination(problem, MIN_SUM, oocbe.SolveOptions(), deadline, None)
+        made = attempts_at(problem, deadline)
         assert attempts._patience(made._complete_seconds) > 4 * attempts.LEAST_PATIENCE
         assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
 
 
-def test_expectations_beyond_reach_are_not_tried(monkeypatch):
-    clock, kept = Clock(), []
-    monkeypatch.setattr(attempts, "working_time", clock.perf_counter)
+def test_expectations_beyond_reach_are_not_tried():
     with solving.Deadline() as deadline:
-        problem = grid_network(16, 10, seed=1)
-        made = attempts.PlainElimination(problem, MIN_SUM, oocbe.SolveOptions(order_seconds=0), deadline, None)
+        made = attempts_at(grid_network(16, 10, seed=1), deadline, order_seconds=0)
         assert made.root_seconds(20.0) == 20.0
-        clock.now += 1000.0
-        assert not made.try_where_due(kept.append)
-        assert made.patience == float("inf")
-    assert kept == []
+        made.work(math.inf, deadline)
+    assert made.is_over and made.result is None
 
 
 def test_a_full_disk_ends_the_attempts_only(impatient, monkeypatch):

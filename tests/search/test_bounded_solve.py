@@ -199,7 +199,7 @@ def test_what_is_found_before_time_ends_is_known_to_bounds(monkeypatch):
     problem = chain(60, 6)
     found = out_of_time_after(2, monkeypatch)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: True)
-    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
+    monkeypatch.setattr(ReducedElimination, "is_available", False)
     monkeypatch.setattr(small_tables, "LARGEST", 0)
     result = solve(problem, time_limit=60, incumbent_seconds=1)
     assert result.status == "limit"
@@ -216,7 +216,7 @@ def test_a_time_limit_stops_what_has_no_incumbent():
 
 @pytest.mark.parametrize("gap", ["100%", 100_000])
 def test_a_gap_ends_the_search(gap, monkeypatch):
-    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)  # it would close the gap at once
+    monkeypatch.setattr(ReducedElimination, "is_available", False)  # it would close the gap at once
     problem = chain(60, 6)
     result = solve(problem, gap=gap, incumbent_seconds=0.5, tables="incomplete")
     assert (result.status, result.exit_code) == ("limit", 20)

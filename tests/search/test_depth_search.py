@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -22,8 +23,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import beam_search_scheduler, depth_search, depth_tree, depth_worker
-from oocbe.search.beam_search_scheduler import BeamSearchScheduler
+from oocbe.search import depth_search, depth_tree, depth_worker, searches
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_worker import Worker
 from oocbe.search.kernels.cpu.depth_first import (
@@ -40,7 +40,9 @@ from oocbe.search.kernels.cpu.depth_first import (
 )
 from oocbe.search.reduced_elimination import ReducedElimination
 from oocbe.search.row_search import RowSearch
+from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import Progress
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.depth_searches import NO_GAP, check_solved, search, whole
@@ -305,75 +307,16 @@ def test_the_deadline_ends_it():
         made.work(math.inf, Deadline(0.0))
 
 
-@pytest.mark.parametrize(
-    ("walks_expect", "depth_expects", "part"),
-    [
-        (None, math.inf, beam_search_scheduler.EQUAL_SHARE),
-        (100.0, math.inf, beam_search_scheduler.PROMISING_SHARE),
-        (100.0, 1.0, beam_search_scheduler.MOST_SHARE),
-        (1e9, math.inf, beam_search_scheduler.EQUAL_SHARE),
-        (1e9, 1.0, beam_search_scheduler.MOST_SHARE),
-    ],
-)
-def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expects, part, monkeypatch):
-    """Each slice takes a second by the clocks of the two, whatever the machine's says."""
-    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
-    known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
-    taken = []
-
-    def work(made, seconds, deadline):
-        taken.append(type(made))
-        made.seconds += 1.0
-
-    for kind in (RowSearch, DepthSearch):
-        monkeypatch.setattr(kind, "work", work)
-    monkeypatch.setattr(RowSearch, "foreseen", walks_expect, raising=False)
-
-    def keep(made, name, value):
-        if name != "foreseen":
-            made.__dict__[name] = value
-
-    monkeypatch.setattr(RowSearch, "__setattr__", keep)
-    monkeypatch.setattr(DepthSearch, "expected", depth_expects)
-    rounds.order_seconds = math.inf  # no elimination
-    monkeypatch.setattr(beam_search_scheduler, "SUBPROBLEM_SECONDS", math.inf)
-    for _ in range(200):
-        rounds._work(known)
-    assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, rel=0.1)
-
-
-def test_nothing_else_begins_while_it_expects_to_end_soon(monkeypatch):
-    """Each slice takes half a second by the searches' clocks."""
-    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
-    taken = []
-
-    def work(made, seconds, deadline):
-        taken.append(type(made))
-        made.seconds += 0.5
-
-    for kind in (RowSearch, DepthSearch):
-        monkeypatch.setattr(kind, "work", work)
-    monkeypatch.setattr(DepthSearch, "expected", 1.0)
-    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: taken.append(ReducedElimination))
-    known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    alone = int(beam_search_scheduler.NEAR_SECONDS / 0.5) + 1
-    for _ in range(alone + 1):
-        rounds._work(known)
-    assert taken[:alone] == [DepthSearch] * alone
-    assert taken[alone] is ReducedElimination
-
-
 def test_walks_that_find_nothing_leave_it_the_end(monkeypatch):
     def walk(made, seconds, deadline):
         made.seconds += seconds
+        return Progress(seconds, False)
 
     monkeypatch.setattr(RowSearch, "work", walk)
-    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
+    monkeypatch.setattr(ReducedElimination, "is_available", False)
     problem = parity_checks(12, 8, 1)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    BeamSearchScheduler(problem, SolveOptions(), Deadline()).first(known, lambda: None, math.inf)
+    Searches(problem, SolveOptions(), known, Deadline()).first(math.inf)
     assert known.is_closed
     assert known.value == pytest.approx(optimum(problem), abs=1e-9)
 
@@ -404,8 +347,8 @@ def warehouses(count: int, stores: int, seed: int) -> tuple[Problem, int]:
 @pytest.mark.parametrize("seed", range(3))
 def test_supply_is_for_linear_programs_first(seed):
     problem, best = warehouses(7, 12, seed)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
-    rounds.first(SharedBounds(problem, NO_GAP, lambda *_: None), lambda: None)
+    rounds = Searches(problem, SolveOptions(), SharedBounds(problem, NO_GAP, lambda *_: None), Deadline())
+    rounds.first(math.inf)
     assert rounds.seconds == 0
     assert not is_supply(conflicts(24, 0.6, seed))
     assert not is_supply(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0))))
@@ -445,14 +388,13 @@ def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others(
         real = tuple(replace(f, values=f.values * 0.37) for f in problem.functions)  # no stable sets of integers
         problem = replace(problem, functions=real)
         known = SharedBounds(problem, NO_GAP, lambda *_: None)
-        rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
-        rounds.first(known, lambda: None)
+        rounds = Searches(problem, SolveOptions(), known, Deadline())
+        rounds.first(math.inf)
         assert (rounds.seconds > 0) == is_tried
-        while is_tried and not known.is_closed:  # how far the first attempt comes depends on the machine
-            rounds._work(known)
         assert known.is_closed == is_tried
-        rounds.improve(known, lambda: None)
-        rounds._work(known)
+        rounds.lay_out()
+        rounds.portfolio.run(partial(getattr, known, "is_closed"), lambda: None)
+        assert known.is_closed
         assert rounds.seconds > 0
 
 
@@ -468,14 +410,13 @@ def cover(sets: int, elements: int, values: int, seed: int) -> Problem:
 
 
 def test_covers_are_searched_before_their_linear_program(monkeypatch):
-    monkeypatch.setattr(beam_search_scheduler, "HEAD_START", math.inf)
+    monkeypatch.setattr(searches, "HEAD_START", math.inf)
     problem = cover(14, 20, 2, 1)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
-    rounds.open(known)
+    Searches(problem, SolveOptions(), known, Deadline()).open()
     assert known.is_closed
     assert known.value == optimum(problem)
     wider = cover(40, 12, 3, 1)  # of more values, as photographs have
-    rounds = BeamSearchScheduler(wider, SolveOptions(), Deadline())
-    rounds.open(SharedBounds(wider, NO_GAP, lambda *_: None))
+    rounds = Searches(wider, SolveOptions(), SharedBounds(wider, NO_GAP, lambda *_: None), Deadline())
+    rounds.open()
     assert rounds.seconds == 0

@@ -21,11 +21,11 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search, depth_tree, depth_worker
-from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import laid_out
 from oocbe.search.kernels.cpu.depth_first import DEPTH
 from oocbe.search.presolve import is_easy
+from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from tests.helpers.bound_problems import optimum
 from tests.helpers.effort import examples
@@ -260,11 +260,10 @@ def test_problems_with_wide_linear_constraints_are_searched_depth_first_and_not_
     assert is_easy(replace(problem, linear_constraints=()))
     assert not is_packing(problem)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
-    rounds.open(known)
-    assert rounds._search is None
-    while not known.is_closed:
-        rounds._work(known)
+    rounds = Searches(problem, SolveOptions(), known, Deadline())
+    rounds.open()
+    assert {*rounds.portfolio.members} == {"depth"}
+    rounds.first(math.inf)
     assert known.value == optimum(problem)
     result = oocbe.solve(problem)
     assert (result.status, result.value) == ("optimal", known.value)

@@ -15,10 +15,11 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import beam_search_scheduler, reduced_elimination
-from oocbe.search.beam_search_scheduler import BeamSearchScheduler
+from oocbe.search import portfolio, reduced_elimination, searches
+from oocbe.search.portfolio import Terms
 from oocbe.search.reduced_elimination import ReducedElimination
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, photographs
 from tests.helpers.effort import examples
@@ -31,10 +32,12 @@ def knowledge_of(problem: Problem) -> SharedBounds:
     return SharedBounds(problem, OPTIONS.gap, lambda *_: None)
 
 
-def elimination_of(problem: Problem, options: SolveOptions = OPTIONS) -> ReducedElimination:
-    tables = ScopeTables.of(problem)
+def elimination_of(
+    problem: Problem, options: SolveOptions = OPTIONS, room: int = ROOM
+) -> tuple[SharedBounds, ReducedElimination]:
+    tables, known = ScopeTables.of(problem), knowledge_of(problem)
     assert tables is not None
-    return ReducedElimination(reduced(tables), options)
+    return known, ReducedElimination(reduced(tables), options, known, lambda: room)
 
 
 @pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
@@ -43,57 +46,61 @@ def test_its_optimum_is_that_of_the_whole(make, monkeypatch):
     variables = 0
     for seed in range(examples(40)):
         problem = make(seed)
-        elimination, known = elimination_of(problem), knowledge_of(problem)
+        known, elimination = elimination_of(problem)
         wanted = oocbe.solve(problem, bounds="none")
-        if not elimination.is_open:
+        if elimination.is_over:
             assert wanted.status == "infeasible"
             continue
-        assert elimination.is_due(0.0)
-        elimination.run(known, ROOM, Deadline())
+        elimination.work(math.inf, Deadline())
         assert known.is_closed
         assert known.value == pytest.approx(wanted.value)
         assert known.assignment is None or problem.evaluate(known.assignment) == pytest.approx(wanted.value)
-        assert not elimination.is_due(math.inf)  # it is tried once
+        assert elimination.is_over  # it is tried once
         statistics = Statistics()
-        elimination.tell(statistics)
+        elimination.report(statistics)
         assert "what reduction left was eliminated" in statistics.bounds
         variables = max(variables, len(elimination._problem.sizes))
     assert variables > 2
 
 
-def test_it_waits_until_as_long_has_been_spent(monkeypatch):
-    elimination = elimination_of(pedigree_like(30, 4))
-    assert elimination.is_due(0.0)
-    monkeypatch.setitem(vars(elimination), "expected", 3.0)
-    assert not elimination.is_due(3.0)
-    assert elimination.is_due(reduced_elimination.DUE * 3.0)
+def test_orders_come_first_and_the_attempt_costs_their_estimate(monkeypatch):
+    known, elimination = elimination_of(pedigree_like(30, 4))
+    assert elimination.cost == 0.0
+    monkeypatch.setattr(reduced_elimination, "LONG", 0.0)  # the greedy orders are not enough
+    elimination.work(0.0, Deadline())
+    assert elimination.cost == reduced_elimination.ORDER_SECONDS
+    elimination.work(0.0, Deadline())
+    assert 0.0 < elimination.cost < 1.0
+    assert not known.is_closed
+    elimination.work(0.0, Deadline())
+    assert known.is_closed and elimination.is_over
 
 
 def test_what_is_out_of_reach_is_forgotten(monkeypatch):
     monkeypatch.setattr(reduced_elimination, "MOST_SECONDS", 1e-9)
     monkeypatch.setattr(row_reduction, "MOST_JOINED", 1)  # something is left
-    elimination = elimination_of(pedigree_like(30, 4))
-    assert not elimination.is_due(math.inf)
-    assert not elimination.is_open and "_problem" not in vars(elimination)
+    known, elimination = elimination_of(pedigree_like(30, 4))
+    elimination.work(math.inf, Deadline())
+    assert elimination.is_over and "_problem" not in vars(elimination)
+    assert known.lower is None
 
 
 def test_what_cannot_be_held_or_kept_is_not_tried(tmp_path):
     problem = pedigree_like(30, 4)
-    assert not elimination_of(problem, SolveOptions(workdir=tmp_path)).is_open
-    elimination, known = elimination_of(problem), knowledge_of(problem)
-    elimination.run(known, 1, Deadline())
-    assert known.lower is None and not elimination.is_open
+    assert elimination_of(problem, SolveOptions(workdir=tmp_path))[1].is_over
+    known, elimination = elimination_of(problem, room=1)
+    elimination.work(math.inf, Deadline())
+    assert known.lower is None and elimination.is_over
 
 
 def test_one_that_takes_too_long_is_given_up(monkeypatch):
     monkeypatch.setattr(reduced_elimination, "ALLOWANCE", 0.0)
     monkeypatch.setattr(reduced_elimination, "LEAST_ALLOWANCE", 0.0)
-    problem = pedigree_like(30, 4)
-    elimination, known = elimination_of(problem), knowledge_of(problem)
-    elimination.run(known, ROOM, Deadline())
-    assert known.lower is None
+    known, elimination = elimination_of(pedigree_like(30, 4))
+    elimination.work(math.inf, Deadline())
+    assert known.lower is None and elimination.is_over
     statistics = Statistics()
-    elimination.tell(statistics)
+    elimination.report(statistics)
     assert not statistics.bounds
 
 
@@ -112,13 +119,15 @@ def pedigree_like(people: int, alleles: int) -> Problem:
 
 
 def test_rows_have_it_tried_first_where_it_is_quick(monkeypatch):
-    monkeypatch.setattr(beam_search_scheduler, "HEAD_START", 0.0)  # else a fast machine has searched it before
+    monkeypatch.setattr(searches, "HEAD_START", 0.0)
+    monkeypatch.setitem(portfolio.TERMS, "depth", Terms(after=1.0))  # else a fast machine has searched it before
     problem = pedigree_like(60, 8)
-    known, rounds = knowledge_of(problem), BeamSearchScheduler(problem, OPTIONS, Deadline())
-    rounds.first(known, lambda: None)
+    known = knowledge_of(problem)
+    rounds = Searches(problem, OPTIONS, known, Deadline())
+    rounds.first(2.0)
     assert known.is_closed and not rounds.summary
     statistics = Statistics()
-    rounds.tell(statistics)
+    rounds.report(statistics)
     assert "what reduction left was eliminated" in statistics.bounds
     assert known.value == oocbe.solve(problem, bounds="none").value
 
@@ -130,5 +139,5 @@ def test_what_takes_too_much_memory_when_it_is_listed_is_not_tried():
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(16)), functions)
     listed = sum(f.tuples.astype(np.int64).nbytes + f.values.nbytes for f in problem.functions)
     assert ScopeTables.of(problem).listed_bytes == listed
-    assert elimination_of(problem).is_open
-    assert not elimination_of(problem, SolveOptions(memory="4MiB")).is_open
+    assert not elimination_of(problem)[1].is_over
+    assert elimination_of(problem, SolveOptions(memory="4MiB"))[1].is_over

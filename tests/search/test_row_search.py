@@ -6,6 +6,7 @@ import math
 import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,26 +22,29 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import beam_pass, beam_search_scheduler, bounded, row_problem, row_results, row_search
+from oocbe.search import beam_pass, bounded, portfolio, row_problem, row_results, row_search
 from oocbe.search.beam_pass import BeamPass, WeightedPrimalGraph
-from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.depth_search import DepthSearch
+from oocbe.search.portfolio import FIRST_SECONDS, PARAMETERS, Terms
 from oocbe.search.reduced_elimination import ReducedElimination
 from oocbe.search.row_search import RowSearch
+from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import grid_network, random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.effort import examples
-from tests.helpers.fake_clock import Clock
 
 NO_GAP = SolveOptions().gap
+
+A_STEP = replace(PARAMETERS, slice_seconds=1e-9)
+"""Each slice is one step."""
 
 
 @pytest.fixture(autouse=True)
 def rows_alone(monkeypatch):
     """Without elimination of what reduction leaves, which would come before rows in problems as small as these, and
     without a search depth first, which would end them."""
-    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
+    monkeypatch.setattr(ReducedElimination, "is_available", False)
     monkeypatch.setattr(DepthSearch, "is_over", property(lambda _: True, lambda *_: None), raising=False)
 
 
@@ -143,64 +147,41 @@ def test_more_values_than_a_byte_holds():
     assert known.value == (costs + own[:, None]).min()
 
 
-def test_a_search_that_is_behind_gets_less_time(monkeypatch):
-    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
-    clock = Clock()
-    monkeypatch.setattr(beam_search_scheduler, "working_time", clock.perf_counter)
-    known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
-    taken = []
-
-    def work(made, seconds, deadline):
-        taken.append(seconds)
-        made.seconds += 1.0
-        made.lower = 0
-
-    monkeypatch.setattr(RowSearch, "work", work)
-    clock.now += 8.0
-    rounds.improve(known, lambda: None)
-    assert len(taken) == 8
-    known.offer(problem.evaluate([0] * 12), (0,) * 12, "given")
-    known.raise_lower(known.value - 1, "given")
-    clock.now += 56.0 + 8.0  # that rows took
-    rounds.improve(known, lambda: None)
-    assert len(taken) == 8
-
-
 def test_it_ends_where_bounds_are_as_near_as_is_asked_for(monkeypatch):
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     known = SharedBounds(problem, Gap(absolute=10), lambda *_: None)
     known.offer(problem.evaluate([0] * 12), (0,) * 12, "given")
     known.raise_lower(known.value - 10, "given")
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
+    rounds = Searches(problem, SolveOptions(), known, Deadline())
     monkeypatch.setattr(RowSearch, "work", lambda *_: pytest.fail("rows were tried"))
-    rounds.first(known, lambda: None)
-    rounds.improve(known, lambda: None)
+    rounds.open()
+    rounds.first(math.inf)
 
 
 def test_the_deadline_ends_it():
     known = SharedBounds(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(known.problem, SolveOptions(), Deadline(0.0))
+    rounds = Searches(known.problem, SolveOptions(), known, Deadline(0.0))
     with pytest.raises(TimeLimitError):
-        rounds.first(known, lambda: None)
+        rounds.first(FIRST_SECONDS)
 
 
-def test_a_hopeless_first_attempt_ends(monkeypatch):
+def test_a_hopeless_search_says_so(monkeypatch):
     monkeypatch.setattr(row_search, "HOPELESS_SECONDS", 0.0)
     monkeypatch.setattr(row_search, "FEW_RULED_OUT", 2.0)
-    monkeypatch.setattr(beam_search_scheduler, "SLICE_SECONDS", 1e-9)  # a step
     monkeypatch.setattr(row_search, "NARROW_WIDTH", 1)
-    known = SharedBounds(random_network(12, 6, 0.9, tightness=0.0, seed=3), NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(known.problem, SolveOptions(), Deadline())
-    rounds.first(known, lambda: None, math.inf)
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    known, tables = SharedBounds(problem, NO_GAP, lambda *_: None), ScopeTables.of(problem)
+    made = RowSearch(reduced(tables), known, 1 << 30)
+    while not made.is_hopeless:
+        made.work(0.0, Deadline())
     assert not known.is_closed
 
 
 @pytest.mark.parametrize("changed", [{"bounds": "lp"}, {"order": "min-fill"}])
 def test_only_where_nothing_else_is_asked_for(changed):
     known = SharedBounds(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(known.problem, SolveOptions(**changed), Deadline())
-    rounds.first(known, lambda: None)
+    rounds = Searches(known.problem, SolveOptions(**changed), known, Deadline())
+    rounds.first(FIRST_SECONDS)
     assert rounds.seconds == 0
     assert known.lower is None
 
@@ -227,16 +208,15 @@ def latin_square(order: int, seed: int) -> Problem:
 def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
     monkeypatch.setattr(row_problem, "DENSE", 2.0)
     problem = latin_square(4, seed=1)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    rounds.first(known, lambda: None, math.inf)
+    Searches(problem, SolveOptions(), known, Deadline()).first(math.inf)
     assert known.is_closed
     assert known.value == oocbe.solve(problem, bounds="none").value
     free = replace(problem, constraints=tuple(Constraint(c.scope, c.tuples[1:]) for c in problem.constraints))
     capacity = LinearConstraint((0, 1), (np.arange(4), np.arange(4)), 3)
     for packing in (free, replace(free, linear_constraints=(capacity,))):
-        rounds = BeamSearchScheduler(packing, SolveOptions(), Deadline())
-        rounds.first(SharedBounds(packing, NO_GAP, lambda *_: None), lambda: None)
+        rounds = Searches(packing, SolveOptions(), SharedBounds(packing, NO_GAP, lambda *_: None), Deadline())
+        rounds.first(FIRST_SECONDS)
         assert rounds.seconds == 0
 
 
@@ -306,14 +286,16 @@ def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
 
 def test_rows_that_wait_count_as_memory_for_messages(monkeypatch):
     """A walk that holds little stays, one that holds much is given up, and the search ends all the same."""
-    monkeypatch.setattr(beam_search_scheduler, "SLICE_SECONDS", 1e-9)  # a step
+    monkeypatch.setattr(portfolio, "PARAMETERS", A_STEP)
     problem = dense(9, 5, seed=1)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
+    rounds = Searches(problem, SolveOptions(), known, Deadline())
     assert rounds.make_room(1000) == 1000
+    rounds.lay_out()
+    rounds.portfolio.members = {"beam": rounds.portfolio.members["beam"]}
     given_up = 0
     while not known.is_closed:
-        rounds._work(known)
+        rounds.portfolio.run(partial(next, iter((False, True))), lambda: None)
         held = (1 << 40) - rounds.make_room(1 << 40)
         if held and given_up < 5:
             assert rounds.make_room(8 * held) == 7 * held
@@ -350,7 +332,8 @@ def test_a_plan_says_what_a_sample_of_rows_shows(monkeypatch):
     assert "rows with" not in oocbe.plan(problem, order_seconds=0, bounds="lp").bounds
     assert not oocbe.plan(problem, order_seconds=0, bounds="none").bounds
     monkeypatch.setattr(row_results, "SAMPLE_SECONDS", 1e-9)
-    monkeypatch.setattr(beam_search_scheduler, "SLICE_SECONDS", 1e-9)  # a step
+    monkeypatch.setitem(portfolio.TERMS, "beam", Terms())
+    monkeypatch.setattr(portfolio, "PARAMETERS", A_STEP)
     hard = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     assert oocbe.plan(hard, order_seconds=0).bounds.startswith("first rows with bounds of their own (")
 
@@ -358,10 +341,10 @@ def test_a_plan_says_what_a_sample_of_rows_shows(monkeypatch):
 @pytest.mark.parametrize(("is_hopeless", "said"), [(True, "comes at once"), (False, "4 s expected for all")])
 def test_what_rows_show_is_told(is_hopeless, said):
     known = SharedBounds(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(known.problem, SolveOptions(), Deadline())
+    rounds = Searches(known.problem, SolveOptions(), known, Deadline())
     assert (rounds.summary, rounds.forecast_summary) == ("", "")
-    rounds.first(known, lambda: None)
-    search = rounds._search
+    rounds.first(FIRST_SECONDS)
+    search = rounds._beam
     search.nodes, search.ruled_out, search.walking = 1000, 250, 0.05
     search.is_hopeless, search.foreseen = is_hopeless, 4.0
     assert rounds.forecast_summary.startswith("of 1,000 tried 25% were ruled out by them, 50 µs a row, ")
@@ -371,7 +354,8 @@ def test_what_rows_show_is_told(is_hopeless, said):
 def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
     monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
     monkeypatch.setattr(row_results, "EASY_SECONDS", 1e-9)
-    monkeypatch.setattr(beam_search_scheduler, "SLICE_SECONDS", 1e-9)
+    monkeypatch.setitem(portfolio.TERMS, "beam", Terms())
+    monkeypatch.setattr(portfolio, "PARAMETERS", A_STEP)
     monkeypatch.setattr(RowSearch, "summary", "so and so many")
     monkeypatch.setattr(RowSearch, "_rounds", slow_steps)
     result = oocbe.solve(random_network(8, 4, 0.8, tightness=0.0, seed=2), order_seconds=0)

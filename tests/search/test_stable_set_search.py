@@ -14,8 +14,8 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import beam_search_scheduler, stable_set_search
-from oocbe.search.beam_search_scheduler import BeamSearchScheduler
+from oocbe.search import searches, stable_set_search
+from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.stable_set_search import StableSetSearch, ValueGraph
 from tests.helpers.bound_problems import optimum
@@ -156,12 +156,12 @@ def test_it_ends_at_the_deadline():
 
 @pytest.mark.parametrize("part", [0.1, 0.5])
 def test_it_opens_a_solve(part, monkeypatch):
-    monkeypatch.setattr(beam_search_scheduler, "HEAD_START", math.inf)
+    monkeypatch.setattr(searches, "HEAD_START", math.inf)
     problem = conflicts(14, part, 2)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
+    rounds = Searches(problem, SolveOptions(), known, Deadline())
     rounds.load(is_opening=True)
-    rounds.open(known)
+    rounds.open()
     assert known.is_closed
     assert known.value == optimum(problem)
     assert "stable sets" in rounds.summary

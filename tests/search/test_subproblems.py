@@ -13,10 +13,8 @@ from oocbe.bounds.row_reduction import reduced
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import beam_search_scheduler, subproblems
-from oocbe.search.beam_search_scheduler import BeamSearchScheduler
+from oocbe.search import subproblems
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subproblems import SubproblemSearch
 from oocbe.stress import random_network
@@ -145,30 +143,6 @@ def test_little_memory_ends_searches_and_not_the_truth(small):
     known, made, _ = searched(problem, memory=1)
     assert made.is_over
     assert known.lower is None or known.lower <= optimum(problem)
-
-
-def test_they_have_their_turn_where_no_end_is_in_sight(monkeypatch):
-    monkeypatch.setattr(beam_search_scheduler, "SUBPROBLEM_SECONDS", 0.0)
-    problem = two_hard_places(1)
-    rounds = BeamSearchScheduler(problem, SolveOptions(), Deadline())
-    known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    monkeypatch.setattr(BeamSearchScheduler, "_is_depth_promising", property(lambda _: False))
-    rounds._begin(known)
-    monkeypatch.setattr(type(rounds._depth), "expected", property(lambda _: math.inf))
-    assert rounds._is_turn_of_subproblems(known)
-    rounds._work(known)
-    assert rounds._subproblems.seconds > 0
-    rounds._subproblems.is_over = rounds._depth.is_over = False
-    rounds._subproblems.seconds = 9.0
-    rounds._depth.seconds = 4.0
-    rounds._subproblems.lower = known.lower = 5
-    assert rounds._is_turn_of_subproblems(known)  # while its bound is the best
-    known.lower = 6
-    assert not rounds._is_turn_of_subproblems(known)
-    assert rounds.seconds == pytest.approx(13.0)
-    monkeypatch.setattr(BeamSearchScheduler, "_is_depth_promising", property(lambda _: True))
-    rounds._subproblems.seconds = 0.0
-    assert not rounds._is_turn_of_subproblems(known)
 
 
 def test_components_have_lines_of_their_own_once_the_first_is_done(monkeypatch):

@@ -55,11 +55,11 @@ from oocbe.propagation.propagated import presolved
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.runtime.interruption import Interruption, listening
-from oocbe.search.beam_search_scheduler import BeamSearchScheduler
 from oocbe.search.incumbent_search import beside_elimination
 from oocbe.search.presolve import PresolvedProblem, is_easy, presolve
 from oocbe.search.row_results import opening_result, result_by_rows, result_of_bounds
 from oocbe.search.search_statistics import Statistics
+from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.tables.faults import fault_point
 
@@ -224,7 +224,8 @@ class _Solving:
         if not bounded:
             return self._eliminate(self.run.orders(self._orders), working_time() - begin)
         found: list[Incumbent] = []
-        spent, rows = 0.0, BeamSearchScheduler(self._target, options, self.deadline, self.reduction)
+        spent = 0.0
+        rows = Searches(self._target, options, self._knowledge_of(found), self.deadline, self.reduction)
         if options.bounds == "auto":
             try:
                 if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
@@ -252,7 +253,7 @@ class _Solving:
         from oocbe.search.plain_elimination import PlainElimination  # not for an easy solve
 
         known, beside = self._knowledge_of(found), (self._attempt, speed_of(options.backend), self._graph)
-        others = PlainElimination(problem, self.semiring, options, self.deadline, *beside)
+        others = PlainElimination(problem, self.semiring, options, known, self.deadline, *beside)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
         search.statistics.seconds["order"] = spent
         self._statistics = search.statistics
@@ -267,7 +268,7 @@ class _Solving:
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
-        taken = {"rows": search.rows.seconds, "mini-buckets": search.mini_buckets.seconds}
+        taken = {"rows": rows.seconds, "mini-buckets": search.mini_buckets.seconds}
         seconds.update({name: share for name, share in taken.items() if share > 0})
         if (result := others.result) is not None:
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"

@@ -1,0 +1,233 @@
+"""One scheduler for all solvers of pieces of a problem, by measured time, progress and estimates.
+
+Which solver closes a problem is unpredictable. So each gets a share of the time, and the total is a small multiple of
+that of the best one. The solver with the least *virtual time* is next: its own seconds, plus the estimated seconds of
+an indivisible step, divided by its weight. An attempt at elimination with an estimate of ten seconds therefore starts
+when the other solvers have spent a corresponding time, and no earlier.
+
+The weight is the solver's share (:class:`Terms`) times a few factors (:class:`Parameters`): more if it is expected to
+prove the optimum soon, or leads with the lower bound; less if it has made no progress for long. Only ratios of weights
+count: if all solvers stagnate, a solver that was given up gets its share again.
+
+The choice depends on the seconds and on the progress that the solvers report, not on when it is made. Under load all
+solvers slow down alike, so the sequence of choices stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import Progress, SubSolver
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameters of the scheduler, the same for all solvers.
+
+    Attributes
+    ----------
+    slice_seconds : time slice of a solver that can stop at any time, in seconds. Its estimate is read after each.
+    near_seconds : a solver runs alone while its elapsed and its estimated total time are at most this, in seconds. On
+        most families of generated problems the estimate of depth-first search after 0.1 s is right within a third.
+    soon_seconds : a solver is expected to end soon if its estimated remaining time is at most this, in seconds, or at
+        most the time elapsed.
+    behind, behind_factor : factor of the weights of the searches if other solvers have closed more than ``behind`` of
+        the gap between the searches' own lower bound and the incumbent.
+    hopeless_factor : factor of the weight of a solver whose bounds are too weak for a proof.
+    idle_seconds, idle_share, idle_factor : factor of the weight of a solver that has not improved any bound in its last
+        ``idle_seconds`` seconds, nor in its last ``idle_share`` of its time.
+    coarse_seconds : minimum time of a step of a solver with coarse steps, in seconds. Each may take as long as all
+        before.
+    """
+
+    slice_seconds: float = 0.05
+    near_seconds: float = 2.0
+    soon_seconds: float = 8.0
+    behind: float = 0.5
+    behind_factor: float = 0.125
+    hopeless_factor: float = 0.125
+    idle_seconds: float = 4.0
+    idle_share: float = 0.5
+    idle_factor: float = 0.5
+    coarse_seconds: float = 0.5
+
+
+PARAMETERS = Parameters()
+"""Parameters of all solves."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of one solver.
+
+    Attributes
+    ----------
+    share : weight relative to depth-first search.
+    after : virtual time, in seconds, at which the solver joins.
+    soon, leading : factors of the weight while the solver is expected to end soon, and while it has the best bound.
+    waits_for : name of a solver in the portfolio whose first step comes before; empty: none.
+    """
+
+    share: float = 1.0
+    after: float = 0.0
+    soon: float = 1.0
+    leading: float = 1.0
+    waits_for: str = ""
+
+
+HEAD_START = 0.25
+"""Seconds of depth-first search before the first beam pass. Depth-first search closes cliques, colourings, warehouses
+and satisfiability in 0.1 to 0.5 s; beam search takes three to nine times as long or does not close them."""
+
+FIRST_SECONDS, DEPTH_ALONE_SECONDS = 2.0, 0.5
+"""Virtual time, in seconds, at which bounds join the searches, and at which they join depth-first search alone."""
+
+TERMS = {
+    # Early root bounds of packing problems are better than those of searches: see `Searches`.
+    "depth": Terms(soon=16.0),
+    # Estimates of depth-first search are the more reliable.
+    "beam": Terms(after=HEAD_START, soon=2.0),
+    # A sum over pieces has the best bound of some problems that are hard in one place, and no bound of others.
+    "subproblems": Terms(share=0.5, after=1.0, leading=16.0),
+    "reduced": Terms(after=HEAD_START),
+    # Root bounds that have not closed a problem in the time of a first attempt take long, and few problems need them.
+    "bounds": Terms(after=FIRST_SECONDS),
+    "mini-buckets": Terms(share=0.75, after=FIRST_SECONDS, waits_for="bounds"),
+    # Its cost is a quarter of the estimate: bounded search should not take longer than elimination would have.
+    "plain": Terms(share=3.5, after=FIRST_SECONDS, waits_for="bounds"),
+}
+"""Terms of the solvers by name. See :class:`~oocbe.search.searches.Searches` for changes by the form of the problem."""
+
+
+class Member:
+    """A solver in a portfolio. progress_at : its seconds at the last improvement of a bound."""
+
+    def __init__(self, name: str, solver: SubSolver, terms: Terms) -> None:
+        self.name, self.solver, self.terms = name, solver, terms
+        self.progress_at = 0.0
+
+    def note(self, progress: Progress) -> None:
+        """Record the progress of one call."""
+        if progress.is_better:
+            self.progress_at = self.solver.seconds
+
+
+class Portfolio:
+    """Solvers of one problem in time slices.
+
+    Parameters
+    ----------
+    known : bounds of the problem. deadline : of the search.
+    parameters, clock : of the schedule; the clock returns seconds.
+    """
+
+    def __init__(
+        self,
+        known: SharedBounds,
+        deadline: Deadline,
+        parameters: Parameters | None = None,
+        clock: Callable[[], float] = working_time,
+    ) -> None:
+        self._known, self._deadline, self._parameters, self._clock = known, deadline, parameters or PARAMETERS, clock
+        self._begin = clock()
+        self.members: dict[str, Member] = {}
+
+    def add(self, name: str, solver: SubSolver, terms: Terms | None = None) -> None:
+        """Add a solver; solvers of equal virtual time run in the order in which they were added."""
+        self.members[name] = Member(name, solver, terms or TERMS[name])
+
+    def run(
+        self, is_done: Callable[[], bool], look: Callable[[], None], most: float = math.inf, more: float = 0.0
+    ) -> None:
+        """Run until all solvers have ended, or have used their time.
+
+        Parameters
+        ----------
+        is_done : whether to stop earlier. look : called between slices; fetches better assignments found elsewhere.
+        most, more : time limit of each solver, in seconds, and additional time while it is expected to end soon.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        while not is_done():
+            member = self.next(most, more)
+            if member is None:
+                return
+            look()
+            member.note(member.solver.work(self._seconds(member), self._deadline))
+
+    def next(self, most: float = math.inf, more: float = 0.0) -> Member | None:
+        """The solver that runs next, within limits as of :meth:`run`; None if there is none."""
+        left = [member for member in self._open() if self._has_time(member, most, more)]
+        near = [member for member in left if self._is_near(member)]
+        return min(near or left, key=self._virtual, default=None)
+
+    def _open(self) -> Iterator[Member]:
+        for member in self.members.values():
+            first = self.members.get(member.terms.waits_for)
+            is_early = first is not None and not first.solver.seconds and first.solver.is_available
+            if not is_early and member.solver.is_available and member.solver.cost < math.inf:
+                yield member
+
+    def _has_time(self, member: Member, most: float, more: float) -> bool:
+        solver = member.solver
+        if member.terms.after >= most:
+            return False
+        is_within = solver.seconds + solver.cost < most + (more if self._is_soon(member) else 0.0)
+        return is_within or self._is_near(member)
+
+    def _virtual(self, member: Member) -> float:
+        """Virtual time of a solver after its next step."""
+        solver = member.solver
+        return max(member.terms.after, (solver.seconds + solver.cost) / self._weight(member))
+
+    def _seconds(self, member: Member) -> float:
+        """Time limit of the next call: a slice, or until another solver is due."""
+        parameters = self._parameters
+        if not member.solver.is_coarse:
+            return parameters.slice_seconds
+        others = min((self._virtual(other) for other in self._open() if other is not member), default=math.inf)
+        seconds = member.solver.seconds
+        return max(parameters.coarse_seconds, seconds, others * self._weight(member) - seconds)
+
+    def _weight(self, member: Member) -> float:
+        solver, terms, parameters = member.solver, member.terms, self._parameters
+        weight = terms.share
+        if self._is_soon(member):
+            return weight * terms.soon
+        lower = self._known.lower
+        if terms.leading > 1.0 and solver.lower is not None and lower is not None and solver.lower >= lower:
+            return weight * terms.leading
+        if solver.is_hopeless:
+            weight *= parameters.hopeless_factor
+        if solver.lower is not None and self._is_behind:
+            weight *= parameters.behind_factor
+        idle = solver.seconds - member.progress_at
+        if idle > max(parameters.idle_seconds, parameters.idle_share * solver.seconds):
+            weight *= parameters.idle_factor
+        return weight
+
+    def _is_near(self, member: Member) -> bool:
+        """Whether a solver runs alone."""
+        return max(member.solver.expected, member.solver.seconds) <= self._parameters.near_seconds
+
+    def _is_soon(self, member: Member) -> bool:
+        """Whether a solver is expected to end soon."""
+        left = member.solver.expected - member.solver.seconds
+        return left <= max(self._parameters.soon_seconds, self._clock() - self._begin)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether other solvers than the searches have proven a much better lower bound."""
+        bounds = [member.solver.lower for member in self.members.values() if member.solver.lower is not None]
+        known = self._known
+        if not bounds or known.lower is None:
+            return False
+        own = max(bounds)
+        return known.lower - own > self._parameters.behind * (known.upper_bound - own)

@@ -1,0 +1,241 @@
+"""Searches over partial assignments of one problem, and its portfolio of solvers.
+
+Beam search (:mod:`oocbe.search.row_search`) merges nodes; depth-first search (:mod:`oocbe.search.depth_search`) orders
+the variables anew in each node, and closes easy problems sooner. Subproblems are solved for the lower bound
+(:mod:`oocbe.search.subproblems`). What reduction leaves is eliminated if that is quick
+(:mod:`oocbe.search.reduced_elimination`). :mod:`oocbe.search.portfolio` gives them time, beside bounds and elimination.
+
+Beam search does not support linear constraints over many variables: such problems get depth-first search only. Packing
+problems are first given to linear programs, which bound them by cliques of conflicts, then to depth-first search. If a
+packing problem is a graph of values, a search for stable sets replaces both searches and runs briefly before
+everything else (:mod:`oocbe.search.stable_set_search`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oocbe.elimination.buckets.resources import message_memory
+from oocbe.model.problem import Problem
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.portfolio import DEPTH_ALONE_SECONDS, FIRST_SECONDS, HEAD_START, TERMS, Portfolio
+from oocbe.search.row_problem import RowProblem
+from oocbe.search.search_statistics import Statistics
+from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SubSolver
+
+if TYPE_CHECKING:
+    from oocbe.bounds.row_reduction import Reduction
+    from oocbe.search.reduced_elimination import ReducedElimination
+    from oocbe.search.row_search import RowSearch
+
+WORK_SHARE = 0.5
+"""Share of the message memory available to the searches. No messages exist while they run, but the allocator may not
+have returned freed memory."""
+
+DEPTH_MEMORY = 0.25
+"""Share of the searches' memory for the states of depth-first search; subproblems get half of it."""
+
+HELD_SHARE = 0.125
+"""Share of the message memory that a beam pass may hold when messages are computed. A larger pass is dropped."""
+
+SEARCHES = ("beam", "depth", "subproblems")
+"""Names of the searches in the portfolio, in the order of the summary."""
+
+
+class Searches:
+    """The searches over partial assignments of one min-sum problem.
+
+    Parameters
+    ----------
+    problem, options : the problem and its settings. known : updated. deadline : of the search.
+    reduction : of the problem, if known.
+
+    Attributes
+    ----------
+    portfolio : of the searches; others may join it. order_seconds : time of the order search on the full problem.
+        Orders of the reduced problem take as long; they are not searched before the searches have used that time.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: SolveOptions,
+        known: SharedBounds,
+        deadline: Deadline,
+        reduction: Reduction | None = None,
+    ) -> None:
+        self._options, self._known = options, known
+        self._form = RowProblem(problem, reduction)
+        self.portfolio = Portfolio(known, deadline)
+        self.order_seconds = 0.0
+        self._beam: RowSearch | None = None
+        self._elimination: ReducedElimination | None = None
+        self._is_open = options.bounds == "auto" and options.order == "auto"
+        self._is_laid_out = False
+
+    @property
+    def seconds(self) -> float:
+        """Time of all searches and of the elimination of the reduced problem."""
+        members = self.portfolio.members
+        return sum(members[name].solver.seconds for name in (*SEARCHES, "reduced") if name in members)
+
+    def make_room(self, memory: int) -> int:
+        """Bytes of ``memory`` available to messages beside the beam; a beam pass that holds too much is dropped."""
+        if self._beam is None:
+            return memory
+        if self._beam.walk_bytes > HELD_SHARE * memory:
+            self._beam.give_up_walk()
+        return memory - self._beam.walk_bytes
+
+    def drop_beam(self) -> None:
+        """Free the memory of an unfinished beam pass."""
+        if self._beam is not None and self._beam.walk_bytes:
+            self._beam.give_up_walk()
+
+    def load(self, is_opening: bool = False) -> None:
+        """Lay out the tables and load the compiled loops, outside the measured time.
+
+        is_opening : skip the loops of beam search, which are not needed yet.
+        """
+        if not self._is_open:
+            return
+        if self._form.graph is not None:
+            from oocbe.search import stable_set_search
+
+            stable_set_search.load_loops()
+        elif self._form.goes_first and self._form.is_laid_out:
+            from oocbe.bounds.row_ascent import load_loops
+            from oocbe.search import depth_search
+
+            depth_search.load_loops()
+            if not is_opening:
+                load_loops()
+
+    def open(self) -> None:
+        """Run depth-first search briefly, longer while it is expected to end soon, at most until the requested gap.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        if self._is_open and self._form.goes_first:
+            self.lay_out()
+            self._run(HEAD_START, 0.0)
+
+    def first(self, seconds: float, more: float = 0.0) -> None:
+        """Run each search for ``seconds`` before all other solvers, and ``more`` if it is then expected to end soon.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        if self._is_open and not self._waits_for_bounds:
+            self.lay_out()
+            self._run(seconds, more)
+
+    def _run(self, most: float, more: float) -> None:
+        self.portfolio.run(lambda: self._known.is_near_enough, lambda: None, most, more)
+
+    def lay_out(self) -> None:
+        """Add the searches that apply to the problem to the portfolio."""
+        if not self._is_open:
+            return
+        if not self._is_laid_out:
+            self._is_laid_out = True
+            self._add_searches()
+        members = self.portfolio.members
+        if "reduced" in members:
+            members["reduced"].terms = replace(TERMS["reduced"], after=max(HEAD_START, self.order_seconds))
+
+    def join_bounds(self) -> None:
+        """Lay out the searches, or have them wait if the form of the problem makes the first bound better than theirs;
+        they are then laid out after it."""
+        if not self._waits_for_bounds:
+            self.lay_out()
+        elif "depth" in self.portfolio.members:
+            member = self.portfolio.members["depth"]
+            member.terms = replace(member.terms, waits_for="bounds")
+
+    @property
+    def _waits_for_bounds(self) -> bool:
+        return self._form.is_packing or self._form.graph is not None
+
+    @property
+    def first_seconds(self) -> float:
+        """Virtual time of the searches before the first bound, in seconds."""
+        if self._waits_for_bounds or not self.portfolio.members:
+            return 0.0
+        return DEPTH_ALONE_SECONDS if self._beam is None else FIRST_SECONDS
+
+    def _add_searches(self) -> None:
+        known, options, add = self._known, self._options, self.portfolio.add
+        if self._form.graph is not None:
+            from oocbe.search.stable_set_search import StableSetSearch
+
+            add("depth", StableSetSearch(self._form.graph, known))
+            return
+        reduction = self._form.reduction
+        if reduction is None:
+            return
+        # An easy solve ends before these are needed.
+        from oocbe.bounds.clique_variables import with_clique_variables
+        from oocbe.search.depth_search import DepthSearch
+        from oocbe.search.reduced_elimination import ReducedElimination
+        from oocbe.search.row_search import RowSearch
+        from oocbe.search.subproblems import SubproblemSearch
+
+        memory = int(WORK_SHARE * message_memory(options))
+        add("depth", DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory)))
+        if not self._form.is_packing and not reduction.tables.linear:
+            self._beam = RowSearch(reduction, known, memory, options.backend)
+            room = partial(self.make_room, message_memory(options))
+            self._elimination = ReducedElimination(reduction, options, known, room)
+            add("reduced", self._elimination)
+            add("beam", self._beam)
+            add("subproblems", SubproblemSearch(reduction.tables, known, int(DEPTH_MEMORY / 2 * memory)))
+
+    def report(self, statistics: Statistics) -> None:
+        """Add the summary and the counts of the searches to ``statistics``."""
+        if self._elimination is not None:
+            self._elimination.report(statistics)
+        statistics.bounds = "; ".join(filter(None, (self.summary, statistics.bounds)))
+        statistics.total_rows += sum(solver.nodes for solver in self._searches)
+        if self._beam is not None:
+            statistics.largest_rows = max(statistics.largest_rows, self._beam.largest)
+
+    @property
+    def _searches(self) -> list[SubSolver]:
+        members = self.portfolio.members
+        return [members[name].solver for name in SEARCHES if name in members]
+
+    @property
+    def summary(self) -> str:
+        """Summary of the searches; empty if none ran."""
+        return "; ".join(solver.summary for solver in self._searches if solver.nodes)
+
+    @property
+    def forecast_summary(self) -> str:
+        """Forecast from the beam passes so far."""
+        search = self._beam
+        if search is None or not search.nodes:
+            return ""
+        shown = (
+            f"of {search.nodes:,} tried {search.ruled_out / search.nodes:.0%} were ruled out by them, "
+            f"{1e6 * search.walking / search.nodes:.0f} µs a row"
+        )
+        if search.is_hopeless:
+            return f"{shown}, too few for what is left: what follows comes at once"
+        if search.foreseen is None:
+            return shown
+        return (
+            f"{shown}, {search.foreseen:.2g} s expected for all, a tenth of it or less once good assignments are known"
+        )
+
+    @property
+    def reduction(self) -> Reduction | None:
+        """The reduced problem with its cost-free removals; None if the problem cannot be tabulated."""
+        return self._form.reduction

@@ -1,0 +1,228 @@
+"""The scheduler by a clock of its own: no solver computes anything, and time passes where a solver says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.settings.option_values import Gap
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.portfolio import PARAMETERS, Parameters, Portfolio, Terms
+from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import Progress, SubSolver
+from tests.helpers.fake_clock import Clock
+
+LEAST, GREATEST = 0, 1000
+
+
+def bounds() -> SharedBounds:
+    variables = (Variable("x", 2),)
+    known = SharedBounds(Problem(variables, (Function.from_array((0,), [LEAST, GREATEST]),)), Gap(), lambda *_: None)
+    known.offer(GREATEST, (1,), "given")
+    known.raise_lower(LEAST, "given")
+    return known
+
+
+class Fake(SubSolver):
+    """A solver whose calls take the time that they are given, or ``takes``, and gain ``gains`` of the bound each."""
+
+    expected = math.inf
+    cost = 0.0
+
+    def __init__(self, clock: Clock, known: SharedBounds, **given) -> None:
+        super().__init__(known)
+        self.clock, self.takes, self.gains = clock, None, lambda: 0
+        self.calls: list[float] = []
+        for name, value in given.items():
+            setattr(self, name, value)
+
+    def _step(self, seconds: float, deadline: Deadline) -> None:
+        raise AssertionError
+
+    def work(self, seconds: float, deadline: Deadline) -> Progress:
+        deadline.check()
+        taken = seconds if self.takes is None else self.takes
+        self.calls.append(seconds)
+        self.seconds += taken
+        self.clock.now += taken
+        before, gain = self._known.lower, self.gains()
+        if gain:
+            self._prove((self.lower or 0) + gain, "a test")
+        if self.cost:
+            self.cost, self.is_over = 0.0, True
+        return Progress(taken, self._known.lower != before)
+
+
+class Setting:
+    """A portfolio of fake solvers, and the names of those that have run."""
+
+    def __init__(self, parameters: Parameters = PARAMETERS, *, deadline: Deadline | None = None) -> None:
+        self.clock, self.known, self.log = Clock(), bounds(), []
+        self.portfolio = Portfolio(self.known, deadline or Deadline(), parameters, self.clock.perf_counter)
+
+    def add(self, name: str, terms: Terms = Terms(), **given) -> Fake:  # noqa: B008
+        solver = Fake(self.clock, self.known, **given)
+        work = solver.work
+        solver.work = lambda *limits: self.log.append(name) or work(*limits)
+        self.portfolio.add(name, solver, terms)
+        return solver
+
+    def run(self, seconds: float = math.inf, is_done: Callable[[], bool] = lambda: False, **given) -> None:
+        self.portfolio.run(lambda: is_done() or self.clock.now >= seconds, lambda: None, **given)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0, 4.0])
+def test_time_is_divided_by_the_shares(share):
+    setting = Setting()
+    one, other = setting.add("one"), setting.add("other", Terms(share=share))
+    setting.run(3.0)
+    assert other.seconds / one.seconds == pytest.approx(share, rel=0.1)
+
+
+def schedule(load: float) -> list[str]:
+    """The solvers that run, in order, on a machine under ``load``."""
+    setting = Setting(replace(PARAMETERS, slice_seconds=load * PARAMETERS.slice_seconds, idle_seconds=4 * load))
+    setting.add("one", gains=lambda: 1)
+    setting.add("two", Terms(share=0.5, after=load * 1.0))
+    setting.add("three", Terms(after=load * 2.0), is_coarse=True, takes=load * 0.7)
+    setting.add("four", Terms(share=0.25), cost=load * 0.5, takes=load * 0.5)
+    setting.run(load * 20.0)
+    return setting.log
+
+
+def test_a_schedule_is_replayed_also_under_load():
+    """It depends on what the solvers report, so a machine of half the speed runs the same sequence."""
+    assert schedule(1.0) == schedule(1.0) == schedule(2.0)
+    assert {"one", "two", "three", "four"} == {*schedule(1.0)}
+
+
+def test_what_makes_no_progress_gets_less_time_and_is_taken_up_again_where_the_others_stagnate():
+    setting = Setting(replace(PARAMETERS, idle_factor=0.1, behind=1.0))
+    stops = 60.0
+    one = setting.add("one", gains=lambda: setting.clock.now < stops)
+    other = setting.add("other")
+    setting.run(stops)
+    assert one.seconds > 5 * other.seconds
+    before = one.seconds, other.seconds
+    setting.run(20 * stops)
+    assert other.seconds - before[1] > one.seconds - before[0], "it catches up"
+    assert other.seconds == pytest.approx(one.seconds, rel=0.1)
+
+
+def test_an_indivisible_step_waits_until_the_others_have_used_its_time():
+    setting = Setting()
+    setting.add("search", gains=lambda: 1)
+    setting.add("attempt", Terms(share=0.5), cost=3.0, takes=3.0)
+    setting.run(12.0)
+    assert setting.log.count("attempt") == 1
+    assert setting.log.index("attempt") * PARAMETERS.slice_seconds == pytest.approx(6.0, rel=0.05)
+
+
+def test_a_step_out_of_reach_is_never_made():
+    setting = Setting()
+    setting.add("attempt", cost=math.inf)
+    setting.run()
+    assert setting.log == []
+
+
+def test_a_solver_that_is_near_its_end_runs_alone():
+    setting = Setting()
+    setting.add("one")
+    near = setting.add("near", Terms(share=0.01), expected=1.0)
+    setting.run(1.0)
+    assert {*setting.log} == {"near"}
+    near.seconds = PARAMETERS.near_seconds + 1.0  # the estimate was wrong
+    setting.run(2.0)
+    assert setting.log[-1] == "one"
+
+
+@pytest.mark.parametrize(("expected", "part"), [(100.0, 1.0), (9.0, 3.0)])
+def test_a_solver_that_ends_soon_gets_more(expected, part):
+    setting = Setting()
+    setting.add("one")
+    setting.add("other", Terms(soon=3.0), expected=expected)
+    setting.run(4.0)
+    assert setting.log.count("other") / setting.log.count("one") == pytest.approx(part, rel=0.1)
+
+
+def test_the_best_bound_gets_more_while_it_leads():
+    setting = Setting(replace(PARAMETERS, behind=1.0))
+    setting.add("one")
+    leading = setting.add("leading", Terms(share=0.25, leading=16.0), gains=lambda: 1)
+    setting.run(4.0)
+    assert setting.log.count("leading") / setting.log.count("one") == pytest.approx(4.0, rel=0.1)
+    setting.known.raise_lower(500, "another solver")
+    leading.gains = lambda: 0
+    before = leading.seconds
+    setting.run(5.0)
+    assert leading.seconds == before, "it had more than its share"
+
+
+def test_searches_behind_the_bounds_of_others_get_less():
+    setting = Setting(replace(PARAMETERS, idle_factor=1.0))
+    for name in ("one", "other"):
+        setting.add(name).lower = LEAST
+    setting.add("bounds")
+    setting.known.raise_lower(GREATEST - 1, "another solver")
+    setting.run(10.0)
+    part = setting.log.count("bounds") / len(setting.log)
+    assert part == pytest.approx(1 / (1 + 2 * PARAMETERS.behind_factor), rel=0.1)
+
+
+def test_a_solver_without_hope_gets_less():
+    setting = Setting()
+    setting.add("one")
+    setting.add("hopeless", is_hopeless=True)
+    setting.run(4.0)
+    assert setting.log.count("hopeless") < setting.log.count("one") / 4
+
+
+def test_coarse_steps_may_take_as_long_as_those_before():
+    setting = Setting()
+    setting.add("search")
+    coarse = setting.add("coarse", Terms(after=1.0), is_coarse=True)
+    setting.run(20.0)
+    assert coarse.calls[0] == pytest.approx(1.0, abs=0.1), "until the search is due"
+    assert all(later > before for before, later in pairwise(coarse.calls[1:]))
+    assert len(coarse.calls) < 8
+
+
+def test_a_step_comes_before_those_that_wait_for_it():
+    setting = Setting()
+    waiting = setting.add("waiting", Terms(waits_for="bounds"))
+    bounds = setting.add("bounds", is_coarse=True, takes=3.0)
+    setting.run(3.0)
+    assert (bounds.calls, waiting.calls) == ([math.inf], [])
+    setting.run(4.0)
+    assert waiting.calls
+    without = Setting()
+    without.add("waiting", Terms(waits_for="bounds"))
+    without.run(1.0)
+    assert without.log, "it waits for no solver that is not there"
+
+
+def test_limits_of_each_solver():
+    setting = Setting()
+    one = setting.add("one")
+    soon = setting.add("soon", expected=8.0)
+    late = setting.add("late", Terms(after=0.5))
+    setting.run(most=0.5, more=2.0)
+    assert one.seconds == pytest.approx(0.5, abs=PARAMETERS.slice_seconds)
+    assert soon.seconds == pytest.approx(2.5, abs=PARAMETERS.slice_seconds)
+    assert late.seconds == 0
+
+
+def test_it_ends_with_its_solvers_or_by_request():
+    setting = Setting()
+    one, other = setting.add("one"), setting.add("other")
+    one.is_over = other.is_over = True
+    setting.run()
+    one.is_over = False
+    setting.run(is_done=lambda: len(setting.log) == 3)
+    assert setting.log == ["one"] * 3
