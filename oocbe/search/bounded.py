@@ -144,7 +144,7 @@ class BoundedSolve(SubSolver):
                 self._take()  # keep the incumbent so that the error report can show it
                 raise
             self._searches.report(self.statistics)
-            self.tables.tell(self.statistics)
+            self.tables.report(self.statistics)
             with unlimited():
                 self._conclude_search()
 
@@ -283,7 +283,9 @@ class BoundedSolve(SubSolver):
             if winner is None:
                 self._take()
                 if known.upper_bound >= threshold:
-                    winner, reached = self.tables.race(scope, choices[0], known.lower, threshold, cap * CAP_FACTOR, run)
+                    winner, reached = self.tables.race(
+                        scope, choices[0], known.lower, threshold, cap * CAP_FACTOR, run, self._left
+                    )
             statistics.seconds["forward"] += working_time() - begin
             if winner is not None:
                 self._conclude(winner, scope, reached)

@@ -85,7 +85,8 @@ HEAD_START = 0.25
 and satisfiability in 0.1 to 0.5 s; beam search takes three to nine times as long or does not close them."""
 
 FIRST_SECONDS, DEPTH_ALONE_SECONDS = 2.0, 0.5
-"""Virtual time, in seconds, at which bounds join the searches, and at which they join depth-first search alone."""
+"""Virtual time, in seconds, at which bounds join the searches, and at which they join depth-first search if there is
+no beam search, or a hopeless one."""
 
 TERMS = {
     # Early root bounds of packing problems are better than those of searches: see `Searches`.
@@ -149,7 +150,8 @@ class Portfolio:
         Parameters
         ----------
         is_done : whether to stop earlier. look : called between slices; fetches better assignments found elsewhere.
-        most, more : time limit of each solver, in seconds, and additional time while it is expected to end soon.
+        most, more : time limit of each solver, in seconds, and additional time while it is expected to end soon. Once
+            a solver is hopeless, a limited run ends for all but those near their end.
 
         Raises
         ------
@@ -179,13 +181,21 @@ class Portfolio:
         solver = member.solver
         if member.terms.after >= most:
             return False
+        if most < math.inf and self._is_any_hopeless:
+            return self._is_near(member)
         is_within = solver.seconds + solver.cost < most + (more if self._is_soon(member) else 0.0)
         return is_within or self._is_near(member)
 
+    @property
+    def _is_any_hopeless(self) -> bool:
+        return any(member.solver.is_hopeless for member in self.members.values())
+
     def _virtual(self, member: Member) -> float:
         """Virtual time of a solver after its next step."""
-        solver = member.solver
-        return max(member.terms.after, (solver.seconds + solver.cost) / self._weight(member))
+        solver, after = member.solver, member.terms.after
+        if self._is_any_hopeless:
+            after = min(after, DEPTH_ALONE_SECONDS)
+        return max(after, (solver.seconds + solver.cost) / self._weight(member))
 
     def _seconds(self, member: Member) -> float:
         """Time limit of the next call: a slice, or until another solver is due."""

@@ -18,6 +18,7 @@ from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import Reduction
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.beam_pass import BeamPass, BeamPassResult, WeightedPrimalGraph
+from oocbe.search.search_statistics import Statistics
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import SubSolver
 
@@ -121,6 +122,11 @@ class RowSearch(SubSolver):
     def expected(self) -> float:
         """Estimated total seconds; infinite before the first beam pass."""
         return math.inf if self.foreseen is None else self.seconds + self.foreseen / OVERESTIMATE
+
+    def report(self, statistics: Statistics) -> None:
+        """Add the resources used to ``statistics``."""
+        super().report(statistics)
+        statistics.largest_rows = max(statistics.largest_rows, self.largest)
 
     def give_up_walk(self) -> None:
         """Drop the unfinished beam pass. Proven bounds stay; the next pass has the same width."""

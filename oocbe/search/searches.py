@@ -25,11 +25,9 @@ from oocbe.search.portfolio import DEPTH_ALONE_SECONDS, FIRST_SECONDS, HEAD_STAR
 from oocbe.search.row_problem import RowProblem
 from oocbe.search.search_statistics import Statistics
 from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import SubSolver
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
-    from oocbe.search.reduced_elimination import ReducedElimination
     from oocbe.search.row_search import RowSearch
 
 WORK_SHARE = 0.5
@@ -73,7 +71,6 @@ class Searches:
         self.portfolio = Portfolio(known, deadline)
         self.order_seconds = 0.0
         self._beam: RowSearch | None = None
-        self._elimination: ReducedElimination | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
         self._is_laid_out = False
 
@@ -193,29 +190,22 @@ class Searches:
         if not self._form.is_packing and not reduction.tables.linear:
             self._beam = RowSearch(reduction, known, memory, options.backend)
             room = partial(self.make_room, message_memory(options))
-            self._elimination = ReducedElimination(reduction, options, known, room)
-            add("reduced", self._elimination)
+            add("reduced", ReducedElimination(reduction, options, known, room))
             add("beam", self._beam)
             add("subproblems", SubproblemSearch(reduction.tables, known, int(DEPTH_MEMORY / 2 * memory)))
 
     def report(self, statistics: Statistics) -> None:
         """Add the summary and the counts of the searches to ``statistics``."""
-        if self._elimination is not None:
-            self._elimination.report(statistics)
+        for member in self.portfolio.members.values():
+            member.solver.report(statistics)
         statistics.bounds = "; ".join(filter(None, (self.summary, statistics.bounds)))
-        statistics.total_rows += sum(solver.nodes for solver in self._searches)
-        if self._beam is not None:
-            statistics.largest_rows = max(statistics.largest_rows, self._beam.largest)
-
-    @property
-    def _searches(self) -> list[SubSolver]:
-        members = self.portfolio.members
-        return [members[name].solver for name in SEARCHES if name in members]
 
     @property
     def summary(self) -> str:
         """Summary of the searches; empty if none ran."""
-        return "; ".join(solver.summary for solver in self._searches if solver.nodes)
+        members = self.portfolio.members
+        solvers = [members[name].solver for name in SEARCHES if name in members]
+        return "; ".join(solver.summary for solver in solvers if solver.nodes)
 
     @property
     def forecast_summary(self) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from oocbe.errors import TimeLimitError
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
+from oocbe.search.search_statistics import Statistics
 from oocbe.search.shared_bounds import SharedBounds
 
 
@@ -100,6 +101,10 @@ class SubSolver(ABC):
     def cost(self) -> float:
         """Estimated seconds of the next step if that is longer than a slice; infinite if it is out of reach."""
         return 0.0
+
+    def report(self, statistics: Statistics) -> None:
+        """Add the resources used to ``statistics``."""
+        statistics.total_rows += self.nodes
 
     @property
     def summary(self) -> str:

@@ -21,7 +21,6 @@ from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.errors import DiskError, ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
-from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.scope import Scope
 from oocbe.search.search_statistics import Statistics
@@ -38,8 +37,8 @@ MEMORY_SHARE = 0.0625
 ASCENT_SECONDS = 0.5
 """Time limit, in seconds, of the additive bound from which tables are made."""
 
-BUILD_SECONDS, BUILD_SHARE = 2.0, 0.25
-"""Tables that take longer than both this many seconds and this share of the elapsed search are given up."""
+BUILD_SECONDS = 2.0
+"""Minimum time limit of the construction of tables, in seconds."""
 
 SAMPLE_ROWS = 1 << 16
 """Number of rows looked up before the benefit is judged."""
@@ -61,15 +60,14 @@ class TableBounds:
 
     Attributes
     ----------
-    looked_up, dropped : rows tested against tables, and rows dropped by them. seconds : construction time.
-    is_open : whether tables pay off, as far as known.
+    looked_up, dropped : rows tested against tables, and rows dropped by them.
+    is_open : whether tables pay off, as far as known. patience : time limit of the tables of one order, in seconds.
     """
 
     def __init__(self, options: SolveOptions, deadline: Deadline) -> None:
         self.options, self.deadline = options, deadline
-        self._begin = working_time()
         self.looked_up = self.dropped = 0
-        self.seconds = 0.0
+        self.patience = BUILD_SECONDS
         self.is_open = options.bounds == "auto"
         self._part = 1.0
         self._below: TablesBelow | None = None
@@ -91,6 +89,7 @@ class TableBounds:
         threshold: int | float,
         cap: int,
         run: Round,
+        seconds: float,
     ) -> tuple[RaceWinner | None, int | float]:
         """Run an order with tables below a threshold; if it is given up, below one half as far from the proven bound.
 
@@ -100,7 +99,9 @@ class TableBounds:
         ----------
         scope : with a source. choice : the most promising order.
         lower : the proven bound. cap : maximum rows of a message. run : runs a round.
+        seconds : time limit of the tables of one order.
         """
+        self.patience = max(BUILD_SECONDS, seconds)
         problem, source = scope.problem, scope.source
         assert source is not None
         for part in (self._part, self._part / 2):
@@ -124,12 +125,7 @@ class TableBounds:
             self._part = part / 2
         return None, threshold
 
-    @property
-    def patience(self) -> float:
-        """Time limit of the tables of one order, in seconds."""
-        return max(BUILD_SECONDS, BUILD_SHARE * (working_time() - self._begin))
-
-    def tell(self, statistics: Statistics) -> None:
+    def report(self, statistics: Statistics) -> None:
         """Add the summary of the tables to ``statistics``, if any row was looked up."""
         if not self.looked_up:
             return
@@ -151,20 +147,16 @@ class TablesBelow:
 
     def source(self, order: Sequence[int], cap: int | None) -> OutsideTables | None:
         """Tables for an order; None if they take too much time or memory, or there is no additive bound."""
-        tables, begin = self._tables, working_time()
-        made = None
-        try:
-            with suppress(TimeLimitError, ResourceError, MemoryError), Deadline(tables.patience):
-                if self._source is not None and self._source.root < self.threshold:
-                    from oocbe.bounds.mini_buckets.outside_tables import OutsideTables  # unused in easy solves
+        tables, made = self._tables, None
+        with suppress(TimeLimitError, ResourceError, MemoryError), Deadline(tables.patience):
+            if self._source is not None and self._source.root < self.threshold:
+                from oocbe.bounds.mini_buckets.outside_tables import OutsideTables  # unused in easy solves
 
-                    memory = int(MEMORY_SHARE * tables.options.memory_limit)
-                    room = memory // (4 * max(1, len(order)))
-                    cells = max(1, room if cap is None else min(cap // ROWS_A_CELL, room))
-                    given = (self._source, self.threshold, order, cells, memory, tables.options.seed)
-                    made = OutsideTables(self.problem, *given)
-        finally:
-            tables.seconds += working_time() - begin
+                memory = int(MEMORY_SHARE * tables.options.memory_limit)
+                room = memory // (4 * max(1, len(order)))
+                cells = max(1, room if cap is None else min(cap // ROWS_A_CELL, room))
+                given = (self._source, self.threshold, order, cells, memory, tables.options.seed)
+                made = OutsideTables(self.problem, *given)
         tables.deadline.check()
         tables.is_open = made is not None
         return made

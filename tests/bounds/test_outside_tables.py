@@ -232,11 +232,10 @@ def test_tables_that_drop_nothing_are_the_last(monkeypatch):
         assert not below.count(10_000, 10_000)
         assert tables.below(problem, 1000) is None
         statistics = Statistics()
-        tables.tell(statistics)
+        tables.report(statistics)
         assert statistics.bounds == "mini-bucket tables dropped 9 of 10,109 rows"
         assert TableBounds(SolveOptions(bounds="lp"), deadline).below(problem, 1000) is None
         monkeypatch.setattr(table_bounds, "BUILD_SECONDS", 0.0)
-        monkeypatch.setattr(table_bounds, "BUILD_SHARE", 0.0)
         late = TableBounds(SolveOptions(), deadline)
         assert late.below(problem, 1000).source(range(16), 100) is None
         assert not late.is_open

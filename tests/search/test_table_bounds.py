@@ -28,7 +28,7 @@ def race(lower, threshold, run):
     tables = TableBounds(SolveOptions(), Deadline(None))
     tables._part = 0.5
     scope = replace(Scope.whole(problem), source=constant_source(problem))
-    return tables.race(scope, SimpleNamespace(order=(0, 1)), lower, threshold, 1000, run)
+    return tables.race(scope, SimpleNamespace(order=(0, 1)), lower, threshold, 1000, run, 1.0)
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3, 100])
