@@ -121,9 +121,10 @@ def steps() -> list[Step]:
         ("solves of reals", False, lambda: solves(real, *every)),
         ("probabilities", False, probabilities),
         ("complete tables", False, complete_tables),
-        ("solves of integers", False, lambda: (oocbe.plan(whole), solves(whole, *every))),
+        ("solves of integers", False, lambda: solves(whole, *every)),
         ("searches of reals", False, lambda: searches(0.37)),
-        ("capacities", False, lambda: (solves(packed, *every), oocbe.propagate(packed))),
+        ("capacities", False, lambda: solves(packed, *every)),
+        ("plans and propagation", False, lambda: (oocbe.plan(whole), oocbe.propagate(packed))),
         ("bounds by mini-buckets", False, lambda: (oocbe.bound(whole, 3), oocbe.bound(whole, 3, cost_shifting=True))),
     ]
 

@@ -167,30 +167,35 @@ def test_numbers_vary_for_a_block():
         pass
 
 
+class CountingEngine(BucketEngine):
+    """Adds up the rows of its joins."""
+
+    def join(self, *arguments):
+        return self._counted(super().join(*arguments))
+
+    def join_piece(self, *arguments):
+        return self._counted(super().join_piece(*arguments))
+
+    def _counted(self, table):
+        self.joined_rows += table.rows
+        return table
+
+
 class Watched(MessageMaker):
     """Notes how each message was made, and what of."""
 
     def make(self, place, bucket, subtree):
-        self.joined_rows, self.strategies, self.streams = 0, [], []
+        self._engine.joined_rows, self.strategies, self.streams = 0, [], []
         message, exponent = super().make(place, bucket, subtree)
         sizes, domains = self._prepared.dtype.itemsize, self._prepared.problem.sizes
         position, scope = self._prepared.position, bucket.separator
         cells = int(np.prod([domains[v] for v in scope], dtype=object))
         row_bytes = 8 * self._prepared.layout(scope).words + sizes
         target = position[scope[0]] if scope else None
-        rows = (self.expected, max(self.joined_rows, message.rows), message.rows)
+        rows = (self.expected, max(self._engine.joined_rows, message.rows), message.rows)
         forecast = MessageForecast(target, bucket.variable, scope, sizes, row_bytes, cells, *rows)
         self.notes.append((forecast, self.strategies[-1], message, message.nbytes))
         return message, exponent
-
-    def finishing(self):
-        finish = super().finishing()
-
-        def counted(table):
-            self.joined_rows += table.rows
-            return finish(table)
-
-        return counted
 
     def _decide(self, task):
         self.expected = self._complete.expected_rows(task.bucket, task.covered)
@@ -223,7 +228,7 @@ def problems(draw):
 def test_a_plan_that_knows_the_rows_decides_as_the_run(problem, seed, tables, memory, piece_rows, dominance, favoured):
     order = np.random.default_rng(seed).permutation(len(problem.variables)).tolist()
     prepared = prepare(problem, problem.semiring, order)
-    engine = BucketEngine("cpu", streams=1, piece_rows=piece_rows)
+    engine = CountingEngine("cpu", streams=1, piece_rows=piece_rows)
     pieces = []
     with pytest.MonkeyPatch.context() as patch, tuned(favoured_share=favoured, held_share=0.2):
         values = CompleteStream.values

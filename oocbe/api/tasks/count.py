@@ -5,8 +5,8 @@ may need: the greatest counts of a bucket's tables give an upper bound before th
 that fit int64 and are joined like any others, by the fastest method; the others are joined as rows. Joined messages are
 not needed again, and are deleted if memory is short.
 
-Rows that carry their consumption of linear constraints are counted by several passes
-(:mod:`oocbe.api.tasks.count_by_residues`).
+Rows may carry their consumption of linear constraints. A row then also sums over all ways to share its consumption
+among the messages of its bucket.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oocbe.api.tasks.count_by_residues import count_by_residues
 from oocbe.api.tasks.result import finished
 from oocbe.api.tasks.tables import compute_tables
 from oocbe.elimination.buckets.bucket_message import MessageMaker
@@ -24,7 +23,6 @@ from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.preparation.hard_part import hard_part
-from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import COUNTING
@@ -42,9 +40,14 @@ class _CountMaker(MessageMaker):
         """No check: counts have as many limbs as they need."""
 
     def limbs(self, bucket: Bucket) -> int:
-        """Limbs for the product of the greatest joined counts, times the domain size of the variable."""
-        greatest = math.prod(message.largest_magnitude() for message in bucket.messages)
-        return limbs_for(greatest * self._prepared.problem.sizes[bucket.variable])
+        """Limbs for the product of the greatest joined counts, times the domain size of the variable and the ways to
+        share a consumption among the messages: that of each but one may be any of its rows'."""
+        prepared, messages = self._prepared, bucket.messages
+        bound = prepared.problem.sizes[bucket.variable] * math.prod(m.largest_magnitude() for m in messages)
+        if prepared.consumption is not None:
+            amounts = math.prod(limit + 1 for limit in prepared.consumption.limits)
+            bound *= math.prod(sorted(min(amounts, m.rows) for m in messages)[:-1])
+        return limbs_for(bound)
 
 
 class _CountForward(Forward):
@@ -70,20 +73,11 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     Raises
     ------
     UnsupportedError : see :func:`oocbe.api.tasks.tables.compute_tables`, and an upper bound that sums can reach.
-    LimitError, CorruptDataError : see :func:`oocbe.api.tasks.count_by_residues.count_by_residues`.
     """
-    bare = hard_part(problem)
-    passes = 1
-    if carried_in_rows(bare):
-        found = count_by_residues(bare, options, observer)
-        tables, value, passes = found.tables, found.value, 1 + found.residues
-    else:
-        counted = replace(bare, semiring=COUNTING)
-        with compute_tables(counted, options, observer, forward=_CountForward) as tables:
-            outcome = tables.outcome.value
-        assert outcome is None or isinstance(outcome, int)
-        value = outcome or 0
-    if tables.outcome.value is None:
+    counted = replace(hard_part(problem), semiring=COUNTING)
+    with compute_tables(counted, options, observer, carries=True, forward=_CountForward) as tables:
+        value = tables.outcome.value
+    if value is None:
         return finished("count", problem, tables, 0, status="infeasible")
-    dtype = tables.prepared.dtype.name if passes == 1 else "int64"
-    return finished("count", problem, tables, value, passes=passes, dtype=dtype)
+    assert isinstance(value, int)
+    return finished("count", problem, tables, value, dtype=tables.prepared.dtype.name)

@@ -10,7 +10,6 @@ strategies run the same join program, so they produce the same rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +19,7 @@ from oocbe.elimination.buckets.buckets import Bucket, ConstraintIndex, reading, 
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.buckets.piecewise import BucketFinalizer, PiecewiseBucket, unchanged
+from oocbe.elimination.buckets.piecewise import BucketFinalizer, PiecewiseBucket
 from oocbe.elimination.buckets.supported_values import SupportedValues
 from oocbe.elimination.engine.bound_arrays import RowPruning
 from oocbe.elimination.engine.bucket_cuts import BucketJoin
@@ -197,7 +196,6 @@ class MessageMaker:
 
     def _begun(self, bucket: Bucket, subtree: NDArray[np.uint8], may_cut: bool) -> BucketTask:
         """The task of a bucket, with its integer range checked and its pruning bound."""
-        bucket = self.factors(bucket)
         if self._prepared.semiring.combination is Combination.MULTIPLY:
             self.check_range(bucket)
         pruning = None
@@ -239,18 +237,9 @@ class MessageMaker:
             )
         return table
 
-    def factors(self, bucket: Bucket) -> Bucket:
-        """The inputs of a bucket's join: the bucket itself, unless a subclass joins some messages beforehand."""
-        return bucket
-
     def limbs(self, bucket: Bucket) -> int:
         """Limbs of each count of a bucket's message: 0, plain numbers, unless a subclass counts."""
         return 0
-
-    def finishing(self) -> Callable[[Table], Table]:
-        """The function that converts joined rows to message rows, in this process or another one; the identity, unless
-        a subclass changes values."""
-        return unchanged
 
     def check_range(self, bucket: Bucket) -> None:
         """Raise ValueRangeError if products of integers may leave int64."""
@@ -356,7 +345,6 @@ class MessageMaker:
                 return None
         if self._pruner is not None and prepared.consumption is None and not is_on_device(message):
             message = self._pruner.surviving(message, subtree_members(task.subtree), bucket.separator)
-        message = self.finishing()(message)
         if message.limbs:
             message = replace(message, values=trim_limbs(message.values))
         if self._dominance is not None:
@@ -373,7 +361,7 @@ class MessageMaker:
         self._store.move_to_main_memory(bucket.messages, as_rows=True)
         self._store.list_rows(bucket.messages)
         name = self._name_of(bucket)
-        finish = BucketFinalizer(name, self._may_cancel, self.finishing(), self._dominance, separator, task.subtree)
+        finish = BucketFinalizer(name, self._may_cancel, self._dominance, separator, task.subtree)
         pieces = PiecewiseBucket(self._store, self._engine, finish, self._row_cap, self._step_limit)
         join = BucketJoin(
             self._program,

@@ -195,7 +195,8 @@ class Forward:
     def _absorb(self, outcome: ForwardPass, table: Table) -> None:
         """Combine a message without variables, over all its consumptions, with the result."""
         values = to_host(table).values
-        value = total(values) if table.limbs else self._prepared.semiring.reduce(values).item()
+        semiring = self._prepared.semiring
+        value = total(values) if semiring.counts else semiring.reduce(values).item()
         assert outcome.value is not None
         if self._prepared.semiring.combination is Combination.ADD:
             outcome.value = outcome.value + value

@@ -45,22 +45,15 @@ class BucketFinalizer:
 
     Attributes
     ----------
-    values : converts joined rows to the message's rows, piece by piece; can be pickled.
     where : name of the bucket, for error messages. may_cancel : whether terms of a sum may have both signs.
     dominance : drops dominated rows, or None. separator, subtree : of the message, as passed to dominance.
     """
 
     where: str
     may_cancel: bool
-    values: Callable[[Table], Table]
     dominance: SubstitutionDominance | None
     separator: tuple[int, ...]
     subtree: NDArray[np.uint8]
-
-
-def unchanged(table: Table) -> Table:
-    """Return the joined rows unchanged."""
-    return table
 
 
 class PiecewiseBucket:
@@ -100,13 +93,13 @@ class PiecewiseBucket:
             return self._publish_in_pieces(place, join)
 
     def _publish_in_pieces(self, place: int, join: BucketJoin) -> tuple[Message, int]:
-        engine, finish, store, extent = self._engine, self._finish, self._store, Extent()
+        engine, store, extent = self._engine, self._store, Extent()
         room = PieceRoom(self._room, engine.streams, engine.piece_rows)
         stream = BucketStream(BucketPiece.whole(join), engine, room, *self._limits)
         before = store.budget.used
 
         def tables(made: Iterable[Table]) -> Iterator[Table]:
-            for rows in map(finish.values, made):
+            for rows in made:
                 extent.passing(rows.values)
                 yield rows
                 self._forecast(place, join.name, stream.done, stream.made, stream.pieces, store.budget.used - before)
@@ -143,7 +136,7 @@ class PiecewiseBucket:
         def forecast(done: float, rows: int, parts: int) -> None:
             self._forecast(place, join.name, done, rows, parts, store.budget.used - before)
 
-        segmented = SegmentedBucket(store, self._engine, workers, finish.values, *self._limits, forecast)
+        segmented = SegmentedBucket(store, self._engine, workers, *self._limits, forecast)
         if not self._is_unfinished(join):
             with store.new_table(place) as path:
                 return store.publish_written(place, finish.separator, segmented.join(path, join).table, 0), 0

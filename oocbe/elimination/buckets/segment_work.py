@@ -6,7 +6,7 @@ Code shared by all workers is in :mod:`oocbe.execution.cluster.segment_files`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,7 +49,7 @@ class JoinSegment:
     ----------
     circumstances : the worker's configuration. part : prefix of the path of the part to be written.
     join : the bucket. low, high, level : of the piece, as for :class:`BucketPiece`.
-    row_limit, step_limit : as for :class:`BucketStream`. finish : converts joined values to the message's values.
+    row_limit, step_limit : as for :class:`BucketStream`.
     """
 
     circumstances: WorkerConfig
@@ -60,7 +60,6 @@ class JoinSegment:
     level: int
     row_limit: int
     step_limit: int
-    finish: Callable[[Table], Table]
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,7 @@ def join_segment(segment: JoinSegment) -> PartResult:
         pieces = PieceRoom(room, engine.streams, engine.piece_rows)
         stream = BucketStream(piece, engine, pieces, segment.row_limit, segment.step_limit)
         with span(KERNELS, "segment", bucket=join.name), closing(stream.tables()) as made:
-            rows = map(segment.finish, made)
-            part = written_part(segment.circumstances, segment.part, join.scope.layout, join.dtype, rows, begin)
+            part = written_part(segment.circumstances, segment.part, join.scope.layout, join.dtype, made, begin)
             return replace(part, pieces=stream.pieces)
 
 

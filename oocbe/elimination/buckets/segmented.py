@@ -52,7 +52,7 @@ class SegmentedBucket:
     Parameters
     ----------
     store : keeps the tables. engine : computes the buckets, and holds the workers.
-    values : converts joined rows to the message's rows; can be pickled. row_cap, step_limit : as for the forward pass.
+    row_cap, step_limit : as for the forward pass.
     forecast : called with the joined share of the bucket, and the resulting rows and parts.
     """
 
@@ -61,12 +61,11 @@ class SegmentedBucket:
         store: MessageStore,
         engine: BucketEngine,
         workers: Workers,
-        values: Callable[[Table], Table],
         row_cap: int,
         step_limit: int,
         forecast: Callable[[float, int, int], None],
     ) -> None:
-        self._store, self._engine, self._workers, self._values = store, engine, workers, values
+        self._store, self._engine, self._workers = store, engine, workers
         self._row_cap, self._step_limit, self._forecast = row_cap, step_limit, forecast
 
     def join(self, path: Path, join: BucketJoin) -> Joined:
@@ -97,7 +96,7 @@ class SegmentedBucket:
                 how = self._circumstances(join.head().row_bytes, sharing)
                 ranges = (piece.low, piece.high, piece.level)
                 limits = (self._row_cap, self._step_limit)
-                return JoinSegment(how, writer.part_path(), sent.join(piece), *ranges, *limits, self._values)
+                return JoinSegment(how, writer.part_path(), sent.join(piece), *ranges, *limits)
 
             def done(piece: BucketPiece, made: PartResult) -> None:
                 pieces.pace.learn(piece.share, made.seconds)

@@ -47,6 +47,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import (
     WalkStart,
     WalkState,
 )
+from oocbe.kernels.cpu.buckets.limb_leaf import COUNT_LISTS
 from oocbe.kernels.cpu.buckets.walk_loop import COMPLETE, walk_on
 from oocbe.kernels.cpu.buckets.walk_steps import grown, values_a_row
 from oocbe.kernels.cpu.jit import jit
@@ -114,8 +115,9 @@ def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any
     leaf_room = 1
     if consumption is not None and at_leaves:
         leaf_room = LEAF_ROOM
-    amounts = np.empty((LISTS, leaf_room), dtype=np.int64)
-    worths = np.empty((LISTS, leaf_room), dtype=value_type)
+    amount_lists = LISTS if limbs is None else COUNT_LISTS
+    amounts = np.empty((amount_lists, leaf_room), dtype=np.int64)
+    worths = np.empty((LISTS, leaf_room * items), dtype=value_type)
     run_ends = np.zeros(DEEPEST + 1, dtype=np.int64)
 
     capacity = max(64, (walk_start.last - walk_start.first) * 2, leaf_room)
@@ -137,8 +139,8 @@ def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any
             return keys, values[0], low, high, count, end == COMPLETE, pruned
         if needed > leaf_room:
             leaf_room = 2 * needed
-            amounts = np.empty((LISTS, leaf_room), dtype=np.int64)
-            worths = np.empty((LISTS, leaf_room), dtype=value_type)
+            amounts = np.empty((amount_lists, leaf_room), dtype=np.int64)
+            worths = np.empty((LISTS, leaf_room * items), dtype=value_type)
         capacity = count + max(count, 2 * leaf_room)
         keys = grown(keys, count, capacity)
         if at_leaves:

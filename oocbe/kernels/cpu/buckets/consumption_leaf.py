@@ -31,6 +31,7 @@ from oocbe.kernels.cpu.buckets.consumption_runs import (
     settle,
 )
 from oocbe.kernels.cpu.buckets.join_arrays import LeafRule
+from oocbe.kernels.cpu.buckets.limb_leaf import combine_counts, merge_counts
 from oocbe.kernels.cpu.jit import inline
 
 U64 = np.uint64
@@ -43,13 +44,14 @@ Pareto front and bounds may still remove many of them."""
 @inline
 def join_consumptions(
     tables: Any,
-    leaf: Any,
-    semiring: Any,
+    program: Any,
     consumption: Any,
     key: Any,
     here: Any,
     lists: Any,
     places: Any,
+    product: Any,
+    limbs: Any,
     row_limit: Any,
     stop: Any,
 ) -> Any:
@@ -60,18 +62,20 @@ def join_consumptions(
 
     Parameters
     ----------
-    tables, leaf, semiring, consumption, here : ``TableArrays``, three parts of a ``JoinProgram``, and ``LeafRows``, of
+    tables, program, consumption, here : ``TableArrays``, ``JoinProgram``, ``ConsumptionArrays`` and ``LeafRows``, of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
     key : uint64 (words,), of the separator.
     lists : ``WalkLists``, overwritten: :data:`~oocbe.kernels.cpu.buckets.consumption_runs.LISTS` lists, and at most
         :data:`~oocbe.kernels.cpu.buckets.consumption_runs.DEEPEST` runs; ``run_ends[0]`` is 0.
-    places : int64 (2, tables), overwritten.
+    places : int64 (2, tables), overwritten. product, limbs : of counts, as for
+        :func:`oocbe.kernels.cpu.buckets.limb_leaf.join_limbs`; ``limbs`` is None for plain numbers.
     row_limit : of the message; a leaf may exceed it by :data:`LEAF_FACTOR`.
     stop : int64 (1,), read periodically; a nonzero value makes the leaf give up.
     """
     amounts, worths, ends = lists.amounts, lists.worths, lists.run_ends
     keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
     low, high, index, base = here.low, here.high, here.indices, here.base
+    leaf, semiring = program.leaf, program.semiring
     leaf_mask, leaf_masks, leaf_values = leaf.mask, leaf.masks, leaf.values
     combination = semiring.combination
     guards, own = consumption.guards, consumption.own
@@ -99,6 +103,7 @@ def join_consumptions(
     given_up, no_room, stack = zero + GIVEN_UP, zero + NO_ROOM, zero + STACK
     side: Any = stack
     depth = zero
+    total, total_list, free_list = zero, zero + STACK, zero + SPARE  # of counts
     block = -1
     allowed = U64(0)
     pointer, until = places[0], places[1]
@@ -132,7 +137,26 @@ def join_consumptions(
                 for f in range(here.mask_from, here.mask_to):
                     allowed &= leaf_masks[base[f] + index[f] * leaf.mask_words + block]
             present = (allowed >> U64(x & 63)) & U64(1) != U64(0) and (limit - own[x]) & guards == guards
-        if present:
+        if limbs is not None:
+            if present:
+                source_list, target = 3 - total_list - free_list, free_list
+                amounts[source_list, 0] = own[x]
+                worths[source_list, 0] = 1
+                for i in range(1, limbs):
+                    worths[source_list, i] = 0
+                size = zero + 1
+                counted = (limit, guards, amount_mask, most, product)
+                for t in range(count_tables):
+                    rows = until[t] - pointer[t]
+                    size = combine_counts(lists, source_list, size, target, tables, t, pointer[t], rows, counted, stop)
+                    if size < 0:
+                        return size, amounts.shape[1] + 1
+                    source_list, target = target, source_list
+                total = merge_counts(lists, total_list, total, source_list, size, target, product)
+                if total < 0:
+                    return total, amounts.shape[1] + 1
+                total_list, free_list = target, total_list
+        elif present:
             worth = semiring.one
             for f in range(here.mask_to, here.function_to):
                 looked_up = leaf_values[base[f] + index[f] * leaf.size + x]
@@ -210,6 +234,8 @@ def join_consumptions(
                     side = stack
         for t in range(count_tables):
             pointer[t] = until[t]
+    if limbs is not None:
+        return total, total_list
     if depth > 1:
         moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
         side = stack

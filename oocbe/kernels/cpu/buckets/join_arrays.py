@@ -292,7 +292,8 @@ class WalkLists(NamedTuple):
 
     Attributes
     ----------
-    amounts, worths : int64 and value dtype (lists, room), consumptions and values. run_ends : (runs + 1,).
+    amounts, worths : int64 and value dtype (lists, room), consumptions and values; counts of limbs as in
+        :mod:`oocbe.kernels.cpu.buckets.limb_leaf`, (lists, room * limbs). run_ends : (runs + 1,).
     """
 
     amounts: NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 from oocbe.kernels.cpu.buckets.consumption_leaf import join_consumptions, write_rows
 from oocbe.kernels.cpu.buckets.consumption_runs import GIVEN_UP, NO_ROOM
 from oocbe.kernels.cpu.buckets.join_arrays import LeafRows
-from oocbe.kernels.cpu.buckets.limb_leaf import join_limbs
+from oocbe.kernels.cpu.buckets.limb_leaf import join_limbs, write_counts
 from oocbe.kernels.cpu.buckets.trie_search import group_end, seek
 from oocbe.kernels.cpu.buckets.value_leaf import join_values
 from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, least_value, values_a_row
@@ -138,25 +138,19 @@ def walk_on(
                     rows = LeafRows(low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
                     if consumption is not None:
                         filled, chosen = join_consumptions(
-                            tables, leaf, semiring, consumption, key, rows, lists, places, row_limit, stop
+                            tables, program, consumption, key, rows, lists, places, product, limbs, row_limit, stop
                         )
                         if filled < 0:  # given up, or capacity exceeded
                             return filled, chosen, (item, stop_level, steps, count, pruned)
                         before = count
-                        room = slack[levels + 1] - reached[levels] if prunes else entries[0]
-                        filled_amounts, filled_worths = lists.amounts[chosen, :filled], lists.worths[chosen, :filled]
-                        count = write_rows(
-                            key,
-                            filled_amounts,
-                            filled_worths,
-                            prunes,
-                            room,
-                            scale,
-                            consumption,
-                            out_keys,
-                            out_values,
-                            count,
-                        )
+                        if limbs is not None:
+                            count = write_counts(key, lists, chosen, filled, limbs, output, count)
+                        else:
+                            room = slack[levels + 1] - reached[levels] if prunes else entries[0]
+                            sums, worths = lists.amounts[chosen, :filled], lists.worths[chosen, :filled]
+                            count = write_rows(
+                                key, sums, worths, prunes, room, scale, consumption, out_keys, out_values, count
+                            )
                         pruned += before + filled - count
                         made[0] += (count & ~SHARED_STEP) - (before & ~SHARED_STEP)
                         if count > row_limit or made[0] > row_limit:
