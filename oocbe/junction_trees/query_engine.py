@@ -107,8 +107,12 @@ class QueryEngine:
         tree = self.tree
         if not tree.is_possible:
             return None
-        if self._calibration is None:
-            self._calibration = StoredCalibration(tree) if isinstance(tree, StoredTree) else Calibration(tree)
+        if isinstance(tree, StoredTree):
+            if not self._is_calibrated:
+                self._calibration, self._is_passed = StoredCalibration(tree, self._known), True
+            return self._calibration
+        if not isinstance(self._calibration, Calibration):
+            self._calibration = Calibration(tree)
         if not self._is_calibrated:
             for v in self._passed.keys() | self._known.keys():
                 if self._passed.get(v) is not self._known.get(v):

@@ -1,8 +1,9 @@
-"""Queries on a tree with rows on disk: one case with changing evidence, many cases, counts."""
+"""Queries on a tree with rows on disk: one case, many cases, counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,25 +69,19 @@ def _likelihoods(sizes: Sequence[int], cases: Cases) -> tuple[dict[int, NDArray[
 
 
 class StoredCalibration:
-    """One case with changing evidence over a stored tree, the counterpart of
-    :class:`oocbe.junction_trees.calibration.Calibration`. Each query that no earlier sweep answered makes a sweep."""
+    """One case over a stored tree, the counterpart of :class:`oocbe.junction_trees.calibration.Calibration`.
 
-    def __init__(self, tree: StoredTree) -> None:
+    Each query that no earlier sweep answered makes a sweep.
+
+    Parameters
+    ----------
+    known : evidence by variable.
+    """
+
+    def __init__(self, tree: StoredTree, known: Mapping[int, CaseEvidence]) -> None:
         self._tree = tree
-        self._inputs: dict[int, NDArray[np.float64]] = {}
-        self._forget()
-
-    def _forget(self) -> None:
-        self._posteriors: dict[int, NDArray[np.float64]] = {}
+        self._inputs = {v: own.likelihood for v, own in known.items()}
         self._logarithm: float | None = None
-
-    def change(self, v: int, known: CaseEvidence | None) -> None:
-        """Set the evidence of a variable; None: none."""
-        if known is not None:
-            self._inputs[v] = known.likelihood
-        elif self._inputs.pop(v, None) is None:
-            return
-        self._forget()
 
     @property
     def log_evidence(self) -> float:
@@ -95,17 +90,16 @@ class StoredCalibration:
             self._logarithm = float(sweep_stored(self._tree, self._case(), ())[1][0])
         return self._logarithm
 
-    def posteriors(self, targets: Sequence[int]) -> list[NDArray[np.float64]]:
-        """Posteriors of some variables, float64 (domain size,) each; zeros if the evidence is impossible.
+    @cached_property
+    def _posteriors(self) -> list[NDArray[np.float64]]:
+        """The posteriors of all variables, because a sweep reads the tree twice whatever the targets."""
+        sizes = self._tree.problem.sizes
+        shares, logarithms = sweep_stored(self._tree, self._case(), range(len(sizes)))
+        self._logarithm = float(logarithms[0])
+        return np.split(shares[0], np.cumsum(sizes)[:-1])
 
-        It computes those of all variables, because a sweep reads the tree twice whatever the targets.
-        """
-        if not all(v in self._posteriors for v in targets):
-            sizes = self._tree.problem.sizes
-            shares, logarithms = sweep_stored(self._tree, self._case(), range(len(sizes)))
-            self._logarithm = float(logarithms[0])
-            ends = np.cumsum(sizes)[:-1]
-            self._posteriors = dict(enumerate(np.split(shares[0], ends)))
+    def posteriors(self, targets: Sequence[int]) -> list[NDArray[np.float64]]:
+        """Posteriors of some variables, float64 (domain size,) each; zeros if the evidence is impossible."""
         return [self._posteriors[v].copy() for v in targets]
 
     def best(self) -> tuple[dict[int, int], float] | None:
