@@ -101,7 +101,9 @@ def steps() -> list[Step]:
         for task in (oocbe.count, oocbe.count_optimal, oocbe.k_best, oocbe.min_marginals):
             task(whole)
         oocbe.count(packed)
-        oocbe.count(long)  # beyond 63 bits
+        capacity = oocbe.LinearConstraint(tuple(range(60)), (np.array([0, 1, 2]),) * 60, 60, "capacity")
+        for problem in (long, replace(long, linear_constraints=(capacity,))):
+            oocbe.count(problem)  # beyond 63 bits
 
     def probabilities() -> None:
         oocbe.marginals(network)

@@ -141,7 +141,9 @@ def check_messages(source: Any, problem: Problem, own: Assignments, case: Descri
     lost = wanted - set(lifted.values())
     tally.holds(f"{source.name}: what is left", not lost, "all that counts", lost)
     left = Assignments.of({**description_of(scope.problem), "upper_bound": None})
-    left = replace(left, unit=own.unit, rows=[row for row in left.rows if lifted[row[0]] in wanted])
+    finer = own.unit // left.unit  # what is left may be integers where the whole is not
+    rows = [(a, v * finer, [p * finer for p in parts]) for a, v, parts in left.rows if lifted[a] in wanted]
+    left = replace(left, unit=own.unit, rows=rows)
     inside = [scope.variables.index(v) for v in order if v in scope.variables]
     for length in case["eliminated"]:
         gone = inside[: min(length, len(inside))]

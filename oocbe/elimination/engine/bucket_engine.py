@@ -162,8 +162,7 @@ class BucketEngine:
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
         device = self.device()
-        limbs = program.semiring.limbs or 0
-        if device is None or limbs > self._device_limbs or (limbs and program.consumes):
+        if device is None or (program.semiring.limbs or 0) > self._device_limbs:
             return False
         rows = max((t.rows for t in tables), default=0)
         work = program.expected_work(rows)
