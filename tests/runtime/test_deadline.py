@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.api.tasks import count_by_residues as counting
 from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.constant_bound import constant_source
 from oocbe.bounds.fixed_point import FixedPoint
@@ -21,7 +20,7 @@ from oocbe.elimination.preparation.packing import is_packing
 from oocbe.elimination.preparation.penalties import forbid_penalties
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.junction_trees import compiled
-from oocbe.model.parts import Function, LinearConstraint, Variable
+from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
@@ -142,22 +141,6 @@ def test_no_order_is_tried_after_the_limit(monkeypatch):
     monkeypatch.setattr(time, "monotonic", iter(np.arange(0.0, 1e6, 50.0).tolist()).__next__)
     with pytest.raises(TimeLimitError):
         plan.candidate_orders(cycle(), SolveOptions(bounds="none"), Deadline(100.0))
-
-
-def test_every_pass_of_a_count_keeps_to_the_disk_limit(monkeypatch):
-    limits = []
-
-    class Recorded(counting.MessageStore):
-        def __init__(self, *args, **settings):
-            super().__init__(*args, **settings)
-            limits.append(self.budget.limit)
-
-    monkeypatch.setattr(counting, "MessageStore", Recorded)
-    monkeypatch.setattr(counting, "_interval", lambda tables: (0, 1 << 80))
-    capacity = LinearConstraint(tuple(range(40)), (np.array([0, 1]),) * 40, 1)
-    problem = Problem(tuple(Variable(f"v{v}", 2) for v in range(40)), linear_constraints=(capacity,))
-    assert oocbe.count(problem, max_disk=1 << 30, **FAST).value == 41
-    assert limits == [1 << 30] * 2
 
 
 def test_a_plan_looks_at_the_deadline():
