@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import ConditionedInput
-from oocbe.junction_trees.evidence import UNOBSERVED, Cases
+from oocbe.junction_trees.evidence import UNOBSERVED, Cases, scaled_likelihood
 from oocbe.junction_trees.kernels.cpu.blocks import enter_evidence
 from oocbe.junction_trees.shares import shares_of
 from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
@@ -26,12 +26,6 @@ def evidence_columns(tree: CompiledTree, cases: Cases) -> tuple[NDArray[np.int64
     soft[list(cases.likelihoods)] = True
     columns = np.flatnonzero((cases.observed != UNOBSERVED).any(axis=0) | soft)
     return columns, np.stack([tree.variable_start[columns], tree.variable_start[columns + 1]], axis=1)
-
-
-def scaled_likelihood(given: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Likelihoods (cases, values), transposed and scaled to a maximum of 1 per case, and logarithms of the maxima."""
-    greatest = given.max(axis=1)
-    return (given / greatest[:, None]).T, np.log(greatest)
 
 
 class CaseSweep:

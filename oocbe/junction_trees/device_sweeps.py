@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
-from oocbe.junction_trees.case_sweeps import CaseSweep, evidence_columns, scaled_likelihood
+from oocbe.junction_trees.case_sweeps import CaseSweep, evidence_columns
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import ConditionedInput
-from oocbe.junction_trees.evidence import Cases
+from oocbe.junction_trees.evidence import Cases, scaled_likelihood
 from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import NEGLIGIBLE

@@ -76,6 +76,12 @@ class CaseEvidence(NamedTuple):
         return cls(given, given / greatest, math.log(greatest), int(left[0]) if len(left) == 1 else None)
 
 
+def scaled_likelihood(given: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Likelihoods (cases, values), transposed and scaled to a maximum of 1 per case, and logarithms of the maxima."""
+    greatest = given.max(axis=1)
+    return (given / greatest[:, None]).T, np.log(greatest)
+
+
 def likelihood(variable: Variable, given: Any, cases: int | None = None) -> NDArray[np.float64]:
     """A checked likelihood: float64 (domain size,), or (cases, domain size) if a number of cases is given.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.junction_trees.evidence import UNOBSERVED, CaseEvidence, Cases
+from oocbe.junction_trees.evidence import UNOBSERVED, CaseEvidence, Cases, scaled_likelihood
 from oocbe.junction_trees.kernels.cpu.piece_sweeps import draw_piece
 from oocbe.junction_trees.stored.sweep import StoredSweep, cases_at_once
 from oocbe.junction_trees.stored.tree import StoredTree
@@ -62,9 +62,9 @@ def _likelihoods(sizes: Sequence[int], cases: Cases) -> tuple[dict[int, NDArray[
         column = cases.observed[:, v]
         known[v] = ((column == UNOBSERVED) | (np.arange(sizes[v])[:, None] == column)).astype(np.float64)
     for v, given in cases.likelihoods.items():
-        greatest = given.max(axis=1)
-        factors += np.log(greatest)
-        known[v] = known.get(v, np.ones((sizes[v], len(cases)))) * (given / greatest[:, None]).T
+        scaled, logarithms = scaled_likelihood(given)
+        factors += logarithms
+        known[v] = known.get(v, 1.0) * scaled
     return known, factors
 
 
