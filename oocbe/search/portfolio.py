@@ -35,7 +35,7 @@ class Parameters:
     near_seconds : a solver runs alone while its elapsed and its estimated total time are at most this, in seconds. On
         most families of generated problems the estimate of depth-first search after 0.1 s is right within a third.
     soon_seconds : a solver is expected to end soon if its estimated remaining time is at most this, in seconds, or at
-        most the time elapsed.
+        most the time elapsed. It then gets this much time before it counts, as estimates are wrong at times.
     behind, behind_factor : factor of the weights of the searches if other solvers have closed more than ``behind`` of
         the gap between the searches' own lower bound and the incumbent.
     hopeless_factor : factor of the weight of a solver whose bounds are too weak for a proof.
@@ -90,7 +90,7 @@ no beam search, or a hopeless one."""
 
 TERMS = {
     # Early root bounds of packing problems are better than those of searches: see `Searches`.
-    "depth": Terms(soon=16.0),
+    "depth": Terms(soon=4.0),
     # Estimates of depth-first search are the more reliable.
     "beam": Terms(after=HEAD_START, soon=2.0),
     # A sum over pieces has the best bound of some problems that are hard in one place, and no bound of others.
@@ -195,7 +195,10 @@ class Portfolio:
         solver, after = member.solver, member.terms.after
         if self._is_any_hopeless:
             after = min(after, DEPTH_ALONE_SECONDS)
-        return max(after, (solver.seconds + solver.cost) / self._weight(member))
+        spent = solver.seconds + solver.cost
+        if self._is_soon(member):
+            spent -= self._parameters.soon_seconds
+        return max(after, spent / self._weight(member))
 
     def _seconds(self, member: Member) -> float:
         """Time limit of the next call: a slice, or until another solver is due."""
