@@ -3,14 +3,14 @@
 Which solver closes a problem is unpredictable. So each gets a share of the time, and the total is a small multiple of
 that of the best one. The solver with the least *virtual time* is next: its own seconds, plus the estimated seconds of
 an indivisible step, divided by its weight. An attempt at elimination with an estimate of ten seconds therefore starts
-when the other solvers have spent a corresponding time, and no earlier.
+when the other solvers have spent a corresponding time. A solver joins at a virtual time of its own.
 
 The weight is the solver's share (:class:`Terms`) times a few factors (:class:`Parameters`): more if it is expected to
 prove the optimum soon, or leads with the lower bound; less if it has made no progress for long. Only ratios of weights
 count: if all solvers stagnate, a solver that was given up gets its share again.
 
-The choice depends on the seconds and on the progress that the solvers report, not on when it is made. Under load all
-solvers slow down alike, so the sequence of choices stays.
+The choice depends only on time and progress so far, as reported by the solvers. Under load all of them slow down alike,
+so the sequence of choices stays about the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import Progress, SubSolver
+from oocbe.search.subsolver import SubSolver
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,12 @@ class Parameters:
         most the time elapsed. It then gets this much time before it counts, as estimates are wrong at times.
     behind, behind_factor : factor of the weights of the searches if other solvers have closed more than ``behind`` of
         the gap between the searches' own lower bound and the incumbent.
-    hopeless_factor : factor of the weight of a solver whose bounds are too weak for a proof.
-    idle_seconds, idle_share, idle_factor : factor of the weight of a solver that has not improved any bound in its last
-        ``idle_seconds`` seconds, nor in its last ``idle_share`` of its time.
-    coarse_seconds : minimum time of a step of a solver with coarse steps, in seconds. Each may take as long as all
-        before.
+    hopeless_factor : factor of the weight of a solver whose bounds are too weak for a proof; the verdict may be wrong.
+    idle_seconds, idle_share, idle_factor : factor of the weight of a solver without an improvement of a bound in its
+        last ``idle_seconds`` seconds and in the last part ``idle_share`` of its time. The factor is moderate, as
+        depth-first search often proves the optimum at once after a long time without progress.
+    coarse_seconds : minimum time of a step of a solver with coarse steps, in seconds; relaxations of less time are
+        poor. A step may take as long as all earlier ones, so that their number is logarithmic in the time.
     """
 
     slice_seconds: float = 0.05
@@ -89,15 +90,16 @@ FIRST_SECONDS, DEPTH_ALONE_SECONDS = 2.0, 0.5
 no beam search, or a hopeless one."""
 
 TERMS = {
-    # Early root bounds of packing problems are better than those of searches: see `Searches`.
+    # Its estimates are more reliable than those of beam search, hence the larger factor.
     "depth": Terms(soon=4.0),
-    # Estimates of depth-first search are the more reliable.
     "beam": Terms(after=HEAD_START, soon=2.0),
     # A sum over pieces has the best bound of some problems that are hard in one place, and no bound of others.
     "subproblems": Terms(share=0.5, after=1.0, leading=16.0),
+    # Its estimate is right within a small factor, so an attempt may start after as long.
     "reduced": Terms(after=HEAD_START),
     # Root bounds that have not closed a problem in the time of a first attempt take long, and few problems need them.
     "bounds": Terms(after=FIRST_SECONDS),
+    # About a fifth of the time: their bounds are better on dense networks of costs only.
     "mini-buckets": Terms(share=0.75, after=FIRST_SECONDS, waits_for="bounds"),
     # Its cost is a quarter of the estimate: bounded search should not take longer than elimination would have.
     "plain": Terms(share=3.5, after=FIRST_SECONDS, waits_for="bounds"),
@@ -105,17 +107,13 @@ TERMS = {
 """Terms of the solvers by name. See :class:`~oocbe.search.searches.Searches` for changes by the form of the problem."""
 
 
+@dataclass
 class Member:
     """A solver in a portfolio. progress_at : its seconds at the last improvement of a bound."""
 
-    def __init__(self, name: str, solver: SubSolver, terms: Terms) -> None:
-        self.name, self.solver, self.terms = name, solver, terms
-        self.progress_at = 0.0
-
-    def note(self, progress: Progress) -> None:
-        """Record the progress of one call."""
-        if progress.is_better:
-            self.progress_at = self.solver.seconds
+    solver: SubSolver
+    terms: Terms
+    progress_at: float = 0.0
 
 
 class Portfolio:
@@ -140,7 +138,7 @@ class Portfolio:
 
     def add(self, name: str, solver: SubSolver, terms: Terms | None = None) -> None:
         """Add a solver; solvers of equal virtual time run in the order in which they were added."""
-        self.members[name] = Member(name, solver, terms or TERMS[name])
+        self.members[name] = Member(solver, terms or TERMS[name])
 
     def run(
         self, is_done: Callable[[], bool], look: Callable[[], None], most: float = math.inf, more: float = 0.0
@@ -162,7 +160,8 @@ class Portfolio:
             if member is None:
                 return
             look()
-            member.note(member.solver.work(self._seconds(member), self._deadline))
+            if member.solver.work(self._seconds(member), self._deadline).is_better:
+                member.progress_at = member.solver.seconds
 
     def next(self, most: float = math.inf, more: float = 0.0) -> Member | None:
         """The solver that runs next, within limits as of :meth:`run`; None if there is none."""
@@ -198,7 +197,10 @@ class Portfolio:
         spent = solver.seconds + solver.cost
         if self._is_soon(member):
             spent -= self._parameters.soon_seconds
-        return max(after, spent / self._weight(member))
+        virtual = spent / self._weight(member)
+        # A search joins without a claim to earlier time, else it would run alone for long.
+        is_search = not solver.is_coarse and not solver.cost
+        return after + max(0.0, virtual) if is_search else max(after, virtual)
 
     def _seconds(self, member: Member) -> float:
         """Time limit of the next call: a slice, or until another solver is due."""

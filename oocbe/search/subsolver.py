@@ -1,7 +1,7 @@
 """The protocol of solvers that share the time of one solve in slices (as OR-tools' ``sat/subsolver.h``).
 
 A sub-solver takes bounds from :class:`~oocbe.search.shared_bounds.SharedBounds` at the start of each step, and adds its
-own. It never calls another one: :mod:`oocbe.search.portfolio` alone decides which runs next.
+own. It never calls another solver of its problem: :mod:`oocbe.search.portfolio` alone decides which runs next.
 """
 
 from __future__ import annotations

@@ -208,6 +208,14 @@ def test_a_step_comes_before_those_that_wait_for_it():
     assert without.log, "it waits for no solver that is not there"
 
 
+def test_a_late_search_claims_no_earlier_time():
+    setting = Setting(replace(PARAMETERS, idle_factor=1.0))
+    one = setting.add("one")
+    late = setting.add("late", Terms(after=3.0))
+    setting.run(7.0)
+    assert (one.seconds, late.seconds) == pytest.approx((5.0, 2.0), abs=0.2)
+
+
 def test_limits_of_each_solver():
     setting = Setting()
     one = setting.add("one")
