@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.estimators import first_values
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
+from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
@@ -87,7 +87,7 @@ def drop_tuples_above_bound(problem: Problem, fixed_point: FixedPoint) -> tuple[
     threshold = COSTLY * largest_saving(problem)
     if threshold == 0:
         return problem, CostlyTuples()
-    first = first_values(problem.sizes)
+    first = starts_of(problem.sizes)
     limits = cost_limits(problem)
     functions = list(problem.functions)
     found: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}

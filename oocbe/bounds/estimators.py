@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.fixed_point import LARGEST, FixedPoint
 from oocbe.bounds.kernels.cpu.estimators import ELIMINATED, OUTSIDE, SEPARATOR, sum_outside
+from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.row_bounds import RowBound, ValueGrid
 from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
@@ -75,11 +76,6 @@ def joined(one: Terms, other: Terms) -> Terms:
     )
 
 
-def first_values(sizes: Sequence[int]) -> NDArray[np.int64]:
-    """First literal number of each variable if all (variable, value) pairs are numbered in order."""
-    return np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))]).astype(np.int64)
-
-
 Residual = tuple[tuple[int, ...], NDArray[np.int64], bool]
 """A scope; the cost of a function beyond its term in fixed point (one axis a variable, -1 where infeasible); whether
 it is a hard constraint."""
@@ -123,7 +119,7 @@ class AdditiveSource:
         self.removed = removed
         self.fixed_point = fixed_point
         self._sizes = problem.sizes
-        self._first = first_values(problem.sizes)
+        self._first = starts_of(problem.sizes)
         self._constant = int(fixed_point.down(problem.constant))
         self._grid = ValueGrid.of(problem)
         magnitude = terms.magnitude()

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.estimators import first_values
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.single_values import SingleValues
+from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
@@ -70,7 +70,7 @@ class Forbidden:
 
 def removed_values(problem: Problem) -> tuple[NDArray[np.uint8], bool]:
     """Literals that parts over one variable forbid, as uint8 (literals,), and whether no assignment counts."""
-    first, limits = first_values(problem.sizes), cost_limits(problem)
+    first, limits = starts_of(problem.sizes), cost_limits(problem)
     removed = np.zeros(int(first[-1]), dtype=np.uint8)
     functions, constraints = SingleValues.of_functions(problem), SingleValues.of_constraints(problem)
     is_costly = np.zeros(len(functions.costs), dtype=np.bool_)
@@ -102,7 +102,7 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     besides : int64 (sets, size), sets of two or more literals to be treated as forbidden, too.
     """
     sizes = problem.sizes
-    first = first_values(sizes)
+    first = starts_of(sizes)
     owner = np.repeat(np.arange(len(sizes)), sizes)
     pairs = np.zeros((len(owner), len(owner)), dtype=bool)
     for low, high in itertools.pairwise(first.tolist()):

@@ -15,17 +15,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.constant_bound import minimum_terms, scaled_minima
-from oocbe.bounds.estimators import Terms, first_values, joined
+from oocbe.bounds.estimators import Terms, joined
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
 from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, sweep
 from oocbe.bounds.kernels.cpu.estimators import HARD, SOFT
+from oocbe.bounds.row_tables import network_of
+from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
@@ -125,7 +126,7 @@ class DualAscent:
         self._fixed_point = fixed_point
         self._parts, self._skipped = _parts(problem, fixed_point, with_constraints)
         self._problem = problem
-        self._first = first_values(problem.sizes)
+        self._first = starts_of(problem.sizes)
         self._unary = minimum_terms(problem, fixed_point, with_minima=False)
         self.removed = removed.copy()
         costs = np.zeros(int(self._first[-1]))
@@ -134,21 +135,13 @@ class DualAscent:
             costs[self._first[v] : self._first[v + 1]] += self._unary.entries[offset : offset + size]
         self._costs = costs
         parts = self._parts
-        self._use_start = np.concatenate([[0], np.cumsum([len(p.scope) for p in parts])]).astype(np.int64)
-        self._use_variable = np.array([v for p in parts for v in p.scope], dtype=np.int64)
-        self._use_size = np.array([problem.sizes[v] for v in self._use_variable.tolist()], dtype=np.int64)
-        self._literal = self._first[self._use_variable]
-        self._offset = (np.cumsum(self._use_size) - self._use_size).astype(np.int64)
-        self._shares = np.zeros(int(self._use_size.sum()))
-        self._cell_start = np.concatenate([[0], np.cumsum([len(p.costs) for p in parts])]).astype(np.int64)
-        self._cells = np.concatenate([p.costs for p in parts]) if parts else np.zeros(0)
+        cells = np.concatenate([p.costs for p in parts]) if parts else np.zeros(0)
+        starts, scopes = starts_of([len(p.costs) for p in parts])[:-1], [p.scope for p in parts]
+        self._network = network_of(scopes, problem.sizes, np.repeat(starts, [len(scope) for scope in scopes]), cells)
+        sizes = np.array(problem.sizes, dtype=np.int64)[self._network.variable]
+        self._shares = np.zeros(int(sizes.sum()))
+        self._shares_of_parts = np.add.reduceat(sizes, self._network.function_start[:-1]) if parts else sizes
         self._order = np.array(order if order is not None else range(len(problem.sizes)), dtype=np.int64)
-        counts = np.bincount(self._use_variable, minlength=len(problem.sizes))
-        self._uses = (
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            np.argsort(self._use_variable, kind="stable"),
-            np.repeat(np.arange(len(parts)), np.diff(self._use_start)),
-        )
         self.passes = 0
 
     def run(self, seconds: float) -> None:
@@ -172,21 +165,14 @@ class DualAscent:
         """One pass along an order; an interrupted pass also leaves a valid bound."""
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
-        functions = (self._cells, self._cell_start, self._use_start, self._use_variable)
-        rest = (self._use_size, self._offset, self._shares, self._literal, self.removed, self._costs)
-        sweep(order, rank, *self._uses, *functions, *rest, hand_on, stop)
+        sweep(self._network, order, rank, self._shares, self.removed, self._costs, hand_on, stop)
 
     def _bound(self) -> float:
         """The bound in floating point, to measure progress; infinite if no assignment counts."""
         least = np.empty(len(self._parts))
-        self._least(self._cells, self._shares, np.inf, least)
+        least_of_functions(self._network, self._network.tables, self._shares, self.removed, np.inf, least)
         costs = np.where(self.removed > 0, np.inf, self._costs)
         return float(least.sum() + np.minimum.reduceat(costs, self._first[:-1]).sum())
-
-    def _least(self, cells: NDArray[Any], shares: NDArray[Any], infinity: float, least: NDArray[Any]) -> None:
-        """Least reduced cost of each part, over tuples without removed values."""
-        uses = (self._cell_start, self._use_start, self._use_size, self._offset)
-        least_of_functions(cells, *uses, shares, self._literal, self.removed, infinity, least)
 
     def terms(self) -> Terms:
         """Terms of all functions (and constraints, if they take part)."""
@@ -207,11 +193,13 @@ class DualAscent:
         shares = np.rint(self._shares).astype(np.int64)
         exact = np.concatenate([p.exact for p in self._parts])
         least = np.empty(len(self._parts), dtype=np.int64)
-        self._least(exact, shares, NEVER, least)
-        shares[np.repeat(least == NEVER, self._share_counts())] = 0
+        network = self._network
+        least_of_functions(network, exact, shares, self.removed, NEVER, least)
+        shares[np.repeat(least == NEVER, self._shares_of_parts)] = 0
         kind = np.array([HARD if p.is_hard else SOFT for p in self._parts], dtype=np.uint8)
         least[least == NEVER] = 0
-        own = Terms(self._use_start, self._use_variable, self._offset, shares, least, kind)
+        offset = network.message_start - network.value_start[-1]
+        own = Terms(network.function_start, network.variable, offset, shares, least, kind)
         return joined(joined(self._unary, own), skipped)
 
     def residuals(self) -> list[tuple[tuple[int, ...], NDArray[np.int64], bool]]:
@@ -237,8 +225,3 @@ class DualAscent:
                 never = never | gone.reshape(along)
             found.append((part.scope, np.where(never, -1, rest), part.is_hard))
         return found
-
-    def _share_counts(self) -> NDArray[np.int64]:
-        """Number of share entries of each part."""
-        ends = np.append(self._offset, self._use_size.sum())[self._use_start]
-        return np.diff(ends)

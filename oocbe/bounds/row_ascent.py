@@ -38,7 +38,6 @@ solved radio link frequency assignment: tables along a tree decomposition, witho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -66,15 +65,9 @@ if TYPE_CHECKING:
 NEED_BITS = 26
 """The distance between the sum of all minima and the threshold is below 2**26 in fixed point: sums fit 32 bits."""
 
-MOST_SCALE_BITS = 12
-"""Integral costs are scaled by up to 2**12, because costs are distributed in equal, fractional parts."""
-
 CALL_WORK, CALL_NUMBERS = 1 << 24, 1 << 22
 """Limits of one compiled call: cells per pass over one thread's rows, and numbers in all states. A call takes some
 hundredths of a second; signals and limits are checked between calls."""
-
-SLACK = 2.0**-20
-"""Bound on the error of subtracting, scaling and capping a float, in fixed-point units."""
 
 DEVICE_CALL_WORK, DEVICE_CALL_NUMBERS = 1 << 30, 1 << 27
 """The same limits for a call on a device."""
@@ -105,37 +98,12 @@ class RowAscent:
     def __init__(self, tables: ScopeTables, threshold: int | float, backend: str = "cpu") -> None:
         self.tables, self.threshold, self._backend = tables, threshold, backend
         self._sizes = np.array(tables.problem.sizes, dtype=np.int64)
-        self._least = tables.least
-        bits, self.need = self._fixed_point(threshold)
-        self._scale = ScaledCosts(tables, np.dtype(np.int32), bits, self.need, SLACK)
+        room = NEED_BITS if tables.is_integral else NEED_BITS + 1
+        self._scale = ScaledCosts.within(tables, tables.distance_below(threshold), np.dtype(np.int32), room)
+        self.need = self._scale.cap
         self.network, self.state = self._laid_out()
         self._passes_a_call = max(1, int(CALL_WORK / max(1, tables.pass_work)))
         self.bound = self.need if self.need <= 0 or tables.is_impossible else 0
-
-    def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
-        """Bits of the scale, and the least bound that no assignment below the threshold can have."""
-        distance = self._distance(threshold)
-        if self.tables.is_integral:
-            bits = min(MOST_SCALE_BITS, NEED_BITS - max(int(distance), 1).bit_length())
-        else:
-            bits = NEED_BITS - math.frexp(distance)[1]
-        need = self._need(threshold, bits)
-        return (bits, need) if need else (0, 0)
-
-    def _distance(self, threshold: int | float) -> int | float:
-        """Maximum distance of values below a threshold from the sum of all minima."""
-        if self.tables.is_integral:
-            return int(self.tables.grid.largest_below(threshold)) - int(self._least)
-        return threshold - self._least + 2 * self.tables.rounding
-
-    def _need(self, threshold: int | float, bits: int) -> int:
-        """The least bound that no assignment below a threshold can have, in a scale of so many bits."""
-        distance = self._distance(threshold)
-        if self.tables.is_integral:
-            # Values below the threshold are at most this far: a bound above that is as good as the threshold.
-            steps = int(distance)
-            return 0 if steps < 0 else (steps << bits if bits >= 0 else steps >> -bits) + 1
-        return 0 if distance <= 0 else math.ceil(math.ldexp(distance, bits)) + 1
 
     def _laid_out(self) -> tuple[AscentNetwork, NDArray[np.int32]]:
         """The functions over two or more variables, and the initial state, before any reparametrisation."""
@@ -181,7 +149,7 @@ class RowAscent:
 
     def cutoff_for(self, threshold: int | float) -> int:
         """:attr:`need` for another threshold, at most that of this ascent, in its scale."""
-        return min(self.need, self._need(threshold, self._scale.bits))
+        return self._scale.cap_for(threshold)
 
     def placed(self, states: Any, level: Level, v: int, rows: int, kept: int) -> Any:
         """States of parents on the device where their rows are bounded fastest, within memory limits.

@@ -156,6 +156,13 @@ class ScopeTables:
             return self.constant + sum(part.least for part in self.parts)
         return math.fsum([self.constant, *(part.least for part in self.parts)])
 
+    def distance_below(self, threshold: int | float) -> int | float:
+        """Maximum distance from the sum of all minima of values below a threshold; negative if there are none."""
+        if self.is_integral:
+            return int(self.grid.largest_below(threshold)) - int(self.least)
+        gap = threshold - self.least + 2 * self.rounding
+        return gap if gap > 0 else -1.0
+
     def evaluate(self, assignment: Sequence[int]) -> int | float | None:
         """Cost of an assignment; None if it is forbidden."""
         cells = [tuple(assignment[v] for v in part.scope) for part in self.parts]
@@ -245,29 +252,40 @@ class AscentLayout:
         above -= np.repeat(np.array([part.least for part in tables_of_pieces], dtype=dtype), lengths)
         number = {part.scope: place for place, part in enumerate(tables_of_pieces)}
         flags = [*(part.permitted for part in single), *(mask for copies in masks for mask in copies)]
-        variable = np.array([v for part in parts for v in part.scope], dtype=np.int64)
-        function_start = starts_of([len(part.scope) for part in parts])
-        messages = starts_of(sizes[variable]) + value_start[-1]
-        network = AscentNetwork(
-            value_start=value_start,
-            use_start=starts_of(np.bincount(variable, minlength=len(sizes))),
-            uses=np.argsort(variable, kind="stable"),
-            function_start=function_start,
-            function=np.repeat(np.arange(len(parts)), np.diff(function_start)),
-            variable=variable,
-            message_start=messages[:-1],
-            table_start=np.array(table_start, dtype=np.int64),
-            tables=np.zeros(0, dtype=np.int32),
-        )
+        starts, cells = np.array(table_start, dtype=np.int64), np.zeros(0, dtype=np.int32)
+        network = network_of([part.scope for part in parts], sizes, starts, cells)
         return cls(
             network,
-            int(messages[-1]) + len(tables.linear),
+            int(value_start[-1] + sizes[network.variable].sum()) + len(tables.linear),
             np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*value_start[p.scope[0] :][:2]) for p in single)]),
             above,
             np.concatenate([np.zeros(0, dtype=bool), *(flag.ravel() for flag in flags)]),
             starts_of(lengths)[:-1],
             np.array([number[part.scope] for part in tables.parts], dtype=np.int64),
         )
+
+
+def network_of(
+    scopes: Sequence[tuple[int, ...]], sizes: Any, table_start: NDArray[np.int64], tables: NDArray[Any]
+) -> AscentNetwork:
+    """The functions over some scopes, laid out.
+
+    sizes : of all variables. table_start : int64 (uses,). tables : of any dtype, as for the network.
+    """
+    sizes = np.array(sizes, dtype=np.int64)
+    value_start, function_start = starts_of(sizes), starts_of([len(scope) for scope in scopes])
+    variable = np.array([v for scope in scopes for v in scope], dtype=np.int64)
+    return AscentNetwork(
+        value_start=value_start,
+        use_start=starts_of(np.bincount(variable, minlength=len(sizes))),
+        uses=np.argsort(variable, kind="stable"),
+        function_start=function_start,
+        function=np.repeat(np.arange(len(scopes)), np.diff(function_start)),
+        variable=variable,
+        message_start=value_start[-1] + starts_of(sizes[variable])[:-1],
+        table_start=table_start,
+        tables=tables,
+    )
 
 
 def _clause(constraint: Constraint, sizes: Sequence[int]) -> LinearConstraint | None:

@@ -45,26 +45,29 @@ class ScaledCosts:
     @classmethod
     def of(cls, tables: ScopeTables, threshold: int | float | None, dtype: np.dtype[Any]) -> Self:
         """The finest fixed point within the dtype's range; threshold : only values below it count; None: all count."""
-        dtype, least = np.dtype(dtype), tables.least
-        room = ROOM[dtype]
         if tables.is_impossible:
             return cls(tables, dtype, 0, 0)
-        spread = sum(part.values[part.permitted].max().item() - part.least for part in tables.parts)
-        if tables.is_integral:
-            steps = int(spread)
-            if threshold is not None:
-                steps = min(steps, int(tables.grid.largest_below(threshold)) - int(least))
-            if steps < 0:
-                return cls(tables, dtype, 0, 0)
-            bits = min(MOST_SCALE_BITS, room - max(steps, 1).bit_length())
-            return cls(tables, dtype, bits, (steps << bits if bits >= 0 else steps >> -bits) + 1)
-        gap = spread * (1 + 2.0**-40) + 2 * tables.rounding
+        most = sum(part.values[part.permitted].max().item() - part.least for part in tables.parts)
+        most = int(most) if tables.is_integral else most * (1 + 2.0**-40) + 2 * tables.rounding
         if threshold is not None:
-            gap = min(gap, threshold - least + 2 * tables.rounding)
-        if gap < 0:
+            most = min(most, tables.distance_below(threshold))
+        return cls.within(tables, most, dtype, ROOM[np.dtype(dtype)])
+
+    @classmethod
+    def within(cls, tables: ScopeTables, distance: int | float, dtype: np.dtype[Any], room: int) -> Self:
+        """The finest fixed point with a cap of ``room`` bits, of costs up to a distance above the sum of all minima."""
+        if distance < 0:
             return cls(tables, dtype, 0, 0)
-        bits = min(1000, room - 1 - math.frexp(gap)[1])
-        return cls(tables, dtype, bits, math.ceil(math.ldexp(gap, bits)) + 1, math.ldexp(1.0, room - 52))
+        if tables.is_integral:
+            bits, slack = min(MOST_SCALE_BITS, room - max(int(distance), 1).bit_length()), 0.0
+        else:
+            bits, slack = min(1000, room - 1 - math.frexp(distance)[1]), math.ldexp(1.0, room - 52)
+        return cls(tables, dtype, bits, _above(distance, bits), slack)
+
+    def cap_for(self, threshold: int | float) -> int:
+        """The cap of another threshold, in this scale; at most the own cap."""
+        distance = self.tables.distance_below(threshold)
+        return min(self.cap, 0 if distance < 0 else _above(distance, self.bits))
 
     def table(self, part: ScopeTable, order: Sequence[int]) -> CostTable:
         """A function in fixed point; order : of its scope, the slowest first."""
@@ -89,3 +92,10 @@ class ScaledCosts:
             above = -(-bound >> self.bits) if self.bits >= 0 else bound << -self.bits
             return self.tables.grid.round_up(int(least) + above)
         return least + math.ldexp(bound, -self.bits) - 2 * self.tables.rounding
+
+
+def _above(distance: int | float, bits: int) -> int:
+    """The least fixed-point number that no cost up to a distance attains."""
+    if isinstance(distance, int):
+        return (distance << bits if bits >= 0 else distance >> -bits) + 1
+    return math.ceil(math.ldexp(distance, bits)) + 1

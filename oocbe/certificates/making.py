@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from oocbe.bounds.bounds import Conflicts, conflicts_of
 from oocbe.bounds.constant_bound import minimum_terms
 from oocbe.bounds.costly_tuples import COSTLY, CostlyTuples, largest_saving
-from oocbe.bounds.estimators import first_values
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members
 from oocbe.certificates.tables import nothing_better
 from oocbe.elimination.orders.order import search_orders
+from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
@@ -79,7 +79,7 @@ class Maker:
         self._costly = COSTLY * largest_saving(problem)
         self._proof = Proof(path, self._costly, claim.status, claim.value or 0)
         self._problem = problem.below(self._proof.limit)
-        self._first = first_values(problem.sizes)
+        self._first = starts_of(problem.sizes)
         self._rows: list[dict[str, Any]] = []
         self._numbers: dict[tuple[str, bytes, bytes, int], int | None] = {}
         self._steps: list[dict[str, Any]] = []

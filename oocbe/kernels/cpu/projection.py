@@ -46,32 +46,32 @@ class AscentNetwork(NamedTuple):
 
 
 @without_allocation
-def project_pair(network: Any, use: Any, other: Any, state: Any, size: Any, least: Any) -> Any:
+def project_pair(
+    tables: Any, cell: Any, state: Any, start: Any, message: Any, others: Any, size: Any, least: Any
+) -> Any:
     """Least cost of a function over two variables for each value of one, before the share of that variable.
 
-    use, other : of the variable with ``size`` values, and of the other one.
+    cell : start of the table in which the ``size`` values of that variable are fastest. start, message : start of the
+    ``others`` values of the other variable in the state, and of the part of its use.
     """
-    w = network.variable[other]
-    start, message, row = network.value_start[w], network.message_start[other], network.table_start[use]
     if size == 2:  # unrolled
         one, two = REMOVED, REMOVED
-        for b in range(network.value_start[w + 1] - start):
+        for b in range(others):
             if state[start + b] != REMOVED:
                 taken = state[message + b]
-                one = min(one, np.int32(network.tables[row] - taken))
-                two = min(two, np.int32(network.tables[row + 1] - taken))
-            row += 2
+                one = min(one, np.int32(tables[cell] - taken))
+                two = min(two, np.int32(tables[cell + 1] - taken))
+            cell += 2
         least[0], least[1] = one, two
         return
     for a in range(size):
         least[a] = REMOVED
-    for b in range(network.value_start[w + 1] - start):
+    for b in range(others):
         if state[start + b] != REMOVED:
             taken = state[message + b]
             for a in range(size):
-                cost = np.int32(network.tables[row + a] - taken)
-                least[a] = min(least[a], cost)
-        row += size
+                least[a] = min(least[a], np.int32(tables[cell + a] - taken))
+        cell += size
 
 
 @without_allocation

@@ -1,4 +1,10 @@
-"""Sequential dual ascent on the local polytope of functions of any arity; see :mod:`oocbe.bounds.local_polytope`."""
+"""Sequential dual ascent on the local polytope of functions of any arity; see :mod:`oocbe.bounds.local_polytope`.
+
+The functions are those of a :class:`~oocbe.kernels.cpu.projection.AscentNetwork`, with tables in float64 or int64, in
+which the last variable is fastest. A *share* is the cost that a use has moved out of its function for a value; the
+reduced cost of a cell is its cost minus its shares. ``shares`` has the entry of each use and value at the place of a
+state less the number of values.
+"""
 
 from __future__ import annotations
 
@@ -11,163 +17,134 @@ from oocbe.kernels.cpu.jit import helper, jit
 
 @helper
 def least_of_values(
-    f: Any,
-    axis: Any,
-    cells: Any,
-    cell_start: Any,
-    use_start: Any,
-    use_size: Any,
-    offset: Any,
-    shares: Any,
-    literal: Any,
-    removed: Any,
-    least: Any,
+    network: Any, tables: Any, f: Any, axis: Any, shares: Any, removed: Any, least: Any, digits: Any
 ) -> Any:
     """Least reduced cost of a function for each value of one of its variables; infinite if no tuple has the value.
 
     Parameters
     ----------
     f, axis : the function, and the position of the variable in its scope.
-    cells, cell_start : float64 or int64, dense costs of all functions, the last variable fastest; start of each.
-    use_start : CSR, uses of each function; use_size, offset : domain size, and start of a use's entries in ``shares``.
-    shares : cost moved out of the function by each use, per value. Reduced cost = cell - sum of shares.
-    literal : int64 (uses,), start of the values of the use's variable in ``removed``.
-    removed : uint8, 1 for removed values; tuples with them are skipped.
+    tables, shares : float64 or int64. removed : uint8 (values,), 1 for removed values; tuples with them are skipped.
     least : float64 or int64 (more than the domain size,), overwritten. Its last entry is the value of infinity, the
-        largest number of an integer dtype.
+        largest number of an integer dtype. digits : int64 (places of a function,), overwritten.
     """
-    begin, end = use_start[f], use_start[f + 1]
-    arity = end - begin
+    value_start, variable, share_start = network.value_start, network.variable, network.message_start
+    begin = network.function_start[f]
+    arity = network.function_start[f + 1] - begin
     infinity = least[len(least) - 1]
-    for a in range(use_size[begin + axis]):
+    own = variable[begin + axis]
+    for a in range(value_start[own + 1] - value_start[own]):
         least[a] = infinity
-    digits = np.zeros(arity, dtype=np.int64)
-    for cell in range(cell_start[f], cell_start[f + 1]):
-        cost = cells[cell]
+    cells = 1
+    for place in range(arity):
+        digits[place] = 0
+        cells *= value_start[variable[begin + place] + 1] - value_start[variable[begin + place]]
+    first, base = network.table_start[begin], value_start[len(value_start) - 1]
+    for cell in range(first, first + cells):
+        cost = tables[cell]
         if cost < infinity:
             counts = True
             for place in range(arity):
-                use = begin + place
-                if removed[literal[use] + digits[place]]:
+                use, digit = begin + place, digits[place]
+                if removed[value_start[variable[use]] + digit]:
                     counts = False
                     break
-                cost -= shares[offset[use] + digits[place]]
+                cost -= shares[share_start[use] - base + digit]
             if counts and cost < least[digits[axis]]:
                 least[digits[axis]] = cost
         place = arity - 1
         while place >= 0:
             digits[place] += 1
-            if digits[place] < use_size[begin + place]:
+            v = variable[begin + place]
+            if digits[place] < value_start[v + 1] - value_start[v]:
                 break
             digits[place] = 0
             place -= 1
 
 
+@helper
+def _scratch(network: Any) -> Any:
+    """Largest domain, and digits for the places of a function."""
+    largest, places = 1, 1
+    for v in range(len(network.value_start) - 1):
+        largest = max(largest, network.value_start[v + 1] - network.value_start[v])
+    for f in range(len(network.function_start) - 1):
+        places = max(places, network.function_start[f + 1] - network.function_start[f])
+    return largest, np.empty(places, dtype=np.int64)
+
+
 @jit
-def sweep(
-    order: Any,
-    rank: Any,
-    variable_start: Any,
-    variable_use: Any,
-    function_of: Any,
-    cells: Any,
-    cell_start: Any,
-    use_start: Any,
-    use_variable: Any,
-    use_size: Any,
-    offset: Any,
-    shares: Any,
-    literal: Any,
-    removed: Any,
-    costs: Any,
-    hand_on: Any,
-    stop: Any,
-) -> Any:
+def sweep(network: Any, order: Any, rank: Any, shares: Any, removed: Any, costs: Any, hand_on: Any, stop: Any) -> Any:
     """One pass over the variables: each takes all spare cost of its functions, then passes it to functions ahead.
 
     Parameters
     ----------
-    order, rank : int64 (variables,), the visiting order, and the position of each variable in it.
-    variable_start, variable_use : CSR, the uses of each variable. function_of : int64 (uses,).
-    cells, cell_start, use_start, use_size, offset : as for :func:`least_of_values`. use_variable : int64 (uses,).
-    shares : float64, updated. literal : as there. removed : as there, updated: values without a tuple in a function.
+    network : with tables in float64. order, rank : int64 (variables,), the visiting order, and the position of each
+        variable in it.
+    shares : float64, updated. removed : uint8 (values,), updated: values without a tuple in a function.
     costs : float64 (values,), updated: sums of a value's shares and its own cost.
     hand_on : if False, the costs stay with the variables.
     stop : int64 (1,), read before each variable: a nonzero value ends the pass.
     """
-    largest = 1
-    for use in range(len(use_size)):
-        largest = max(largest, use_size[use])
+    largest, digits = _scratch(network)
     least = np.empty(largest + 1)
     least[largest] = np.inf
+    base = network.value_start[len(network.value_start) - 1]
     for position in range(len(order)):
         v = order[position]
         if stop[0] != 0:
             return
-        if variable_start[v] == variable_start[v + 1]:
+        if network.use_start[v] == network.use_start[v + 1]:
             continue
-        begin = literal[variable_use[variable_start[v]]]
-        size = use_size[variable_use[variable_start[v]]]
+        begin = network.value_start[v]
+        size = network.value_start[v + 1] - begin
         ahead, behind = 0, 0
-        for i in range(variable_start[v], variable_start[v + 1]):
-            use = variable_use[i]
-            f = function_of[use]
-            axis = use - use_start[f]
-            least_of_values(f, axis, cells, cell_start, use_start, use_size, offset, shares, literal, removed, least)
+        for i in range(network.use_start[v], network.use_start[v + 1]):
+            use = network.uses[i]
+            f = network.function[use]
+            least_of_values(network, network.tables, f, use - network.function_start[f], shares, removed, least, digits)
             for value in range(size):
                 if least[value] == np.inf:
                     removed[begin + value] = 1
                 else:
                     costs[begin + value] += least[value]
-                    shares[offset[use] + value] += least[value]
+                    shares[network.message_start[use] - base + value] += least[value]
             is_last, is_first = True, True
-            for other in range(use_start[f], use_start[f + 1]):
-                if rank[use_variable[other]] > rank[v]:
+            for other in range(network.function_start[f], network.function_start[f + 1]):
+                if rank[network.variable[other]] > rank[v]:
                     is_last = False
-                elif rank[use_variable[other]] < rank[v]:
+                elif rank[network.variable[other]] < rank[v]:
                     is_first = False
             ahead += not is_last
             behind += not is_first
         if ahead == 0 or not hand_on:
             continue
         weight = 1.0 / max(ahead, behind)
-        for i in range(variable_start[v], variable_start[v + 1]):
-            use = variable_use[i]
-            f = function_of[use]
+        for i in range(network.use_start[v], network.use_start[v + 1]):
+            use = network.uses[i]
+            f = network.function[use]
             is_last = True
-            for other in range(use_start[f], use_start[f + 1]):
-                if rank[use_variable[other]] > rank[v]:
+            for other in range(network.function_start[f], network.function_start[f + 1]):
+                if rank[network.variable[other]] > rank[v]:
                     is_last = False
             if is_last:
                 continue
             # Equal parts of the costs before the distribution: costs are lowered at the end.
             for value in range(size):
-                shares[offset[use] + value] -= weight * costs[begin + value]
+                shares[network.message_start[use] - base + value] -= weight * costs[begin + value]
         for value in range(begin, begin + size):
             costs[value] *= 1.0 - ahead * weight
 
 
 @jit
-def least_of_functions(
-    cells: Any,
-    cell_start: Any,
-    use_start: Any,
-    use_size: Any,
-    offset: Any,
-    shares: Any,
-    literal: Any,
-    removed: Any,
-    infinity: Any,
-    least: Any,
-) -> Any:
+def least_of_functions(network: Any, tables: Any, shares: Any, removed: Any, infinity: Any, least: Any) -> Any:
     """Least reduced cost of each function, ``infinity`` if it has no tuple; types as for :func:`least_of_values`."""
-    largest = 1
-    for use in range(len(use_size)):
-        largest = max(largest, use_size[use])
+    largest, digits = _scratch(network)
     values = np.empty(largest + 1, dtype=least.dtype)
     values[largest] = infinity
     for f in range(len(least)):
-        least_of_values(f, 0, cells, cell_start, use_start, use_size, offset, shares, literal, removed, values)
+        least_of_values(network, tables, f, 0, shares, removed, values, digits)
         least[f] = infinity
-        for value in range(use_size[use_start[f]]):
+        v = network.variable[network.function_start[f]]
+        for value in range(network.value_start[v + 1] - network.value_start[v]):
             least[f] = min(least[f], values[value])

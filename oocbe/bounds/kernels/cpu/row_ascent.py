@@ -62,7 +62,11 @@ def _collect(
         f = network.function[use]
         begin = network.function_start[f]
         if network.function_start[f + 1] - begin == 2:
-            project_pair(network, use, 2 * begin + 1 - use, state, size, least)
+            other = 2 * begin + 1 - use
+            w, own = network.variable[other], network.message_start[other]
+            place, table = network.value_start[w], network.table_start[use]
+            others = network.value_start[w + 1] - place
+            project_pair(network.tables, table, state, place, own, others, size, least)
         else:
             project_table(network, f, use - begin, state, least, work)
         message = network.message_start[use]

@@ -3,6 +3,10 @@
 A use of a variable in a function is stale if the function may have more spare cost for the variable than at the last
 visit, because another variable lost a value or moved costs into it. States, bounds and cost moves are those of
 :mod:`oocbe.bounds.kernels.cpu.row_ascent`, but uses of removed values are not marked: their shares are meaningless.
+
+The projections are shared with the rows of a beam. The passes are two loops: a node undoes its changes and visits stale
+uses, while a row is written once, visits all functions of a variable within reach, and equals the row of a device bit
+by bit (:file:`row_ascent.cu`), for which the shares of a level are fixed in advance.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cpu.jit import inline, without_allocation
-from oocbe.kernels.cpu.projection import MOST_MOVED, REMOVED, project_table
+from oocbe.kernels.cpu.projection import MOST_MOVED, REMOVED, project_pair, project_table
 from oocbe.search.kernels.cpu.node_state import (
     ARITY,
     MEMBER,
@@ -48,33 +52,8 @@ LAST_COST = np.int32(REMOVED - 1)
 
 
 @inline
-def _project_pair(network: Any, node: Any, i: Any, size: Any) -> Any:
-    """Least cost of a function over two variables for each value of one, before the share of that variable."""
-    near, state, least, tables = node.near, node.state, node.least, network.tables
-    start, message, cell = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, TABLE]
-    if size == 2:  # unrolled
-        one, two = np.int64(REMOVED), np.int64(REMOVED)
-        for b in range(near[i, OTHER + SIZE]):
-            if state[start + b] != REMOVED:
-                taken = state[message + b]
-                one = min(one, tables[cell] - taken)
-                two = min(two, tables[cell + 1] - taken)
-            cell += 2
-        least[0], least[1] = one, two
-        return
-    for a in range(size):
-        least[a] = REMOVED
-    for b in range(near[i, OTHER + SIZE]):
-        if state[start + b] != REMOVED:
-            taken = state[message + b]
-            for a in range(size):
-                least[a] = min(least[a], np.int32(tables[cell + a] - taken))
-        cell += size
-
-
-@inline
 def _project_tie(network: Any, node: Any, i: Any, size: Any) -> Any:
-    """:func:`_project_pair` for a tie, in time linear in the domain sizes: its table has two distinct rows and
+    """:func:`project_pair` for a tie, in time linear in the domain sizes: its table has two distinct rows and
     columns."""
     near, state, least, tables = node.near, node.state, node.least, network.tables
     start, message, value = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, TIED_VALUE]
@@ -104,7 +83,7 @@ def _project_tie(network: Any, node: Any, i: Any, size: Any) -> Any:
 
 @inline
 def _project_triple(network: Any, node: Any, i: Any, size: Any) -> Any:
-    """:func:`_project_pair` for a function over three variables."""
+    """:func:`project_pair` for a function over three variables."""
     near, state, least, tables = node.near, node.state, node.least, network.tables
     start_b, message_b, step_b = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, OTHER + STEP]
     start_c, message_c, step_c = near[i, THIRD + PLACE], near[i, THIRD + MESSAGE], near[i, THIRD + STEP]
@@ -247,7 +226,9 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
         if node.near[i, TIE]:
             _project_tie(network, node, i, size)
         elif arity == 2:
-            _project_pair(network, node, i, size)
+            place, own = node.near[i, OTHER + PLACE], node.near[i, OTHER + MESSAGE]
+            others, table = node.near[i, OTHER + SIZE], node.near[i, TABLE]
+            project_pair(network.tables, table, state, place, own, others, size, node.least)
         elif arity == 3 and size == 2 and node.near[i, OTHER + SIZE] == 2 and node.near[i, THIRD + SIZE] == 2:
             _project_small_triple(network, node, i)
         elif arity == 3:
