@@ -120,6 +120,75 @@ def test_out_of_core(monkeypatch):
     check("out of core", {path for path in paths.found if "oocbe.elimination.engine.bucket_stream" in path})
 
 
+class ProblemPath:
+    """The path of a problem through a solve, as a profiler (:func:`sys.setprofile`).
+
+    A call with a problem among its arguments, from another module, enters a module. The first entry is a *stop*. An
+    entry from a further module is a *return*; constructors of dataclasses do not count.
+
+    Attributes
+    ----------
+    stops : functions entered, by module, in the order of the stops. returns : pairs of modules, caller and entered.
+    """
+
+    def __init__(self) -> None:
+        self.stops: dict[str, list[str]] = {}
+        self.returns: list[tuple[str, str]] = []
+        self._edges: set[tuple[str, str]] = set()
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        code, module = frame.f_code, module_of(frame)
+        if event != "call" or not module or "<" in code.co_name or "__create_fn__" in code.co_qualname:
+            return
+        arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if not any(isinstance(frame.f_locals.get(name), oocbe.Problem) for name in arguments if name != "self"):
+            return
+        caller, back = "", frame.f_back
+        while back is not None and not caller:
+            caller, back = module_of(back), back.f_back
+        functions = self.stops.setdefault(module, [])
+        if code.co_qualname not in functions:
+            functions.append(code.co_qualname)
+        if caller not in (module, "") and (caller, module) not in self._edges:
+            if any(entered == module for _, entered in self._edges):
+                self.returns.append((caller, module))
+            self._edges.add((caller, module))
+
+    def __str__(self) -> str:
+        """A line for each stop, as on the page of the architecture."""
+        return "\n".join(f"{module.removeprefix('oocbe.')}: {', '.join(own)}" for module, own in self.stops.items())
+
+
+def module_of(frame: FrameType) -> str:
+    """The module of this package that a frame belongs to; empty for others."""
+    name = frame.f_globals.get("__name__", "")
+    return name if name.startswith("oocbe.") else ""
+
+
+MOST_STOPS, MOST_RETURNS = 35, 12
+"""Limits of the path of a problem through a solve; today's figures."""
+
+PAGE_LINES = 45
+"""Lines of a printed page for the path."""
+
+
+def test_a_problem_makes_few_stops_and_returns_and_the_page_shows_them(monkeypatch):
+    monkeypatch.setenv("OOCBE_THREADS", "1")
+    options = {"backend": "cpu", "order_seconds": 0.0}
+    oocbe.solve(ROOT / "examples" / "daily.spot", **options)  # loads the modules
+    path = ProblemPath()
+    sys.setprofile(path)
+    try:
+        oocbe.solve(ROOT / "examples" / "daily.spot", **options)
+    finally:
+        sys.setprofile(None)
+    assert len(path.stops) <= MOST_STOPS, str(path)
+    assert len(path.returns) <= MOST_RETURNS, path.returns
+    assert len(str(path).splitlines()) <= PAGE_LINES
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert str(path) in page, f"the path of docs/architecture.md is not this:\n{path}"
+
+
 class Reached(BaseException):
     """The first kernel is about to be launched, on a device that there is not."""
 

@@ -252,8 +252,8 @@ class AscentLayout:
         above -= np.repeat(np.array([part.least for part in tables_of_pieces], dtype=dtype), lengths)
         number = {part.scope: place for place, part in enumerate(tables_of_pieces)}
         flags = [*(part.permitted for part in single), *(mask for copies in masks for mask in copies)]
-        starts, cells = np.array(table_start, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        network = network_of([part.scope for part in parts], sizes, starts, cells)
+        scopes, first_cells = [part.scope for part in parts], np.array(table_start, dtype=np.int64)
+        network = network_of(scopes, sizes, first_cells, np.zeros(0, dtype=np.int32))
         return cls(
             network,
             int(value_start[-1] + sizes[network.variable].sum()) + len(tables.linear),

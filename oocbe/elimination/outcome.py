@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from oocbe.elimination.buckets.forward import ForwardPass
-from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
+from oocbe.elimination.engine.consumption import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import amount
 from oocbe.model.problem import Problem

@@ -18,7 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
 
 from oocbe.elimination.buckets.forward import Forward, ForwardPass, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
@@ -110,7 +112,8 @@ class Race:
     dominance : whether to drop dominated rows.
     run : keeps messages and records attempts. engine : computes the buckets.
     pruner : provides the bound for pruning rows; None: all are kept.
-    tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`.
+    tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`. dtype : of their values;
+        None: that of the problem.
     forward : the class that computes them.
 
     Attributes
@@ -129,8 +132,9 @@ class Race:
         pruner: RowPruner | None = None,
         tables: str = INCOMPLETE,
         forward: type[Forward] = Forward,
+        dtype: np.dtype[Any] | None = None,
     ) -> None:
-        self._problem = problem
+        self._problem, self._dtype = problem, dtype
         self._semiring = semiring
         self._dominance = dominance
         self._run = run
@@ -198,7 +202,7 @@ class Race:
         store = self._run.make_store()
         if pruner is not None:
             store.set_aside(pruner.nbytes)
-        prepared = prepare(self._problem, self._semiring, choice.order)
+        prepared = prepare(self._problem, self._semiring, choice.order, dtype=self._dtype)
         forward = self._forward(prepared, self._dominance, store, cap, self._engine, pruner, self._tables)
         return Attempt(choice, prepared, store, forward, self._run)
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.plan.plan import plan_for
-from oocbe.elimination.preparation.linear import left_out, why_left_out
-from oocbe.errors import DiskError, UnsupportedError, UsageError
+from oocbe.elimination.engine.consumption import left_out, why_left_out
+from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
 from oocbe.model.settings.options import SolveOptions
@@ -45,23 +40,6 @@ def check_linear(problem: Problem, semiring: Semiring) -> None:
         raise UnsupportedError(
             f"{problem.name}: the {semiring} semiring needs every constraint enforced; {why_left_out(relaxed)}"
         )
-
-
-def check_disk(
-    problem: Problem, semiring: Semiring, choices: Sequence[OrderChoice], options: SolveOptions, available: int
-) -> None:
-    """Raise the first order's DiskError if no order fits the disk.
-
-    available : permitted bytes of the disk.
-    """
-    refusals = []
-    for choice in choices:
-        plan = plan_for(problem, semiring, choice, "", options)
-        refusals.append(replace(plan, disk=available).disk_refusal)
-        if not refusals[-1]:
-            return
-    if refusals:
-        raise DiskError(refusals[0])
 
 
 def has_logarithms(problem: Problem) -> bool:

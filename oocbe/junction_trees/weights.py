@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.preparation.linear import is_tabulated, left_out, why_left_out
+from oocbe.elimination.engine.consumption import is_tabulated, left_out, why_left_out
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function

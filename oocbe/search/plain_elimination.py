@@ -17,12 +17,12 @@ from functools import cached_property
 from typing import Any
 
 from oocbe.elimination.buckets.forms import expected_work, supported_representations
+from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.elimination_speed import CPU_SPEED, EliminationSpeed, order_cell_work
 from oocbe.elimination.orders.order import CRITERIA, heuristic, is_order_file, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.runs.durability import read_choices
 from oocbe.errors import ResourceError, TimeLimitError

@@ -116,7 +116,7 @@ def presolve(problem: Problem, options: SolveOptions, rows: Searches | None = No
     """
     if options.order != "auto" or not options.dominance or options.workdir is not None:
         return None
-    target = Negation.of(problem).problem
+    target = Negation.of(problem).problem if rows is None else rows.problem
     if target.linear_constraints:
         return None
     from oocbe.elimination.preparation.packing import is_packing, is_supply  # loaded late: easy solves do not need it

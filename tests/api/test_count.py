@@ -16,7 +16,7 @@ from oocbe.api.tasks.count_optimal import count_optimal
 from oocbe.api.tasks.k_best import k_best
 from oocbe.api.tasks.marginals import log_partition, marginals, min_marginals
 from oocbe.api.tasks.verbs import run_task
-from oocbe.elimination.preparation import linear
+from oocbe.elimination.engine import consumption as linear
 from oocbe.errors import UnsupportedError
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable

@@ -13,7 +13,7 @@ import oocbe
 from oocbe.bounds.forbidden import forbidden_sets
 from oocbe.bounds.local_cuts import _resources
 from oocbe.bounds.rounding import PointRounding
-from oocbe.elimination.preparation import linear as enforcement
+from oocbe.elimination.engine import consumption as enforcement
 from oocbe.errors import ModelError, OocbeError, UnsupportedError, ValueRangeError
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem

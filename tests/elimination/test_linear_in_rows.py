@@ -19,9 +19,7 @@ from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine import bucket_join
 from oocbe.elimination.engine import consumption as consumption_module
-from oocbe.elimination.engine.consumption import Consumption, consumption_of
-from oocbe.elimination.preparation import linear as enforcement
-from oocbe.elimination.preparation.linear import carried_in_rows, left_out
+from oocbe.elimination.engine.consumption import Consumption, carried_in_rows, consumption_of, left_out
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.errors import UnsupportedError
@@ -50,7 +48,7 @@ SOURCES = ["constant", "lp", "local-polytope"]
 @pytest.fixture(autouse=True)
 def _no_lookups(monkeypatch):
     """Small linear constraints are carried in rows, too, instead of being tabulated."""
-    monkeypatch.setattr(enforcement, "TABULATED_BITS", -1)
+    monkeypatch.setattr(consumption_module, "TABULATED_BITS", -1)
 
 
 def tightened(structure) -> Problem:

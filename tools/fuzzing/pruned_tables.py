@@ -32,7 +32,7 @@ def check_tables(problem: Problem, source: Any, own: Assignments, case: Descript
     problem : with its upper bound. own : assignments below it.
     """
     from oocbe.elimination.engine.bucket_engine import BucketEngine
-    from oocbe.elimination.preparation.linear import carried_in_rows, left_out
+    from oocbe.elimination.engine.consumption import carried_in_rows, left_out
     from oocbe.elimination.preparation.ranges import rounding_margin
     from oocbe.elimination.row_pruning.pruner import RowPruner
     from oocbe.errors import ValueRangeError

@@ -27,14 +27,14 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.outcome import blank_result, result_of_elimination
-from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
+from oocbe.elimination.plan.plan import check_disk, easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.elimination.preparation.negate import Negation
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.race import Race, RaceWinner
 from oocbe.elimination.reformulation import Reformulation, Stack
-from oocbe.elimination.refusals import check_disk, check_linear, checked, has_logarithms
+from oocbe.elimination.refusals import check_linear, checked, has_logarithms
 from oocbe.elimination.rounded_sums import RoundedBound
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.elimination.runs.durability import Run, open_run
@@ -337,9 +337,8 @@ class _Solving:
         with beside as incumbents:
             try:
                 check_disk(problem, self.semiring, choices, options, self.run.disk_available)
-                race = Race(
-                    problem, self.semiring, choices, options.dominance, self.run, self._engine, tables=options.tables
-                )
+                given = (problem, self.semiring, choices, options.dominance, self.run, self._engine)
+                race = Race(*given, tables=options.tables, dtype=value_dtype(problem, self.semiring))
                 for attempt in race.rounds():
                     with attempt:
                         bucket_done = self._start(problem, attempt.choice, "")

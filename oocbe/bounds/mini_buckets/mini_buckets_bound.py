@@ -24,6 +24,7 @@ from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.engine.consumption import is_tabulated
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_problem import NarrowProblem, narrow_problem
 from oocbe.elimination.observer import bucket_callback
@@ -31,7 +32,6 @@ from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import Separators
 from oocbe.elimination.preparation.arity import reduce_arity
-from oocbe.elimination.preparation.linear import is_tabulated
 from oocbe.elimination.preparation.logarithms import Logarithms
 from oocbe.elimination.preparation.negate import Negation
 from oocbe.elimination.preparation.prepare import prepare, scopes_of

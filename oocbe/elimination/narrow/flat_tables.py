@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.engine.consumption import is_tabulated
 from oocbe.elimination.orders.separators import Separators
-from oocbe.elimination.preparation.linear import is_tabulated
 from oocbe.elimination.preparation.temperature import at_temperature, check_range, weight_factor
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.model.parts import Constraint, Function

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.engine.consumption import carried_in_rows, left_out
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.flat_tables import FlatTables, constants_of, flat_tables, scopes_together, table_cells
 from oocbe.elimination.orders.order import CRITERIA, OrderFlags, heuristic, is_order_file
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
-from oocbe.elimination.preparation.linear import carried_in_rows, left_out
 from oocbe.elimination.preparation.prepare import check_signs, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import split

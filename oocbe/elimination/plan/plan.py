@@ -13,6 +13,7 @@ import numpy as np
 from oocbe.elimination.buckets.forms import expected_work, supported_representations
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.bucket_engine import streams_for
+from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import COMPLETE, INCOMPLETE, BucketConstraints, WhyPieces
 from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
 from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
@@ -22,11 +23,11 @@ from oocbe.elimination.orders.row_limits import extends_always, hidden_supports,
 from oocbe.elimination.plan.bucket_forecast import MessageForecast, forecast_passages
 from oocbe.elimination.plan.on_workers import ROWS_A_SECOND, simulate_plan
 from oocbe.elimination.plan.planned_bucket import PlannedBucket, PlanPictures, duration_of, powers, size_of
-from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.packing import is_supply
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.elimination.row_pruning.dominance import applies_to
+from oocbe.errors import DiskError
 from oocbe.execution.schedule.simulation import Simulated
 from oocbe.model.problem import Problem
 from oocbe.model.results.progress_curve import PresolveStep
@@ -364,6 +365,23 @@ def plan_for(
     is_certain = not drops_rows and _knows_every_row(without_zeros(problem))
     workers = options.worker_count
     return Plan(problem, semiring.name, dtype.name, choice, planned, bounds, room, disk, is_certain, workers=workers)
+
+
+def check_disk(
+    problem: Problem, semiring: Semiring, choices: Sequence[OrderChoice], options: SolveOptions, available: int
+) -> None:
+    """Raise the first order's DiskError if no order fits the disk.
+
+    available : permitted bytes of the disk.
+    """
+    refusals = []
+    for choice in choices:
+        plan = plan_for(problem, semiring, choice, "", options)
+        refusals.append(replace(plan, disk=available).disk_refusal)
+        if not refusals[-1]:
+            return
+    if refusals:
+        raise DiskError(refusals[0])
 
 
 def _knows_every_row(problem: Problem) -> bool:

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.engine.consumption import Consumption, consumption_of
+from oocbe.elimination.engine.consumption import Consumption, carried_in_rows, consumption_of, is_tabulated
 from oocbe.elimination.engine.factors import LOOKUP_BITS, FactorPool, PoolBuilder
-from oocbe.elimination.preparation.linear import carried_in_rows, is_tabulated
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import out_of_range, split
 from oocbe.elimination.preparation.zeros import zeros_forbid
