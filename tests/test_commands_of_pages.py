@@ -146,9 +146,9 @@ def test_commands_run(page: Path, block: str, inputs: Path, monkeypatch: pytest.
 def test_blocks_of_other_languages_are_checked_elsewhere() -> None:
     """Python: tests/test_readme.py. The drawing of layers: tools/draw_layers.py. No language: folders, below. YAML:
     settings of jobs, in the next test. TOML and py: tests/formats/test_entry_points.py, and test_order_finders.py in
-    tests/elimination."""
+    tests/elimination. Text: tests/test_path_to_kernel.py."""
     kinds = re.findall(r"^```(\w*)\n.*?^```", "\n".join(page.read_text() for page in PAGES), re.DOTALL | re.MULTILINE)
-    assert set(kinds) == {"sh", "python", "py", "mermaid", "dockerfile", "yaml", "toml", ""}
+    assert set(kinds) == {"sh", "python", "py", "mermaid", "dockerfile", "yaml", "toml", "text", ""}
     assert [len(blocks(kind)) for kind in ("mermaid", "dockerfile", "yaml", "")] == [1, 1, 1, 2]
 
 

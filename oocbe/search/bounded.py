@@ -26,6 +26,7 @@ from oocbe.elimination.orders.order import is_order_file, judge_order, search_or
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.race import CAP_FACTOR, Race, RaceWinner
+from oocbe.elimination.reformulation import Stack
 from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.elimination.runs.durability import Run
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
@@ -172,7 +173,7 @@ class BoundedSolve(SubSolver):
         _load_relaxation()
         self._take()
         seconds = self._plain.root_seconds(min(options.bound_seconds, self._left))
-        whole = self._bound(Scope.whole(self._problem), math.inf, seconds)
+        whole = self._bound(Scope(Stack(self._problem)), math.inf, seconds)
         self._take()
         self._engine.deadline.check_requested()
         yield
@@ -199,7 +200,7 @@ class BoundedSolve(SubSolver):
             return
         if known.lower is None:
             with suppress(OocbeError), Deadline(LAST_BOUND_SECONDS):
-                self._bound(Scope.whole(self._problem), math.inf, 0.0)
+                self._bound(Scope(Stack(self._problem)), math.inf, 0.0)
         if known.value is None and not known.is_closed:
             incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
             self._take()
@@ -356,14 +357,12 @@ class BoundedSolve(SubSolver):
             statistics.width, statistics.total_rows = outcome.width, outcome.total_rows
             statistics.largest_rows = max(statistics.largest_rows, outcome.largest_rows)
             statistics.dtype = winner.prepared.dtype.name
-            left = [scope.variables[v] for v in winner.choice.order]
-            fixed = set(range(len(self._problem.variables))) - set(left)
-            statistics.order = (*sorted(fixed), *left)
+            statistics.order = scope.stack.lift_order(winner.choice.order)
             if outcome.value is None or outcome.value >= threshold:
                 known.raise_lower(threshold, "elimination")
                 return
             begin = working_time()
-            assignment = scope.lift(
+            assignment = scope.stack.lift(
                 backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self._engine.deadline)
             )
             statistics.seconds["backward"] += working_time() - begin
@@ -400,7 +399,7 @@ class BoundedSolve(SubSolver):
         self._bounds += 1
         for source in sources:
             if source.assignment is not None:
-                assignment = scope.lift(source.assignment)
+                assignment = scope.stack.lift(source.assignment)
                 value = self._problem.evaluate(assignment)
                 assert value is not None
                 known.offer(value, assignment, source.name)

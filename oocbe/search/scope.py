@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
+from oocbe.elimination.reformulation import Stack
 from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.model.problem import Problem
 from oocbe.propagation.value_removal import remove_values
@@ -20,21 +21,24 @@ class Scope:
 
     Attributes
     ----------
-    source : None before the first bound.
-    lift : maps an assignment to one of the whole problem. variables : the variables' indices there.
+    stack : the restrictions of the whole problem. source : None before the first bound.
     removals : values removed by each restriction; variables are numbered as before it.
     """
 
-    problem: Problem
-    source: BoundSource | None
-    lift: Callable[[Sequence[int]], tuple[int, ...]]
-    variables: tuple[int, ...]
+    stack: Stack
+    source: BoundSource | None = None
     removals: tuple[Values, ...] = ()
 
-    @classmethod
-    def whole(cls, problem: Problem) -> Scope:
-        """The scope of the whole problem."""
-        return cls(problem, None, tuple, tuple(range(len(problem.variables))))
+    @property
+    def problem(self) -> Problem:
+        """The restricted problem."""
+        return self.stack.problem
+
+    @property
+    def variables(self) -> tuple[int, ...]:
+        """Index in the whole problem of each variable."""
+        count = len(self.problem.variables)
+        return self.stack.lift_order(range(count))[-count:] if count else ()
 
     def below(self, threshold: int | float) -> Scope | None:
         """The scope restricted to assignments below a threshold; None if there are none."""
@@ -48,13 +52,9 @@ class Scope:
         made = remove_values(self.problem, removed)
         if made.is_infeasible:
             return None
-        return Scope(
-            made.problem.below(threshold),
-            None if self.source is None else made.source(self.source),
-            lambda a: self.lift(made.lift(a)),
-            tuple(self.variables[v] for v in made.variables),
-            (*self.removals, removed),
-        )
+        source = None if self.source is None else made.source(self.source)
+        stack = self.stack.then(replace(made, problem=made.problem.below(threshold)))
+        return Scope(stack, source, (*self.removals, removed))
 
     def after(self, removals: Iterable[Values], threshold: int | float) -> Scope | None:
         """The scope after removals that a run has proven valid below the threshold; None if it is empty."""

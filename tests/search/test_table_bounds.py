@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from oocbe.bounds.bounds import constant_source
+from oocbe.elimination.reformulation import Stack
 from oocbe.errors import DiskError, ResourceError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -27,7 +27,7 @@ def race(lower, threshold, run):
     )
     tables = TableBounds(SolveOptions(), Deadline(None))
     tables._part = 0.5
-    scope = replace(Scope.whole(problem), source=constant_source(problem))
+    scope = Scope(Stack(problem), constant_source(problem))
     return tables.race(scope, SimpleNamespace(order=(0, 1)), lower, threshold, 1000, run, 1.0)
 
 

@@ -130,14 +130,15 @@ def check_messages(source: Any, problem: Problem, own: Assignments, case: Descri
     limit = problem.upper_bound
     if limit is None or source.assignment is not None or source.root >= limit:
         return
+    from oocbe.elimination.reformulation import Stack
     from oocbe.search.scope import Scope
 
-    scope = replace(Scope.whole(problem), source=source).below(limit)
+    scope = Scope(Stack(problem), source).below(limit)
     if scope is None:
         tally.holds(f"{source.name}: nothing is left", not own.rows, own.rows[:1], "nothing")
         return
     wanted = {assignment for assignment, _, _ in own.rows}
-    lifted = {a: scope.lift(a) for a in itertools.product(*map(range, scope.problem.sizes))}
+    lifted = {a: scope.stack.lift(a) for a in itertools.product(*map(range, scope.problem.sizes))}
     lost = wanted - set(lifted.values())
     tally.holds(f"{source.name}: what is left", not lost, "all that counts", lost)
     left = Assignments.of({**description_of(scope.problem), "upper_bound": None})

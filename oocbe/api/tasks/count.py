@@ -22,7 +22,6 @@ from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.message import Message
-from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.preparation.hard_part import hard_part
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
