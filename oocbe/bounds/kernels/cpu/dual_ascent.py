@@ -17,7 +17,7 @@ from oocbe.kernels.cpu.jit import helper, jit
 
 @helper
 def least_of_values(
-    network: Any, tables: Any, f: Any, axis: Any, shares: Any, removed: Any, least: Any, digits: Any
+    network: Any, tables: Any, f: Any, axis: Any, shares: Any, removed: Any, least: Any, work: Any
 ) -> Any:
     """Least reduced cost of a function for each value of one of its variables; infinite if no tuple has the value.
 
@@ -26,51 +26,52 @@ def least_of_values(
     f, axis : the function, and the position of the variable in its scope.
     tables, shares : float64 or int64. removed : uint8 (values,), 1 for removed values; tuples with them are skipped.
     least : float64 or int64 (more than the domain size,), overwritten. Its last entry is the value of infinity, the
-        largest number of an integer dtype. digits : int64 (places of a function,), overwritten.
+        largest number of an integer dtype. work : int64 (4, most places of a function), overwritten.
     """
-    value_start, variable, share_start = network.value_start, network.variable, network.message_start
     begin = network.function_start[f]
     arity = network.function_start[f + 1] - begin
-    infinity = least[len(least) - 1]
-    own = variable[begin + axis]
-    for a in range(value_start[own + 1] - value_start[own]):
-        least[a] = infinity
+    infinity, base = least[len(least) - 1], network.value_start[len(network.value_start) - 1]
+    digit, size, value, share = work[0], work[1], work[2], work[3]
     cells = 1
     for place in range(arity):
-        digits[place] = 0
-        cells *= value_start[variable[begin + place] + 1] - value_start[variable[begin + place]]
-    first, base = network.table_start[begin], value_start[len(value_start) - 1]
+        v = network.variable[begin + place]
+        digit[place] = 0
+        value[place] = network.value_start[v]
+        size[place] = network.value_start[v + 1] - value[place]
+        share[place] = network.message_start[begin + place] - base
+        cells *= size[place]
+    for a in range(size[axis]):
+        least[a] = infinity
+    first = network.table_start[begin]
     for cell in range(first, first + cells):
         cost = tables[cell]
         if cost < infinity:
             counts = True
             for place in range(arity):
-                use, digit = begin + place, digits[place]
-                if removed[value_start[variable[use]] + digit]:
+                if removed[value[place] + digit[place]]:
                     counts = False
                     break
-                cost -= shares[share_start[use] - base + digit]
-            if counts and cost < least[digits[axis]]:
-                least[digits[axis]] = cost
+                cost -= shares[share[place] + digit[place]]
+            if counts and cost < least[digit[axis]]:
+                least[digit[axis]] = cost
         place = arity - 1
         while place >= 0:
-            digits[place] += 1
-            v = variable[begin + place]
-            if digits[place] < value_start[v + 1] - value_start[v]:
+            digit[place] += 1
+            if digit[place] < size[place]:
                 break
-            digits[place] = 0
+            digit[place] = 0
             place -= 1
 
 
 @helper
 def _scratch(network: Any) -> Any:
-    """Largest domain, and digits for the places of a function."""
+    """Largest domain, and the array ``work`` of :func:`least_of_values`."""
     largest, places = 1, 1
     for v in range(len(network.value_start) - 1):
         largest = max(largest, network.value_start[v + 1] - network.value_start[v])
     for f in range(len(network.function_start) - 1):
         places = max(places, network.function_start[f + 1] - network.function_start[f])
-    return largest, np.empty(places, dtype=np.int64)
+    return largest, np.empty((4, places), dtype=np.int64)
 
 
 @jit
@@ -86,7 +87,7 @@ def sweep(network: Any, order: Any, rank: Any, shares: Any, removed: Any, costs:
     hand_on : if False, the costs stay with the variables.
     stop : int64 (1,), read before each variable: a nonzero value ends the pass.
     """
-    largest, digits = _scratch(network)
+    largest, work = _scratch(network)
     least = np.empty(largest + 1)
     least[largest] = np.inf
     base = network.value_start[len(network.value_start) - 1]
@@ -102,7 +103,7 @@ def sweep(network: Any, order: Any, rank: Any, shares: Any, removed: Any, costs:
         for i in range(network.use_start[v], network.use_start[v + 1]):
             use = network.uses[i]
             f = network.function[use]
-            least_of_values(network, network.tables, f, use - network.function_start[f], shares, removed, least, digits)
+            least_of_values(network, network.tables, f, use - network.function_start[f], shares, removed, least, work)
             for value in range(size):
                 if least[value] == np.inf:
                     removed[begin + value] = 1
@@ -139,11 +140,11 @@ def sweep(network: Any, order: Any, rank: Any, shares: Any, removed: Any, costs:
 @jit
 def least_of_functions(network: Any, tables: Any, shares: Any, removed: Any, infinity: Any, least: Any) -> Any:
     """Least reduced cost of each function, ``infinity`` if it has no tuple; types as for :func:`least_of_values`."""
-    largest, digits = _scratch(network)
+    largest, work = _scratch(network)
     values = np.empty(largest + 1, dtype=least.dtype)
     values[largest] = infinity
     for f in range(len(least)):
-        least_of_values(network, tables, f, 0, shares, removed, values, digits)
+        least_of_values(network, tables, f, 0, shares, removed, values, work)
         least[f] = infinity
         v = network.variable[network.function_start[f]]
         for value in range(network.value_start[v + 1] - network.value_start[v]):
