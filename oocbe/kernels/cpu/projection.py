@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import without_allocation
+from oocbe.kernels.cpu.jit import inline, without_allocation
 
 REMOVED = np.int32(1 << 29)
 """Cost of a value in no completion below the threshold; the shares of its uses are minus this."""
@@ -45,7 +45,7 @@ class AscentNetwork(NamedTuple):
     tables: Any
 
 
-@without_allocation
+@inline
 def project_pair(
     tables: Any, cell: Any, state: Any, start: Any, message: Any, others: Any, size: Any, least: Any
 ) -> Any:
