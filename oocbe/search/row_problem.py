@@ -27,7 +27,7 @@ class RowProblem:
     """
 
     def __init__(self, problem: Problem, given: Reduction | None = None) -> None:
-        self._problem, self._given = problem, given
+        self.problem, self._given = problem, given
 
     @property
     def is_laid_out(self) -> bool:
@@ -45,14 +45,14 @@ class RowProblem:
     def _tables(self) -> ScopeTables | None:
         from oocbe.bounds.row_tables import ScopeTables
 
-        return ScopeTables.of(self._problem, keeps_linear=not self.is_packing)
+        return ScopeTables.of(self.problem, keeps_linear=not self.is_packing)
 
     @cached_property
     def graph(self) -> ValueGraph | None:
         """The problem as a graph of values; None if it has no such form."""
         from oocbe.search.stable_set_search import graph_of
 
-        return graph_of(self._problem, lambda: self._tables if self._given is None else self._given.tables)
+        return graph_of(self.problem, lambda: self._tables if self._given is None else self._given.tables)
 
     @property
     def goes_first(self) -> bool:
@@ -63,14 +63,14 @@ class RowProblem:
 
         if not self.is_packing or self.graph is not None:
             return True
-        return max(self._problem.sizes, default=0) <= 2 and not is_supply(self._problem)
+        return max(self.problem.sizes, default=0) <= 2 and not is_supply(self.problem)
 
     @cached_property
     def is_packing(self) -> bool:
         """Whether linear programming bounds serve better than beam passes."""
         from oocbe.elimination.preparation.packing import is_packing, is_supply
 
-        return is_supply(self._problem) or (is_packing(self._problem) and not _is_dense(self._problem))
+        return is_supply(self.problem) or (is_packing(self.problem) and not _is_dense(self.problem))
 
 
 def _is_dense(problem: Problem) -> bool:

@@ -226,6 +226,11 @@ class Searches:
         )
 
     @property
+    def problem(self) -> Problem:
+        """The problem in min-sum."""
+        return self._form.problem
+
+    @property
     def reduction(self) -> Reduction | None:
         """The reduced problem with its cost-free removals; None if the problem cannot be tabulated."""
         return self._form.reduction

@@ -17,11 +17,11 @@ LEAST_WIDTH = 2.0**-30
 
 
 def first_width(known: SharedBounds) -> int | float:
-    """Distance of neighbouring values; for non-integral values, a share of the gap."""
+    """Distance of neighbouring values; for non-integral values, a share of the gap. Never 0, even of subnormal gaps."""
     if known.grid.step:
         return known.grid.step
     assert known.lower is not None
-    return max((known.upper_bound - known.lower) / GAP_PARTS, abs(known.upper_bound) * LEAST_WIDTH)
+    return max((known.upper_bound - known.lower) / GAP_PARTS, abs(known.upper_bound) * LEAST_WIDTH, math.ulp(0.0))
 
 
 def next_width(known: SharedBounds, width: int | float) -> int | float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
-from oocbe.search import bounded, depth_search, incumbent_search, small_tables
+from oocbe.search import bounded, depth_search, incumbent_search, small_tables, thresholds
 from oocbe.search.reduced_elimination import ReducedElimination
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, clique, make_problem, structures, without_bound
@@ -344,3 +345,11 @@ def test_a_limit_that_has_come_already_leaves_what_is_known_at_once(semiring, dt
     sign = 1 if semiring is MIN_SUM else -1
     assert result.bound is None or sign * result.bound <= sign * best
     assert result.value is None or sign * result.value >= sign * best
+
+
+@pytest.mark.parametrize("gap", [5e-324, 1.5e-323, 1e-310, 1.0])
+def test_thresholds_rise_within_subnormal_gaps(gap):
+    """An eighth of such a gap may be 0, with which a search never ended."""
+    known = SimpleNamespace(grid=SimpleNamespace(step=0), lower=0.0, upper_bound=gap, value=gap)
+    width = thresholds.first_width(known)
+    assert 0 < width < thresholds.next_width(known, width)
