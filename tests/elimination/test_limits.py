@@ -111,7 +111,7 @@ def test_nothing_is_left_on_disk_after_an_error_at_any_write(error, with_workdir
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     problem = clique(5, 3)
     expected = oocbe.solve(problem, order_seconds=0, order="min-degree").value
-    save = MessageStore._stored
+    save = MessageStore.stored
     workdir = tmp_path if with_workdir else None
     # Barely enough memory for the messages in use, so that those joined go to disk.
     memory = 1 << 30 if with_workdir else 9000
@@ -124,7 +124,7 @@ def test_nothing_is_left_on_disk_after_an_error_at_any_write(error, with_workdir
                 raise error
             return stored
 
-        monkeypatch.setattr(MessageStore, "_stored", broken)
+        monkeypatch.setattr(MessageStore, "stored", broken)
         try:
             found = eliminate(problem, range(5), False, memory=memory, workdir=workdir)
         except error:

@@ -95,7 +95,7 @@ def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: 
     carried = carried._replace(keeps_staircase=keeps_staircase, own=np.arange(domain, dtype=np.int64))
     semiring = program.semiring._replace(marginalisation=marginalisation)
     of_domain = program.leaf._replace(size=domain, mask=np.int64(domain - 1))
-    return tables, of_domain, semiring, carried, here, keys, values
+    return tables, program._replace(leaf=of_domain, semiring=semiring), carried, here, keys, values
 
 
 def run(arguments, row_limit=1 << 62, stop=None):
@@ -107,7 +107,9 @@ def run(arguments, row_limit=1 << 62, stop=None):
         shape = (LISTS, 2 * needed)
         lists = WalkLists(np.empty(shape, np.int64), np.empty(shape, np.int64), np.zeros(DEEPEST + 1, np.int64))
         separator = np.zeros(1, np.uint64)
-        filled, detail = join_consumptions(*arguments[:4], separator, arguments[4], lists, places, row_limit, stop)
+        filled, detail = join_consumptions(
+            *arguments[:3], separator, arguments[3], lists, places, np.zeros((2, 1), np.uint64), None, row_limit, stop
+        )
         if filled != NO_ROOM:
             return filled, detail, lists.amounts, lists.worths
         assert detail > shape[1]
@@ -127,7 +129,7 @@ def run(arguments, row_limit=1 << 62, stop=None):
 def test_a_leaf_has_the_combinations_of_its_tables(lengths, domain, keeps_staircase):
     arguments = leaf(lengths, 0, keeps_staircase, domain=domain)
     bits = 30
-    keys, values = arguments[5:]
+    keys, values = arguments[4:]
     best: dict[int, int] = {}
     for rows in itertools.product(*(range(n) for n in lengths)):
         taken = [int(k[row]) for k, row in zip(keys, rows, strict=True)]
