@@ -87,7 +87,7 @@ def steps() -> list[Step]:
             oocbe.solve(problem, incumbent_seconds=0.2, bound_seconds=1, bounds=bound)
 
     def elimination() -> None:
-        oocbe.solve(photographs(12, 20), bounds="none", order="min-degree", order_seconds=0)
+        oocbe.solve(schedule(), bounds="none", order="min-degree", order_seconds=0)
 
     def complete_tables() -> None:
         for problem in (whole, real, packed):
@@ -116,7 +116,7 @@ def steps() -> list[Step]:
     # Processes take the steps in this order: long ones first, and no two neighbours that begin with the same loops.
     return [
         ("elimination", True, elimination),
-        ("a first solve", True, lambda: oocbe.solve(photographs(60, 300))),
+        ("a first solve", True, lambda: oocbe.solve(schedule())),
         ("operators", False, operators),
         ("searches of integers", False, lambda: searches(None)),
         ("counts, the k best, min-marginals", False, questions),
@@ -146,6 +146,21 @@ def photographs(count: int = 90, conflicts: int = 700) -> oocbe.Problem:
         if len(set(scope.tolist())) == len(scope)
     ]
     return oocbe.Problem(variables, tuple(weights), tuple(constraints), name="warm-up")
+
+
+def schedule(count: int = 120, ahead: int = 10) -> oocbe.Problem:
+    """A chain of photographs with conflicts between near ones: as narrow as the example, and solved by elimination."""
+    random = np.random.default_rng(1)
+    variables = tuple(oocbe.Variable(f"x{i}", int(random.integers(2, 5))) for i in range(count))
+    nothing = np.zeros((1, 1), dtype=np.int64)
+    weights = [oocbe.Function((v,), nothing, random.integers(1, 2000, 1), 0) for v in range(count)]
+    pairs = [(v, w) for v in range(count) for w in range(v + 1, min(count, v + ahead)) if random.random() < 0.5]
+    triples = [(v, v + 1, v + 3) for v in range(count - 3) if random.random() < 0.4]
+    conflicts = [
+        oocbe.Constraint(scope, np.array([[random.integers(1, variables[v].size) for v in scope]]), allowed=False)
+        for scope in (*pairs, *triples)
+    ]
+    return oocbe.Problem(variables, tuple(weights), tuple(conflicts), name="warm-up")
 
 
 if __name__ == "__main__":

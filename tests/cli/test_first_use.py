@@ -4,6 +4,7 @@ import io
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,6 +19,8 @@ from oocbe.cli.progress import BarObserver, LogObserver, observer_for
 from oocbe.model.settings.machine import control_group_processors
 from oocbe.model.settings.options import SolveOptions, default_text
 from oocbe.runtime.compilation import SENTENCE, Compilation
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("command", [[], ["solve"], ["synth", "grid"]])
@@ -95,7 +98,7 @@ def test_times_tell_compiling_apart():
     assert told == "4.50 s (order 1.00 s, forward 3.00 s; of it compiling, once for this machine: 2.00 s)"
 
 
-SOLVES = """
+LOADED = """
 import gc
 
 from numba.core.dispatcher import Dispatcher
@@ -108,8 +111,9 @@ from oocbe.stress.networks import grid_network, random_network
 def loaded():
     found = (item for item in gc.get_objects() if isinstance(item, Dispatcher))
     return {(item.py_func.__module__, item.py_func.__name__, str(s)) for item in found for s in item.overloads}
+"""
 
-
+SOLVES = f"""{LOADED}
 for *_, run in warm_up_steps.steps():
     run()
 before = loaded()
@@ -118,6 +122,20 @@ for problem in (random_network(30, 7, 0.2, 0.2, 5), random_network(18, 10, 0.6, 
 oocbe.solve(warm_up_steps.photographs(110, 500))
 print(sorted(loaded() - before))
 """
+
+EXAMPLE = f"""{LOADED}
+for _, is_quick, run in warm_up_steps.steps():
+    if is_quick:
+        run()
+before = loaded()
+oocbe.solve({str(ROOT / "examples" / "daily.spot")!r})
+print(sorted(name for name in loaded() - before if name[0].startswith("oocbe.")))
+"""
+
+
+def test_what_the_example_needs_is_compiled_on_installation():
+    done = subprocess.run([sys.executable, "-c", EXAMPLE], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.slow

@@ -69,7 +69,8 @@ def render_wcsp(d: Description, random: Random) -> str:
         if key in shared:
             words += [len(scope), *scope, default, -shared[key]]
             continue
-        sign = random.choice((1, -1))
+        # toulbar2 does not number a shared function over four or more variables that is 0 everywhere.
+        sign = random.choice((1, -1)) if len(scope) < 4 or default or rows else 1
         if sign < 0:
             shared[key] = len(shared) + 1
         words += [sign * len(scope), *scope, default, len(rows), *itertools.chain(*rows)]
