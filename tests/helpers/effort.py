@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-EFFORT = float(os.environ.get("OOCBE_TEST_EFFORT", "0.15"))
+EFFORT = float(os.environ.get("OOCBE_TEST_EFFORT", "0.25"))
 """Share of the cases that tests name."""
 
 
