@@ -19,7 +19,7 @@ STEPS = ("elimination", "a first solve")
 
 
 class CompileLoops(BuildHookInterface[Any]):
-    """Compiles as ``oocbe warm-up --quick`` does, in the source tree; ``OOCBE_COMPILE=0`` prevents it."""
+    """Compiles as ``oocbe warm-up --quick`` does, in the source tree; ``COMPILE_OOCBE=0`` prevents it."""
 
     def dependencies(self) -> list[str]:
         """The runtime dependencies, in the environment of the build."""
@@ -27,7 +27,7 @@ class CompileLoops(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile for an editable install. A failure is no error: a command compiles what is missing."""
-        if version != "editable" or os.environ.get("OOCBE_COMPILE") == "0":
+        if version != "editable" or os.environ.get("COMPILE_OOCBE") == "0":
             return
         script = f"import sys; sys.path.insert(0, {self.root!r}); from oocbe.cli.warm_up_steps import run_step; "
         processes = [
