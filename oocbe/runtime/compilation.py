@@ -22,15 +22,15 @@ class Compilation:
         self._seconds = 0.0
         self.loops = 0
 
-    def begin(self) -> None:
-        """Record the start of a compilation."""
+    def begin(self, loops: int = 1) -> None:
+        """Record the start of a compilation, or, with 0 loops, of a wait for one in another process."""
         with self._lock:
             if self._depth == 0:
                 self._begin = time.perf_counter()
                 data_limit.lift()
                 self._mapped = mapped_data() if data_limit.is_set else 0
             self._depth += 1
-            self.loops += 1
+            self.loops += loops
 
     def end(self) -> None:
         """Record the end, or failure, of a compilation."""

@@ -163,6 +163,23 @@ def test_a_scratch_folder_of_somebody_else_is_not_used(tmp_path, monkeypatch):
     assert re.fullmatch(r"oocbe-cache-[a-z0-9_]{8}", chosen.name)
 
 
+def test_the_wait_for_another_process_s_compilation_is_no_working_time(tmp_path):
+    path = tmp_path / "loop.nbc.lock"
+    holds = (
+        "import fcntl, sys, time\nfile = open(sys.argv[1], 'w')\nfcntl.lockf(file, fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\ntime.sleep(0.5)"
+    )
+    counted = compilation.compilation
+    with subprocess.Popen([sys.executable, "-c", holds, str(path)], stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"held\n"
+        loops, seconds = counted.loops, counted.seconds
+        jit._locks.append(jit._lock(str(path)))
+        jit._unlock()
+        assert counted.loops == loops
+        assert counted.seconds > seconds
+    assert not path.exists()
+
+
 def test_where_nothing_can_be_written_loops_are_compiled_all_the_same(nowhere, tmp_path):
     """Every folder for temporary files is a file: the last resort, the current folder, too."""
     script = (
@@ -275,7 +292,8 @@ def test_cached_code_is_loaded_without_what_compiles_and_other_types_are_compile
         "import sys, numpy as np\nfrom loop import doubled\nprint(doubled(np.arange(3))[2], "
         "'numba.cpython.mathimpl' in sys.modules, doubled(np.arange(3.0))[2], sum(doubled.stats.cache_hits.values()))"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[3])])}
+    path = os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[3])])
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     for printed in ("4 True 4.0 0", "4 False 4.0 2"):
         done = subprocess.run(
             [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True

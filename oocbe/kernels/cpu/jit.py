@@ -176,8 +176,13 @@ def _lock(path: str) -> tuple[str, int] | None:
         os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            while not _is_locked(file):
-                time.sleep(LOCK_POLL_SECONDS)
+            if not _is_locked(file):
+                compilation.begin(loops=0)  # the wait is no working time of an attempt
+                try:
+                    while not _is_locked(file):
+                        time.sleep(LOCK_POLL_SECONDS)
+                finally:
+                    compilation.end()
             with suppress(FileNotFoundError):
                 if os.stat(path).st_ino == os.fstat(file).st_ino:  # noqa: PTH116
                     return path, file
