@@ -29,6 +29,7 @@ from oocbe.bounds.kernels.cpu.estimators import ELIMINATED, OUTSIDE, SEPARATOR, 
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.row_bounds import RowBound, ValueGrid
 from oocbe.errors import ValueRangeError
+from oocbe.kernels.cpu.jit import call
 from oocbe.model.problem import Problem
 
 LARGEST_SUM = 2**62
@@ -195,7 +196,8 @@ class AdditiveSource:
         kept = np.empty(len(terms.constant), dtype=np.uint8)
         uses = (terms.start, terms.variable, terms.offset)
         parts = (terms.entries, terms.constant, terms.kind)
-        total = sum_outside(*uses, *parts, self._first, role, self.removed, SWEEPS, sums, kept)
+        arguments = (*uses, *parts, self._first, role, self.removed, SWEEPS, sums, kept)
+        total = call(sum_outside, len(terms.entries) + len(terms.variable), *arguments)
         prices: dict[int, int] = {}
         for term, number, price in terms.linear:
             if kept[term]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +21,11 @@ from oocbe.bounds.incumbent_model import SearchModel, search_model
 from oocbe.bounds.kernels.cpu.local_search import Settings, search
 from oocbe.bounds.kernels.cpu.search_state import SearchState
 from oocbe.errors import UnsupportedError
-from oocbe.model.parts import Function, Variable
+from oocbe.kernels.cpu.jit import INTERPRETED_STEPS, interpreted, is_ready
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.runtime.compilation import working_time
-from oocbe.runtime.deadline import current, current_flag, unlimited
+from oocbe.runtime.deadline import current, current_flag
 
 TENURE, LEAST_TENURE, TENURE_SHARE = 40, 10, 8
 """Tabu tenure of a value that a move leaves, in iterations: a minimum (at most doubled). If most variables cannot give
@@ -125,15 +126,18 @@ def find_incumbent(
     call = 0
     left = math.inf if iterations is None else iterations
     deadline = current()
+    is_compiled = deadline is None  # without a limit the search waits: its result is a function of the seed
     while left > 0 and state.totals[1] + found.constant > goal:
         is_late = working_time() - begin >= seconds if call else seconds <= 0
         is_late = is_late or (call > 0 and deadline is not None and deadline.passed)
         if is_late or (should_stop is not None and should_stop()):
             break
-        steps = int(min(chunk, left))
-        left -= steps
         call_seed = np.random.SeedSequence((seed, call)).generate_state(1)[0]
-        if search(found.model, found.soft, found.hard, state, settings, call_seed, steps, current_flag()):
+        arguments = (found.model, found.soft, found.hard, state, settings, call_seed)
+        is_compiled = is_compiled or is_ready(search, *arguments, 1, current_flag())
+        steps = int(min(chunk if is_compiled else _interpreted_chunk(found), left))
+        left -= steps
+        if (search if is_compiled else _search_interpreted)(*arguments, steps, current_flag()):
             found_at = working_time()
         call += 1
     if not found_at:
@@ -144,11 +148,30 @@ def find_incumbent(
     return candidate
 
 
-def load_loops() -> None:
-    """Load the compiled search outside the time limit, as loading takes longer than some limits."""
-    smallest = Problem((Variable("a", 2),), (Function.from_array((0,), [0, 1]),))
-    with unlimited():
-        find_incumbent(smallest, math.inf, iterations=1)
+def first_incumbent(problem: Problem) -> Incumbent | None:
+    """An assignment after a few moves of an interpreted search, which needs no compilation, or None."""
+    begin, found = working_time(), search_model(problem)
+    if found.is_infeasible or not problem.variables:
+        return None
+    state, settings = _initial_state(found, None)
+    model, steps = (found.model, found.soft, found.hard), _interpreted_chunk(found)
+    if not _search_interpreted(*model, state, settings, 0, steps, np.zeros(1, dtype=np.int64)):
+        return None
+    return _evaluated(problem, tuple(state.best.tolist()), begin, steps)
+
+
+def _interpreted_chunk(found: SearchModel) -> int:
+    """Iterations of an interpreted call: each looks at all slots."""
+    return max(1, min(LONGEST_CHUNK, INTERPRETED_STEPS // int(found.model.start[-1])))
+
+
+def _search_interpreted(*arguments: Any) -> bool:
+    """The search while it is compiled: an answer within a time limit that the compilation would use up."""
+    before = np.random.get_state()  # noqa: NPY002  (compiled loops have a generator of their own)
+    try:
+        return bool(interpreted(search)(*arguments))
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
 
 
 def _evaluated(

@@ -98,10 +98,12 @@ class Deadline:
     Attributes
     ----------
     flag : int64 (1,), 0 until the deadline passes or an interruption arrives, then 1.
+    outermost : the deadline of the outermost enclosing block, possibly this one.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
         outer = _innermost.get()
+        self.outermost: Deadline = self if outer is None else outer.outermost
         self._compiling: Stopwatch = Stopwatch() if outer is None else outer._compiling
         if outer is not None and outer._end is not None:
             seconds = outer.remaining if seconds is None else min(seconds, outer.remaining)

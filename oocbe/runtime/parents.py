@@ -45,10 +45,11 @@ def child_environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": python_path(), "PYTHONSAFEPATH": "1"}
 
 
-def connected_child(module: str, threads: int) -> tuple[subprocess.Popen[bytes], Connection]:
+def connected_child(module: str, threads: int, is_silent: bool = False) -> tuple[subprocess.Popen[bytes], Connection]:
     """Start a process that runs a module of this package, which calls :func:`connection_to_parent`.
 
-    The connection is private to the two. The child has a session of its own, so Ctrl-C reaches the parent only.
+    The connection is private to the two. The child has a session of its own, so Ctrl-C reaches the parent only. A
+    silent one does not hold the parent's output open: readers of a pipe would wait for it.
     """
     from multiprocessing import Pipe  # deferred: not needed at every start
 
@@ -60,6 +61,8 @@ def connected_child(module: str, threads: int) -> tuple[subprocess.Popen[bytes],
             pass_fds=[number],
             env=child_environment() | {"OOCBE_THREADS": str(threads)},
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if is_silent else None,
+            stderr=subprocess.DEVNULL if is_silent else None,
             start_new_session=True,
         )
     data_limit.spare(process.pid)

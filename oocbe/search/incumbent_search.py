@@ -20,6 +20,7 @@ from oocbe.runtime.deadline import Deadline, unlimited
 
 if TYPE_CHECKING:
     from oocbe.bounds.incumbent import Incumbent
+    from oocbe.search.shared_bounds import SharedBounds
 
 FIRST_SLICE_SECONDS = 0.1
 """Length of the first slice; each is twice as long as the one before, up to :data:`LONGEST_SLICE_SECONDS`."""
@@ -30,6 +31,9 @@ assignments, and it would take as much of the processor as they do."""
 
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
 """Limits of :meth:`IncumbentSearch.search_a_moment`: seconds, including the problem's layout, and iterations."""
+
+LAST_TUPLES = 20_000
+"""Maximum tuples of a problem whose first assignment and bound take less than the grace period of a signal."""
 
 LONGEST_SLICE_SECONDS = 2.0
 """Maximum length of a slice, in seconds, so that incumbents are taken in time."""
@@ -45,6 +49,22 @@ def beside_elimination(
     if options.time_limit is None or options.incumbent_seconds <= 0:
         return nullcontext()
     return IncumbentSearch(problem(), options.incumbent_seconds, options.seed)
+
+
+def offer_first(known: SharedBounds) -> None:
+    """Offer a first assignment and bound of a small problem, for a solve that a signal ends at its start."""
+    problem = known.problem
+    tuples = sum(len(f.tuples) for f in problem.functions) + sum(len(c.tuples) for c in problem.constraints)
+    if tuples > LAST_TUPLES:
+        return
+    from oocbe.bounds.constant_bound import constant_source
+    from oocbe.bounds.incumbent import first_incumbent
+
+    with unlimited(), suppress(OocbeError):  # the signal has ended all limits
+        if known.lower is None:
+            known.raise_lower(constant_source(problem).root, "constant")
+        if known.value is None and (found := first_incumbent(problem)) is not None:
+            known.offer(found.value, found.assignment, found.method)
 
 
 class IncumbentSearch:
@@ -155,9 +175,8 @@ class IncumbentSearch:
 
     def search_a_moment(self) -> None:
         """Search briefly after the time limit if no search could start: an assignment justifies the small delay."""
-        from oocbe.bounds.incumbent import find_incumbent, load_loops
+        from oocbe.bounds.incumbent import find_incumbent
 
-        load_loops()
         with suppress(OocbeError), Deadline(LAST_SECONDS):  # local search does not support every problem
             found = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
             with self._changed:  # the search thread may have found one meanwhile

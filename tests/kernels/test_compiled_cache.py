@@ -14,8 +14,19 @@ import numba
 import pytest
 
 from oocbe import errors
-from oocbe.kernels.cpu import jit
-from oocbe.runtime import address_space, compilation, data_limit, writable
+from oocbe.kernels.cpu import compiler, jit
+from oocbe.runtime import (
+    address_space,
+    compilation,
+    data_limit,
+    deadline,
+    interruption,
+    memory,
+    parents,
+    writable,
+)
+
+MODULES = (address_space, compilation, data_limit, deadline, interruption, memory, parents, writable)
 
 LOOP = "from oocbe.kernels.cpu.helper import twice\n"
 HELPER = "from oocbe.kernels.cpu.deeper import DEEP\n"
@@ -265,9 +276,9 @@ def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):
     for folder in (package, package.parent, package.parent.parent):
         (folder / "__init__.py").touch()
     (package / "jit.py").write_text(Path(jit.__file__).read_text())
-    for module in (errors, address_space, compilation, data_limit, writable):
+    for module in (errors, compiler, *MODULES):
         copied = tmp_path / Path(*module.__name__.split(".")).with_suffix(".py")
-        copied.parent.mkdir(exist_ok=True)
+        copied.parent.mkdir(parents=True, exist_ok=True)
         copied.write_text(Path(module.__file__).read_text())
     use = "from oocbe.kernels.cpu.jit import jit\n"
     (package / "loop.py").write_text(

@@ -141,8 +141,9 @@ class History:
         """The width of the result if an elimination ended, else that of the plan."""
         if result.order:
             return result.width
-        is_planned = not self._width and result.status != "interrupted"
-        return max(result.width, _planned_width(left, options) if is_planned else self._width)
+        if not self._width and result.status != "interrupted":
+            self._width = _planned_width(left, options)
+        return max(result.width, self._width)
 
 
 def _planned_width(left: Problem, options: SolveOptions) -> int:

@@ -55,7 +55,7 @@ from oocbe.propagation.propagated import presolved
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
 from oocbe.runtime.interruption import Interruption, listening
-from oocbe.search.incumbent_search import beside_elimination
+from oocbe.search.incumbent_search import beside_elimination, offer_first
 from oocbe.search.presolve import PresolvedProblem, is_easy, presolve
 from oocbe.search.row_results import opening_result, result_by_rows, result_of_bounds
 from oocbe.search.search_statistics import Statistics
@@ -209,6 +209,12 @@ class _Solving:
             left, within = self._within
             return left.result(within._unfinished(interruption))
         problem, options, why = self.problem, self.options, interruption.reason
+        if problem.variables and applies_to(self.semiring) and options.bounds != "none" and options.incumbent_seconds:
+            try:
+                offer_first(self._knowledge_of([]))
+            except BaseException as error:
+                if not interruption.caused(error):
+                    raise
         if self._known is None:
             return blank_result(problem, options, "interrupted", self._backend, notes=(why,))
         statistics = replace(self._statistics, stopped=why)
@@ -236,6 +242,8 @@ class _Solving:
                 choices = self.run.orders(lambda: easy_orders(problem, options, self._graph()))
                 if choices:
                     self.history.order_chosen(choices[0])
+            except RequestedEndError:
+                raise  # no time is left to load the search with bounds
             except TimeLimitError:
                 choices = []  # the search with bounds gives bounds, and an assignment
             rows.order_seconds = spent = working_time() - begin - rows.seconds

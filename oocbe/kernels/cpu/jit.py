@@ -28,7 +28,8 @@ from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from types import FunctionType
+from typing import Any, NamedTuple, TypeVar, cast
 
 from oocbe.runtime.address_space import LOOPS_BYTES, require
 from oocbe.runtime.data_limit import data_limit
@@ -45,7 +46,9 @@ from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
+from oocbe.kernels.cpu.compiler import Loop, compiler
 from oocbe.runtime.compilation import compilation
+from oocbe.runtime.deadline import current
 from oocbe.runtime.writable import can_be_written, private_scratch, write_whole
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -94,6 +97,7 @@ class _Cache(Cache):  # type: ignore[misc]
 
     def __init__(self, function: Any, folders: _Folders) -> None:
         self._folders = folders
+        self._function = function
         code = function.__code__
         self._name = f"{function.__qualname__.replace('<', '').replace('>', '')}-{code.co_firstlineno}"
         self._versions = f"{sys.implementation.cache_tag} {numba.__version__} {blake2b(code.co_code).hexdigest()}"
@@ -121,6 +125,16 @@ class _Cache(Cache):  # type: ignore[misc]
             if found is not None:
                 _unlock()
         return found
+
+    def missing(self, signature: Any, codegen: Any) -> Loop | None:
+        """The loop, if it is in no cache, and another process can compile it."""
+        module = self._function.__module__
+        if not self.is_writable or not module.startswith("oocbe."):
+            return None
+        file = self._file(signature, codegen)
+        if any(os.path.exists(f"{folder}/{file}") for folder in self._folders.all()):  # noqa: PTH110
+            return None
+        return module, self._function.__qualname__, signature
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save a compilation if possible; warn the user if there is no good folder."""
@@ -159,6 +173,9 @@ class _Cache(Cache):  # type: ignore[misc]
     def flush(self) -> None:
         """Nothing: a change of the code changes the files' names."""
 
+
+INTERPRETED_STEPS = 50_000
+"""Maximum steps of a loop that is interpreted instead of waiting for its compilation: about 0.1 s."""
 
 LOCK_POLL_SECONDS = 0.01
 """Time between two attempts to lock a file that another process holds while it compiles, which takes seconds."""
@@ -269,9 +286,59 @@ def _compiled(function: Function, **settings: Any) -> Function:
     """
     folders = _cache_folders(function.__code__.co_filename, os.environ.get(CACHE_VARIABLE, ""))
     compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **settings)(function)
-    compiled._cache = _Cache(function, folders)
+    cache, compile_here = _Cache(function, folders), compiled.compile
+    compiled._cache = cache
+
+    def compile_loop(signature: Any) -> Any:
+        """Numba's own method holds a lock for all threads, so another process compiles before it is called."""
+        deadline = current()
+        if deadline is not None and tuple(signature) not in compiled.overloads:
+            missing = cache.missing(signature, compiled.targetctx.codegen())
+            if missing is not None:
+                compiler.compile(missing, deadline.outermost)
+        return compile_here(signature)
+
+    compiled.compile = compile_loop
     result: Function = compiled
     return result
+
+
+def is_ready(loop: Function, *arguments: object) -> bool:
+    """Whether a call of a loop needs no compilation. If it does, another process compiles it from now on.
+
+    True as well if no other process can compile it, or failed to: the call compiles it then.
+    """
+    compiled: Any = loop
+    if compiled.overloads:
+        return True
+    missing = compiled._cache.missing(tuple(map(compiled.typeof_pyval, arguments)), compiled.targetctx.codegen())
+    if missing is None:
+        return True
+    if missing not in _requested:
+        _requested.add(missing)
+        compiler.start(missing)
+    return compiler.is_over(missing)
+
+
+_requested: set[Loop] = set()
+"""Loops that :func:`is_ready` has requested, once each: a compilation may fail."""
+
+
+def call(loop: Function, steps: int, *arguments: object) -> Any:
+    """Call a loop of ``steps`` steps; interpreted if they are few, and the loop is not compiled yet."""
+    if steps > INTERPRETED_STEPS or is_ready(loop, *arguments):
+        return loop(*arguments)
+    return interpreted(loop)(*arguments)
+
+
+@cache
+def interpreted(loop: Function) -> Function:
+    """A loop, and the loops that it calls, for Python's interpreter: some hundred times slower than compiled."""
+    function: Any = loop.py_func  # type: ignore[attr-defined]
+    found = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    loops = {name: interpreted(value) for name, value in found.items() if hasattr(value, "py_func")}
+    made: Any = FunctionType(function.__code__, {**function.__globals__, **loops}, function.__name__)
+    return cast(Function, made)
 
 
 class _Folders(NamedTuple):

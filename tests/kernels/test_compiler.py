@@ -1,0 +1,160 @@
+"""Compilation in child processes: limits hold while nothing is compiled, and loops are interpreted meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import types
+
+import oocbe
+from oocbe import errors
+from oocbe.bounds import incumbent
+from oocbe.bounds.kernels.cpu import estimators
+from oocbe.bounds.kernels.cpu.local_search import search
+from oocbe.kernels.cpu import compiler, jit
+from oocbe.model.settings.option_values import Gap
+from oocbe.runtime.deadline import Deadline
+from oocbe.search.incumbent_search import offer_first
+from oocbe.search.shared_bounds import SharedBounds
+from oocbe.stress.networks import random_network
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "daily.spot"
+
+
+def command(cache: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "oocbe", "solve", str(EXAMPLE), "--json", "--quiet", *more],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def loops(cache: Path, suffix: str) -> set[str]:
+    return {path.name.split("-")[0] for path in cache.rglob(f"*.nbc{suffix}")}
+
+
+def test_a_first_run_that_ends_early_has_an_assignment_and_a_bound_and_its_loop_is_finished(tmp_path):
+    process = command(tmp_path, "--time-limit", "2")
+    answer = json.loads(process.communicate()[0])
+    assert answer["status"] == "limit"
+    assert oocbe.read(EXAMPLE).evaluate(answer["assignment"]) == answer["value"]
+    assert 0 <= answer["bound"] <= answer["value"]
+    begun = loops(tmp_path, ".lock")
+    while begun and not begun & loops(tmp_path, ""):
+        assert loops(tmp_path, ".lock")
+        time.sleep(0.05)
+
+
+def test_a_signal_ends_the_wait_for_a_compilation(tmp_path):
+    process = command(tmp_path)
+    while not loops(tmp_path, ".lock"):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert json.loads(process.communicate()[0])["status"] == "interrupted"
+
+
+def test_a_first_assignment_and_bound_need_no_compilation(monkeypatch):
+    problem = random_network(12, 4, 0.4, 0.2, seed=3)
+    known = SharedBounds(problem, Gap(), lambda *_: None)
+    monkeypatch.setattr(jit, "is_ready", lambda *_: False)
+    monkeypatch.setattr(compiler.Compiler, "start", None)
+    offer_first(known)
+    assert known.assignment is not None
+    assert problem.evaluate(known.assignment) == known.value
+    assert known.lower == sum(int(least) for least in problem.least_values) + problem.constant
+
+
+def test_a_wait_ends_with_the_outermost_deadline_and_not_with_one_of_an_attempt(monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr(compiler.Compiler, "start", lambda *_: None)
+    monkeypatch.setattr(compiler.Compiler, "is_over", lambda *_: bool(waits.append(0) or len(waits) > 5))
+    with Deadline(1000), Deadline(1e-9) as attempt:
+        compiler.compiler.compile(("oocbe", "a", ()), attempt.outermost)
+    monkeypatch.setattr(compiler.Compiler, "is_over", lambda *_: False)
+    with pytest.raises(errors.TimeLimitError), Deadline(0.01) as deadline:
+        compiler.compiler.compile(("oocbe", "a", ()), deadline.outermost)
+
+
+def test_threads_that_wait_for_one_loop_share_a_child_and_the_next_loop_gets_an_idle_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    made = compiler.Compiler()
+    first = (estimators.__name__, "sum_outside", (types.int64,))  # fails: the wait ends, and the child lives
+    with Deadline() as deadline:
+        made.start(first)
+        child = made._running[first]
+        made.start(first)
+        assert list(made._running.values()) == [child]
+        made.compile(first, deadline)
+        assert made._idle == [child]
+        made.compile(first, deadline)
+    assert made._idle == [child]
+    made.close()
+    assert child[0].returncode == 0
+
+
+def test_a_killed_child_ends_the_wait(monkeypatch):
+    children, start = [], compiler.connected_child
+
+    def connected(*given, **settings):
+        children.append(start(*given, **settings))
+        return children[-1]
+
+    monkeypatch.setattr(compiler, "connected_child", connected)
+    made = compiler.Compiler()
+    loop = (search.__module__, "search", (types.int64,) * 8)
+    with Deadline() as deadline:
+        made.start(loop)
+        children[0][0].kill()
+        made.compile(loop, deadline)
+        made.compile(loop, deadline)  # by a new one
+    assert len(children) == 2
+    made.close()
+
+
+def test_interpreted_loops_return_what_compiled_ones_do():
+    problem = random_network(12, 4, 0.4, 0.2, seed=3)
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    compiled = incumbent.find_incumbent(problem, 60.0, iterations=300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(incumbent, "is_ready", lambda *_: False)
+        interpreted = incumbent.find_incumbent(problem, 60.0, iterations=300)
+    assert compiled is not None
+    assert interpreted is not None
+    assert interpreted.value == problem.evaluate(interpreted.assignment)
+    assert interpreted.iterations == compiled.iterations == 300
+    assert interpreted.value == compiled.value
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+
+
+def test_bounds_from_interpreted_sums_are_equal(monkeypatch):
+    problem = random_network(8, 3, 0.5, 0.2, seed=5)
+    from oocbe.bounds.constant_bound import constant_source
+
+    compiled = constant_source(problem)
+    monkeypatch.setattr(jit, "is_ready", lambda *_: False)
+    interpreted = constant_source(problem)
+    assert interpreted.root == compiled.root
+    for eliminated, separator in ((1, [1, 2]), (6, [0, 3]), (0, [])):
+        one, other = (source.for_message(eliminated, separator) for source in (compiled, interpreted))
+        assert one.constant == other.constant
+        assert all((one.tables[v] == other.tables[v]).all() for v in one.tables)
+
+
+def test_a_loop_that_no_child_can_compile_is_compiled_here(monkeypatch):
+    def double(x):
+        return 2 * x
+
+    loop = jit.jit(double)
+    with suppress(errors.TimeLimitError), Deadline(1000):
+        assert jit.is_ready(loop, 4)  # it is outside the package
+        assert loop(4) == 8
