@@ -27,7 +27,7 @@ from oocbe.propagation.bounds import PROGRESS, linear_rows_of, propagate_bounds
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.kernels.cpu.linear_rows import Rounding
 from oocbe.propagation.linear_probing import HostProbes, outcomes_of, probe_bounds, two_valued
-from oocbe.propagation.probing import probe
+from oocbe.propagation.propagate import probe
 from oocbe.runtime.deadline import Deadline
 
 SYSTEMS = ("enigma", "harp2", "p0201", "p0548", "p2756", "reblock166", "seymour")

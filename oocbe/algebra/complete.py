@@ -44,8 +44,9 @@ from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import CHUNK_CELLS, AnyComplete, StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 from oocbe.tables.table import Table
+from oocbe.tables.writer import CHUNK_CELLS
 
 if TYPE_CHECKING:
     from oocbe.algebra.complete_tables.conversion import AnyTable

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.device_results import PackedResult, PlainResult, StoredResult
-from oocbe.algebra.packed_transfer import DeviceChunk, packed_words, unpacked
+from oocbe.algebra.device_results import DeviceChunk, PackedResult, PlainResult, StoredResult, packed_words, unpacked
 from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts, leads_with
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cuda.transfer.memory import device_room

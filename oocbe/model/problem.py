@@ -3,6 +3,10 @@
 Variables are identified by their index in ``Problem.variables``, values by their index in the variable's domain
 (0 .. size-1). Labels, if the file has them, are for display. A problem is immutable: changes (evidence, a new
 constraint) return a new one.
+
+The rows that an assignment selects are found for all parts at once (:class:`SelectedRows`). A SPOT5 problem has
+thousands of constraints of one to three rows. A few NumPy calls for each would take longer than reading the file, and
+searches evaluate assignments often; therefore rows of small parts of one arity are concatenated.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from oocbe.errors import ModelError
 from oocbe.model.extremes import Extremes, extremes_of, lists_all, step_of
 from oocbe.model.file_notes import FileNotes
 from oocbe.model.model_checks import (
+    FEW_ROWS,
     as_number,
     check_all_tuples,
     check_scope,
@@ -29,7 +34,6 @@ from oocbe.model.model_checks import (
 from oocbe.model.names import assignment_of, indices_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay
-from oocbe.model.selected_rows import SelectedRows
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring
 from oocbe.runtime.pictures.shown import Shown
 
@@ -303,3 +307,62 @@ class Problem(Shown, FileNotes):
         if self.linear_constraints:
             parts.append(f"{len(self.linear_constraints)} linear constraints")
         return f"<Problem {self.name}: {', '.join(parts)}, {self.semiring}>"
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Concatenated rows of parts of one arity.
+
+    Attributes
+    ----------
+    scopes, tuples : int64 (rows, arity), the part's scope for each of its rows, and the rows.
+    part, place : int64 (rows,), index of the row's part, and of the row within the part.
+    """
+
+    scopes: NDArray[np.int64]
+    tuples: NDArray[np.int64]
+    part: NDArray[np.int64]
+    place: NDArray[np.int64]
+
+
+class SelectedRows:
+    """Finds the row of each part selected by an assignment; rows must be unique within each part."""
+
+    def __init__(self, parts: Sequence[Constraint | Function]) -> None:
+        self._count = len(parts)
+        self._large: list[tuple[int, Constraint | Function]] = []
+        small: dict[int, list[tuple[int, Constraint | Function]]] = {}
+        for number, part in enumerate(parts):
+            if part.scope and len(part.tuples) < FEW_ROWS:
+                small.setdefault(len(part.scope), []).append((number, part))
+            else:
+                self._large.append((number, part))
+        self._groups = [_end_to_end(members) for members in small.values()]
+
+    def of(self, assignment: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row of each part, int64 (parts,), -1 if no row matches.
+
+        Parameters
+        ----------
+        assignment : int64 (variables,), value indices.
+        """
+        found = np.full(self._count, -1, dtype=np.int64)
+        for group in self._groups:
+            hits = np.flatnonzero((group.tuples == assignment[group.scopes]).all(axis=1))
+            found[group.part[hits]] = group.place[hits]
+        for number, part in self._large:
+            hits = np.flatnonzero((part.tuples == assignment[list(part.scope)]).all(axis=1))
+            if len(hits):
+                found[number] = hits[0]
+        return found
+
+
+def _end_to_end(members: Sequence[tuple[int, Constraint | Function]]) -> _Rows:
+    lengths = np.array([len(part.tuples) for _, part in members])
+    ends = np.cumsum(lengths)
+    return _Rows(
+        scopes=np.repeat(np.array([part.scope for _, part in members], dtype=np.int64), lengths, axis=0),
+        tuples=np.concatenate([part.tuples for _, part in members]),
+        part=np.repeat(np.array([number for number, _ in members], dtype=np.int64), lengths),
+        place=np.arange(ends[-1]) - np.repeat(ends - lengths, lengths),
+    )

@@ -1,9 +1,12 @@
-"""Propagation of any model that a file may hold, and the reduced problem."""
+"""Propagation of any model that a file may hold, probing, and the reduced problem.
+
+Probing propagates single assignments: a value is removed where that ends in a contradiction.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,10 +19,9 @@ from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.results.propagation_result import PropagationResult
 from oocbe.model.settings.tuning import tuning
-from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, PROGRESS, ROUNDS, propagate_bounds
-from oocbe.propagation.fixpoint import Network
+from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, INTERRUPTED, LIMIT, PROGRESS, ROUNDS, propagate_bounds
+from oocbe.propagation.fixpoint import Fixpoint, Network
 from oocbe.propagation.linear_probing import ProbedBounds, probe_bounds
-from oocbe.propagation.probing import Probed, probe
 from oocbe.propagation.reduction import reduced
 from oocbe.runtime.deadline import unlimited
 
@@ -153,3 +155,40 @@ def _infeasible(model: LinearSystem | CompactProblem) -> Problem:
     of = model if isinstance(model, LinearSystem) else model.problem
     variables = tuple(Variable(n, 1) for n in names)
     return Problem(variables, constraints=(nothing,), name=of.name, notes=of.notes, question=of.question)
+
+
+@dataclass(eq=False)
+class Probed:
+    """Outcome of probing: the fixpoint reached, assignments tried, and how many of them were contradictions."""
+
+    fixpoint: Fixpoint
+    probes: int = 0
+    failures: int = 0
+
+
+def probe(network: Network, found: Fixpoint) -> Probed:
+    """Probe all values from a fixpoint on, repeatedly, until none is a contradiction.
+
+    Each failure is propagated at once, and its removals are added to ``found``'s rounds. The domains reached at the
+    deadline are valid.
+    """
+    probed = Probed(found)
+    domains = network.domains
+    is_changed = True
+    while is_changed and found.status == FIXPOINT:
+        is_changed = False
+        for v in range(len(network.problem.variables)):
+            for value in domains.values(v).tolist():
+                if domains.counts[v] == 1 or not domains.flags(v)[value]:
+                    continue
+                tried = network.tried(v, value)
+                probed.probes += 1
+                if tried.status in (LIMIT, INTERRUPTED):
+                    found.status, found.reason = tried.status, tried.reason
+                if tried.status == INFEASIBLE:
+                    probed.failures += 1
+                    is_changed = True
+                    network.remove(v, value, found)
+                if found.status != FIXPOINT:
+                    return probed
+    return probed

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, UsageError, install_hint
 from oocbe.runtime.data_limit import data_limit
-from oocbe.tables.column_form import column_dtype, columns_of
+from oocbe.tables.chunk_files import column_dtype, columns_of
 from oocbe.tables.columns import Column, Domain, Rows, row_of
 from oocbe.tables.decimals import arrow_decimals, decimal_dtype
 from oocbe.tables.layout import Label, Layout, label_array

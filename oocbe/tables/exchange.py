@@ -258,7 +258,7 @@ class InMemory(Exchanged):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """A structured array (rows,): one field of value indices per variable, and one of values."""
-        from oocbe.tables.column_form import columns_of
+        from oocbe.tables.chunk_files import columns_of
 
         if copy is False:
             raise ValueError("rows are packed: an array of them is always a copy")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.semiring import Semiring
-from oocbe.tables.column_form import columns_of
+from oocbe.tables.chunk_files import columns_of
 from oocbe.tables.columns import Column, Domains, Rows, SortedRows, check_scope, row_of, sorted_rows
 from oocbe.tables.decimals import listed_decimals
 from oocbe.tables.layout import Layout, label_array

@@ -1,9 +1,15 @@
-"""A table's folder: manifest, attributes, required arrays, and reading; for tables of rows and complete tables."""
+"""A table's folder: manifest, attributes, required arrays, and reading; for tables of rows and complete tables.
+
+A thread that alternates between reading and decoding leaves the disk idle, and disks reach full speed only with several
+requests at a time. During sequential reads of chunks, the next ones are therefore announced to the system
+(``posix_fadvise``), which reads them into its file cache without additional threads or memory of this process.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError, ModelError
 from oocbe.model.semiring import SEMIRINGS, Semiring
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import CODEC_NAMES, ChunkIndex, read_rows
@@ -20,7 +27,6 @@ from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
 from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.objects import InStores
-from oocbe.tables.read_ahead import ReadAhead
 
 LARGEST_CHUNK_ROWS = 1 << 26
 """Maximum rows of a chunk: keeps its keys far below the codec's limit of 2 GiB."""
@@ -265,3 +271,34 @@ def _check_attributes_of_rows(attributes: Mapping[str, Any], layout: Layout) -> 
         raise ValueError("limbs out of range")
     if attributes["rows"] and attributes["dtype"].startswith("int") and "extent" not in attributes:
         raise ValueError("integers without an extent")
+
+
+class ReadAhead:
+    """Determines the chunks to announce, from those being read; thread-safe.
+
+    Reads count as sequential if they begin near the end of the previous one (threads overtake one another) or at the
+    first chunk. Other reads announce nothing.
+
+    Parameters
+    ----------
+    chunks : of the table. chunk_bytes : average bytes of one on disk.
+    """
+
+    def __init__(self, chunks: int, chunk_bytes: int) -> None:
+        self._chunks = chunks
+        self._ahead = max(1, tuning().ahead_bytes // max(1, chunk_bytes))
+        self._reached = self._asked = 0
+        self._lock = Lock()
+
+    def after(self, first: int, last: int) -> range:
+        """Chunks to announce before chunks ``first`` to ``last`` (excluded) are read."""
+        with self._lock:
+            if first == 0:
+                self._reached = self._asked = 0
+            elif abs(first - self._reached) > tuning().overtaking_reads * (last - first):
+                self._reached = self._asked = last
+                return range(0)
+            self._reached = max(self._reached, last)
+            begin = max(self._asked, first)
+            self._asked = max(self._asked, min(self._chunks, last + self._ahead))
+            return range(begin, self._asked)

@@ -41,7 +41,7 @@ FORMAT_VERSION = 6
 
 ROWS, COMPLETE, COLUMNS, PARTS = "rows", "complete", "columns", "parts"
 """Forms of a table: packed keys and values; values of all cells (:mod:`oocbe.tables.stored_complete`); one array a
-variable, for other programs (:mod:`oocbe.tables.column_form`); tables of rows, end to end (:mod:`oocbe.tables.parts`).
+variable, for other programs (:mod:`oocbe.tables.chunk_files`); tables of rows, end to end (:mod:`oocbe.tables.parts`).
 """
 
 LARGEST_MANIFEST = 1 << 28

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -24,8 +24,7 @@ from oocbe.errors import CorruptDataError, ModelError
 from oocbe.model.semiring import Semiring
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import KEY_NAMES, PACKED, PartChunks, value_names
-from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.folder_writer import FolderWriter
+from oocbe.tables.folder_writer import FolderSettings, FolderWriter
 from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of, table_attributes
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import (
@@ -71,7 +70,7 @@ class PartsWriter(FolderWriter):
 
     Parameters
     ----------
-    layout, dtype, semiring, limbs : of the table and all parts. overwrite : as for its base.
+    layout, dtype, semiring, limbs : of the table and all parts. settings : as for its base.
     """
 
     def __init__(
@@ -80,11 +79,10 @@ class PartsWriter(FolderWriter):
         layout: Layout,
         dtype: DTypeLike,
         semiring: Semiring,
-        budget: DiskBudget | None = None,
         limbs: int = 0,
-        overwrite: bool = False,
+        **settings: Unpack[FolderSettings],
     ) -> None:
-        super().__init__(path, PARTS, budget, overwrite)
+        super().__init__(path, PARTS, **settings)
         self.layout, self.semiring = layout, semiring
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._limbs = limbs

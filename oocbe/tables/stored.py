@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -28,11 +28,13 @@ from oocbe.tables.chunk_files import (
     ZSTD,
     ChunkIndex,
     EvenChunks,
+    column_dtype,
+    column_names,
+    read_columns,
     read_packed,
     read_packed_into,
     value_names,
 )
-from oocbe.tables.column_form import column_dtype, column_names, read_columns
 from oocbe.tables.exchange import OnDisk
 from oocbe.tables.group import StoredGroup, attributes_of, check_files, check_table_attributes, made_of
 from oocbe.tables.layout import Layout
@@ -41,10 +43,7 @@ from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.objects import place_of
 from oocbe.tables.parts import composed
 from oocbe.tables.table import Table, describe_table, format_bytes
-from oocbe.tables.writer import CHUNK_ROWS, StoredTableWriter
-
-if TYPE_CHECKING:
-    from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.writer import RowSettings, StoredTableWriter
 
 
 class StoredTable(StoredGroup, OnDisk):
@@ -81,45 +80,29 @@ class StoredTable(StoredGroup, OnDisk):
         layout: Layout,
         dtype: DTypeLike = np.int64,
         semiring: Semiring = MAX_SUM,
-        *,
-        chunk_rows: int = CHUNK_ROWS,
-        codec: str = PACKED,
-        budget: DiskBudget | None = None,
-        limbs: int = 0,
-        overwrite: bool = False,
-        duplicates: bool = False,
+        **settings: Unpack[RowSettings],
     ) -> StoredTableWriter:
         """A writer for a new table, to be used in a ``with`` statement; see :class:`StoredTableWriter`.
 
-        codec : ``packed`` (:mod:`oocbe.tables.codec`), or ``zstd``, which any Zarr library reads, one array a variable
-            (:mod:`oocbe.tables.column_form`).
-        budget : counts what is written, and may refuse it. limbs : of each value (:mod:`oocbe.tables.limbs`).
-        overwrite : whether the table takes the place of a stored table at the path, in the moment that it is complete.
-        duplicates : whether a key may occur more than once; see :meth:`from_parquet`.
+        settings : ``chunk_rows``, rows of each chunk but the last.
+            ``codec`` : ``packed`` (:mod:`oocbe.tables.codec`), or ``zstd``, which any Zarr library reads, one array a
+            variable (:mod:`oocbe.tables.chunk_files`).
+            ``budget`` : counts what is written, and may refuse it. ``limbs`` : of each value
+            (:mod:`oocbe.tables.limbs`).
+            ``overwrite`` : whether the table takes the place of a stored table at the path, in the moment that it is
+            complete. ``duplicates`` : whether a key may occur more than once; see :meth:`from_parquet`.
 
         Raises
         ------
         ModelError : a dtype that tables cannot have. UsageError : the path exists, or, with ``overwrite``, is no stored
             table; or chunk_rows is out of range.
         """
-        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec, budget, limbs, overwrite, duplicates)
+        return StoredTableWriter(path, layout, dtype, semiring, **settings)
 
     @classmethod
-    def save(
-        cls,
-        path: str | Path,
-        table: Table,
-        *,
-        chunk_rows: int = CHUNK_ROWS,
-        codec: str = PACKED,
-        budget: DiskBudget | None = None,
-        overwrite: bool = False,
-    ) -> StoredTable:
-        """Write a table in memory to disk and open it; codec, overwrite and errors as for :meth:`create`."""
-        of = table.layout, table.dtype, table.semiring
-        return cls.save_pieces(
-            path, *of, [table], chunk_rows=chunk_rows, codec=codec, budget=budget, overwrite=overwrite
-        )
+    def save(cls, path: str | Path, table: Table, **settings: Unpack[RowSettings]) -> StoredTable:
+        """Write a table in memory to disk and open it; settings and errors as for :meth:`create`."""
+        return cls.save_pieces(path, table.layout, table.dtype, table.semiring, [table], **settings)
 
     @classmethod
     def save_pieces(
@@ -129,17 +112,14 @@ class StoredTable(StoredGroup, OnDisk):
         dtype: DTypeLike,
         semiring: Semiring,
         pieces: Iterable[Table],
-        *,
-        chunk_rows: int = CHUNK_ROWS,
-        codec: str = PACKED,
-        budget: DiskBudget | None = None,
-        overwrite: bool = False,
+        **settings: Unpack[RowSettings],
     ) -> StoredTable:
         """Write tables in memory, of one layout and dtype, end to end as one table and open it.
 
-        Errors as for :meth:`create`, and those of the pieces as they are made: nothing is left of the table then.
+        Settings and errors as for :meth:`create`, and errors of the pieces as they are made: nothing is left of the
+        table then.
         """
-        with StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec, budget, 0, overwrite) as writer:
+        with cls.create(path, layout, dtype, semiring, **settings) as writer:
             for piece in pieces:
                 writer.append(piece.keys, piece.values)
         return cls.open(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -36,13 +36,7 @@ from oocbe.tables.object_path import Place
 from oocbe.tables.objects import place_of
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
-from oocbe.tables.writer import CompleteTableWriter
-
-if TYPE_CHECKING:
-    from oocbe.tables.disk_budget import DiskBudget
-
-CHUNK_CELLS = 1 << 20
-"""Default cells per chunk."""
+from oocbe.tables.writer import CellSettings, CompleteTableWriter
 
 
 class StoredCompleteTable(StoredGroup):
@@ -67,40 +61,28 @@ class StoredCompleteTable(StoredGroup):
         layout: Layout,
         dtype: DTypeLike = np.int64,
         semiring: Semiring = MAX_SUM,
-        *,
-        chunk_cells: int = CHUNK_CELLS,
-        budget: DiskBudget | None = None,
-        overwrite: bool = False,
+        **settings: Unpack[CellSettings],
     ) -> CompleteTableWriter:
         """A writer for a new table, for use in a ``with`` statement; see :class:`CompleteTableWriter`.
 
-        overwrite : whether the complete table replaces a stored table at the path.
+        settings : ``chunk_cells``, cells of each chunk but the last. ``budget`` : counts what is written, and may
+            refuse it. ``overwrite`` : whether the complete table replaces a stored table at the path.
 
         Raises
         ------
         ModelError : a dtype that stored tables cannot have. UsageError : the path exists, or, with ``overwrite``, is
             not a stored table; or chunk_cells is out of range.
         """
-        return CompleteTableWriter(path, layout, dtype, semiring, chunk_cells, budget, overwrite)
+        return CompleteTableWriter(path, layout, dtype, semiring, **settings)
 
     @classmethod
-    def save(
-        cls,
-        path: str | Path,
-        table: CompleteTable,
-        *,
-        chunk_cells: int = CHUNK_CELLS,
-        budget: DiskBudget | None = None,
-        overwrite: bool = False,
-    ) -> StoredCompleteTable:
-        """Write a table in main memory to disk and open it; overwrite and errors as for :meth:`create`."""
+    def save(cls, path: str | Path, table: CompleteTable, **settings: Unpack[CellSettings]) -> StoredCompleteTable:
+        """Write a table in main memory to disk and open it; settings and errors as for :meth:`create`."""
         dtype, semiring = dtype_of_rows(table.dtype), table.semiring
         starts = range(0, table.cells, LARGEST_CHUNK_ROWS)
         parts = (table.window(first, first + LARGEST_CHUNK_ROWS) for first in starts)
         values = (converted(part, dtype, semiring, str(path)) for part in parts)
-        return cls.save_pieces(
-            path, table.layout, dtype, semiring, values, chunk_cells=chunk_cells, budget=budget, overwrite=overwrite
-        )
+        return cls.save_pieces(path, table.layout, dtype, semiring, values, **settings)
 
     @classmethod
     def save_pieces(
@@ -110,18 +92,13 @@ class StoredCompleteTable(StoredGroup):
         dtype: DTypeLike,
         semiring: Semiring,
         values: Iterable[NDArray[Any]],
-        *,
-        chunk_cells: int = CHUNK_CELLS,
-        budget: DiskBudget | None = None,
-        overwrite: bool = False,
+        **settings: Unpack[CellSettings],
     ) -> StoredCompleteTable:
         """Write values given in pieces, in cell order, as one table and open it.
 
-        Errors as for :meth:`create`, and those raised by the pieces; nothing is left of the table then.
+        Settings and errors as for :meth:`create`, and errors raised by the pieces; nothing is left of the table then.
         """
-        with cls.create(
-            path, layout, dtype, semiring, chunk_cells=chunk_cells, budget=budget, overwrite=overwrite
-        ) as writer:
+        with cls.create(path, layout, dtype, semiring, **settings) as writer:
             for part in values:
                 writer.append(part)
         return cls.open(path)

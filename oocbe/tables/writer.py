@@ -7,7 +7,7 @@ least and greatest value, and the feasible cells, are determined when chunks are
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -19,11 +19,9 @@ from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.temporary_names import LOCK_NAME
-from oocbe.tables.chunk_files import KEY_NAMES, PACKED, ZSTD, value_names
-from oocbe.tables.column_form import column_dtype, column_names
+from oocbe.tables.chunk_files import KEY_NAMES, PACKED, ZSTD, column_dtype, column_names, value_names
 from oocbe.tables.columns import row_of
-from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.folder_writer import FolderWriter
+from oocbe.tables.folder_writer import FileRecorder, FolderSettings, FolderWriter, NewArrays, PackedArrays
 from oocbe.tables.group import LARGEST_CHUNK_ROWS, table_attributes
 from oocbe.tables.layout import Layout
 from oocbe.tables.limbs import greatest
@@ -31,11 +29,11 @@ from oocbe.tables.manifest import COLUMNS, COMPLETE, ROWS
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 from oocbe.tables.table import format_bytes
 
-if TYPE_CHECKING:
-    from oocbe.tables.new_arrays import NewArrays, PackedArrays
-
 CHUNK_ROWS = 1 << 20
 """Default rows per chunk: 8 MiB of keys, enough for the full speed of disk and codec, and small relative to memory."""
+
+CHUNK_CELLS = 1 << 20
+"""Default cells per chunk of a complete table."""
 
 FORMS = {PACKED: ROWS, ZSTD: COLUMNS}
 """Form of the table that each codec of chunks has."""
@@ -45,14 +43,34 @@ LEAST_CHUNK_BYTES = 64
 early."""
 
 
+class RowSettings(FolderSettings, total=False):
+    """How a table of rows is written.
+
+    chunk_rows : rows of each chunk but the last.
+    codec : ``packed`` (:mod:`oocbe.tables.codec`), or ``zstd``, which any Zarr library reads, one array a variable.
+    limbs : of each value (:mod:`oocbe.tables.limbs`); 0 for plain numbers.
+    duplicates : whether a key may occur more than once.
+    """
+
+    chunk_rows: int
+    codec: str
+    limbs: int
+    duplicates: bool
+
+
+class CellSettings(FolderSettings, total=False):
+    """How a complete table is written; ``chunk_cells`` : cells of each chunk but the last."""
+
+    chunk_cells: int
+
+
 class TableWriter(FolderWriter):
     """Writes the arrays of one table, and publishes it at the end of its ``with`` block; otherwise as its base.
 
     Parameters
     ----------
     chunk_rows : rows, or cells, of each chunk but the last. words : arrays of keys beside that of values.
-    form, budget, overwrite : as for :class:`FolderWriter`.
-    limbs : of each value (:mod:`oocbe.tables.limbs`); 0 for plain numbers.
+    form, settings : as for :class:`FolderWriter`. codec, limbs : as for :class:`RowSettings`.
     """
 
     is_sorted: bool | None = None
@@ -69,11 +87,10 @@ class TableWriter(FolderWriter):
         words: int,
         form: str,
         codec: str = PACKED,
-        budget: DiskBudget | None = None,
         limbs: int = 0,
-        overwrite: bool = False,
+        **settings: Unpack[FolderSettings],
     ) -> None:
-        super().__init__(path, form, budget, overwrite)
+        super().__init__(path, form, **settings)
         self.layout = layout
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.semiring = semiring
@@ -148,8 +165,6 @@ class TableWriter(FolderWriter):
         return self._arrays
 
     def _new_arrays(self) -> NewArrays:
-        from oocbe.tables.new_arrays import FileRecorder, PackedArrays  # imports Numba: needed for writing only
-
         files = FileRecorder(self._folder, self._manifest, self._budget)
         if self._codec == ZSTD:
             names, dtypes = column_names(self.layout), [column_dtype(size) for size in self.layout.sizes]
@@ -160,7 +175,7 @@ class TableWriter(FolderWriter):
         names, dtypes = [*names, *of_values], [*dtypes, *[self.dtype] * len(of_values)]
         if self._codec == PACKED:
             return PackedArrays(files, names, dtypes, self._chunk_rows)
-        from oocbe.tables.zarr_arrays import ZarrArrays
+        from oocbe.tables.zarr_codec import ZarrArrays
 
         return ZarrArrays(self._folder, files, self.layout, names, dtypes, self._chunk_rows)
 
@@ -202,19 +217,19 @@ class StoredTableWriter(TableWriter):
         layout: Layout,
         dtype: DTypeLike,
         semiring: Semiring,
+        *,
         chunk_rows: int = CHUNK_ROWS,
         codec: str = PACKED,
-        budget: DiskBudget | None = None,
         limbs: int = 0,
-        overwrite: bool = False,
         duplicates: bool = False,
+        **settings: Unpack[FolderSettings],
     ) -> None:
         if codec not in FORMS:
             raise UsageError(f"chunks can be {', '.join(FORMS)}, not {codec!r}")
         if limbs and codec != PACKED:
             raise UsageError(f"counts of several limbs are written packed, not {codec!r}")
         form, words = FORMS[codec], layout.words
-        super().__init__(path, layout, dtype, semiring, chunk_rows, words, form, codec, budget, limbs, overwrite)
+        super().__init__(path, layout, dtype, semiring, chunk_rows, words, form, codec, limbs, **settings)
         self.is_sorted = True
         self._duplicates = duplicates
         self._last_key = -1
@@ -328,12 +343,12 @@ class CompleteTableWriter(TableWriter):
         layout: Layout,
         dtype: DTypeLike,
         semiring: Semiring,
-        chunk_cells: int,
-        budget: DiskBudget | None = None,
-        overwrite: bool = False,
+        *,
+        chunk_cells: int = CHUNK_CELLS,
+        **settings: Unpack[FolderSettings],
     ) -> None:
         chunk_cells = min(chunk_cells, layout.complete_rows)
-        super().__init__(path, layout, dtype, semiring, chunk_cells, 0, COMPLETE, budget=budget, overwrite=overwrite)
+        super().__init__(path, layout, dtype, semiring, chunk_cells, 0, COMPLETE, **settings)
         self._refuse_too_many_chunks()
         self.cells = 0
 

@@ -7,8 +7,7 @@ import pytest
 
 import oocbe
 from oocbe.algebra import device_results, gpu_streaming, result_memory
-from oocbe.algebra.device_results import PackedResult, PlainResult
-from oocbe.algebra.packed_transfer import PackedChunk
+from oocbe.algebra.device_results import PackedChunk, PackedResult, PlainResult
 from oocbe.algebra.result_memory import kept_columns
 from oocbe.algebra.sorted_cuts import SortedCuts
 from oocbe.errors import ResourceError, UsageError

@@ -10,7 +10,7 @@ from oocbe.model.problem import Problem
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.large_tables import SharedRows
-from oocbe.propagation.probing import probe
+from oocbe.propagation.propagate import probe
 from oocbe.propagation.tables import AllowedRows
 from tests.kernels.conftest import skip_without_gpu
 

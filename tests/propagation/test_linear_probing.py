@@ -18,7 +18,7 @@ from oocbe.propagation.bounds import PROGRESS, linear_rows_of, propagate_bounds
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.kernels.cpu.linear_rows import Rounding
 from oocbe.propagation.linear_probing import outcomes_of, probe_bounds, two_valued
-from oocbe.propagation.probing import probe
+from oocbe.propagation.propagate import probe
 from oocbe.runtime.deadline import Deadline
 from tests.helpers.effort import examples
 from tests.kernels.conftest import skip_without_gpu

@@ -22,10 +22,9 @@ from oocbe.formats import as_problem, read_model, write
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation import bounds
-from oocbe.propagation.bounds import propagate_round
-from oocbe.propagation.exact_bounds import exact_round
+from oocbe.propagation.bounds import exact_round, propagate_round
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.probing import probe
+from oocbe.propagation.propagate import probe
 from tests.propagation.test_fixpoint import left, models
 from tests.propagation.test_linear_bounds import integer_systems, real_systems
 

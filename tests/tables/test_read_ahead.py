@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from oocbe.errors import CorruptDataError
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk
+from oocbe.tables.group import ReadAhead
 from oocbe.tables.layout import Layout
-from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 

@@ -47,7 +47,7 @@ def rows_of(table, low, high):
 
 def in_parts(path, table, cuts, chunk_rows, budget=None):
     """The table on disk in parts that end at the cuts, listed in another order than that of their keys."""
-    with PartsWriter(path, table.layout, table.dtype, table.semiring, budget) as writer:
+    with PartsWriter(path, table.layout, table.dtype, table.semiring, budget=budget) as writer:
         ends = [0, *cuts, table.rows]
         ranges = [(low, high) for low, high in pairwise(ends) if high > low]
         for number, (low, high) in enumerate(reversed(ranges)):

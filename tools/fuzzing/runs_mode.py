@@ -110,7 +110,7 @@ def _warm_up() -> None:
         return
     import oocbe
     import oocbe.bounds.relaxation
-    import oocbe.tables.new_arrays
+    import oocbe.tables.codec
 
     problem = random_description(Random(3), ("min-sum",), linear=False)
     for settings in ({"bounds": "none"}, {"bounds": "constant"}, {"tables": "complete"}):

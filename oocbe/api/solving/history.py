@@ -11,7 +11,7 @@ import numpy as np
 
 from oocbe.elimination.observer import Observer
 from oocbe.elimination.orders.order import heuristic, is_order_file
-from oocbe.elimination.orders.order_file import read_order
+from oocbe.elimination.orders.order_finders import read_order
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.reformulation import Number
 from oocbe.errors import OocbeError

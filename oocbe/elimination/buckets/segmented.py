@@ -8,33 +8,139 @@ streams and pieces. So the rows and their order equal those of a run without wor
 2. Dominance compares rows across the whole message, and scaling needs its largest value. For these the parts are listed
    as a scratch table first; then workers process runs of its chunks, and their new parts form the message.
 
-The list is published at the very end. A killed process's files are removed, and the bucket is joined again.
+The list is published at the very end. A killed process's files are removed, and the bucket is joined again. Code shared
+by all workers is in :mod:`oocbe.execution.cluster.segment_files`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.buckets.segment_work import JoinSegment, RestSegment, SentJoin, finish_segment, join_segment
+from oocbe.elimination.buckets.resources import memory_within
 from oocbe.elimination.engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_join import TooManyRowsError
-from oocbe.elimination.engine.substitutions import Substitutions
+from oocbe.elimination.engine.bucket_stream import BucketStream, PieceRoom
+from oocbe.elimination.engine.substitutions import DominanceStream, Substitutions
+from oocbe.elimination.preparation.scaling import scaled_by
 from oocbe.errors import ResourceError
 from oocbe.execution.cluster.collection import PartCollector, Runs, halved_run
 from oocbe.execution.cluster.dispatch import Dispatch, Pace
-from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig
+from oocbe.execution.cluster.segment_files import PartResult, TableAt, WorkerConfig, active, opened, written_part
 from oocbe.execution.cluster.workers import Workers
-from oocbe.execution.sources import InMemorySource, SortedRows
+from oocbe.execution.sources import ChunkCache, InMemorySource, SortedRows, StoredRows
+from oocbe.model.settings.machine import give_back_large_blocks
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import Indivisible, cut_to_fit
+from oocbe.runtime.tracing.recorder import KERNELS, span
 from oocbe.tables.parts import PartsWriter
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+
+
+@dataclass(frozen=True)
+class SentJoin:
+    """A bucket's join as sent to a worker: without its tables, which are given by paths or by value."""
+
+    join: BucketJoin
+    tables: tuple[tuple[tuple[int, ...], TableAt | Table], ...]
+
+    def opened(self, cache: ChunkCache) -> BucketJoin:
+        """The join with opened tables."""
+        tables = tuple(
+            (members, InMemorySource(t) if isinstance(t, Table) else StoredRows(opened(t), cache))
+            for members, t in self.tables
+        )
+        return replace(self.join, tables=tables)
+
+
+@dataclass(frozen=True)
+class JoinSegment:
+    """A piece of a bucket to be joined.
+
+    Attributes
+    ----------
+    circumstances : the worker's configuration. part : prefix of the path of the part to be written.
+    join : the bucket. low, high, level : of the piece, as for :class:`BucketPiece`.
+    row_limit, step_limit : as for :class:`BucketStream`.
+    """
+
+    circumstances: WorkerConfig
+    part: Path
+    join: SentJoin
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    level: int
+    row_limit: int
+    step_limit: int
+
+
+@dataclass(frozen=True)
+class RestSegment:
+    """Some chunks of a message, to be scaled and cleared of dominated rows.
+
+    Attributes
+    ----------
+    circumstances, part : as for :class:`JoinSegment`.
+    table : all rows. first, stop : range of chunks. exponent : of the power of two by which values are divided.
+    substitutions, sign : as for :class:`DominanceStream`; None: no row is dominated.
+    """
+
+    circumstances: WorkerConfig
+    part: Path
+    table: TableAt
+    first: int
+    stop: int
+    exponent: int
+    substitutions: Substitutions | None
+    sign: int
+
+
+def join_segment(segment: JoinSegment) -> PartResult:
+    """Join a piece of a bucket and write its rows; errors as for :class:`BucketStream`, and ClusterError."""
+    begin = time.perf_counter()
+    with _at_work(segment.circumstances, segment.part) as (engine, room):
+        join = segment.join.opened(ChunkCache(int(room * tuning().cache_share)))
+        piece = BucketPiece.of(join, segment.low, segment.high, segment.level)
+        pieces = PieceRoom(room, engine.streams, engine.piece_rows)
+        stream = BucketStream(piece, engine, pieces, segment.row_limit, segment.step_limit)
+        with span(KERNELS, "segment", bucket=join.name), closing(stream.tables()) as made:
+            part = written_part(segment.circumstances, segment.part, join.scope.layout, join.dtype, made, begin)
+            return replace(part, pieces=stream.pieces)
+
+
+def finish_segment(segment: RestSegment) -> PartResult:
+    """Drop the dominated rows of some chunks, scale and write the others; errors as for join_segment."""
+    begin = time.perf_counter()
+    with _at_work(segment.circumstances, segment.part) as (engine, room):
+        table = opened(segment.table)
+        chunks = range(segment.first, segment.stop)
+        if segment.substitutions is None:
+            rows: Iterable[Table] = (table.read(table.chunk_start(c), table.chunk_start(c + 1)) for c in chunks)
+        else:
+            cache = ChunkCache(int(room * tuning().chunks_share))
+            arguments = (segment.substitutions, segment.sign, cache, engine.streams, engine.deadline, chunks)
+            rows = DominanceStream(table, *arguments).tables()
+        scaled = (scaled_by(part, segment.exponent) for part in rows)
+        return written_part(segment.circumstances, segment.part, table.layout, table.dtype, scaled, begin, 0)
+
+
+@contextmanager
+def _at_work(how: WorkerConfig, part: Path) -> Iterator[tuple[BucketEngine, int]]:
+    """The engine of a segment, and the bytes for its rows; the work stops when the part is no longer needed."""
+    with active(how, part) as deadline:
+        assert how.backend is not None
+        if how.memory is not None:
+            give_back_large_blocks()  # as in a solve without workers; not in operators, whose pieces have equal sizes
+        engine = BucketEngine(
+            how.backend, how.device_memory, deadline=deadline, streams=how.streams, piece_rows=how.piece_rows
+        )
+        yield engine, memory_within(how.memory_limit)
 
 
 @dataclass
@@ -80,8 +186,10 @@ class SegmentedBucket:
         with ExitStack() as stack:
             sent = _Sent(self._store, stack)
             layout, dtype = join.scope.layout, join.dtype
-            like = (layout, dtype, join.semiring, self._store.budget, join.limbs)
-            writer = stack.enter_context(PartsWriter(path, *like))
+            budget = self._store.budget
+            writer = stack.enter_context(
+                PartsWriter(path, layout, dtype, join.semiring, limbs=join.limbs, budget=budget)
+            )
             whole = BucketPiece.whole(join)
             variables = len(join.scope.separator)
 
@@ -119,7 +227,7 @@ class SegmentedBucket:
         """
         at = TableAt.of(table)
         row_bytes = 8 * table.layout.words + table.dtype.itemsize
-        with PartsWriter(path, table.layout, table.dtype, table.semiring, self._store.budget) as writer:
+        with PartsWriter(path, table.layout, table.dtype, table.semiring, budget=self._store.budget) as writer:
             parts = PartCollector(writer, f"{name}, the rest", self._workers)
             chunks = Runs(table.chunk_count, self._workers)
 

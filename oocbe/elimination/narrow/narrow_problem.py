@@ -25,7 +25,7 @@ from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.flat_tables import FlatTables, constants_of, flat_tables, scopes_together, table_cells
 from oocbe.elimination.orders.order import CRITERIA, OrderFlags, heuristic, is_order_file
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.orders.order_file import read_order
+from oocbe.elimination.orders.order_finders import read_order
 from oocbe.elimination.orders.separators import Hurry, ScopeGraph, Separators
 from oocbe.elimination.preparation.prepare import check_signs, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.orders.elimination_speed import MANY_ROWS_A_SECOND, ROWS_A_SECOND
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.orders.order_file import read_order
-from oocbe.elimination.orders.order_finders import found_order
+from oocbe.elimination.orders.order_finders import found_order, read_order
 from oocbe.elimination.orders.order_improvement import Chain
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import UNHURRIED, Hurry, ScopeGraph

@@ -1,4 +1,6 @@
-"""Elimination orders from other packages, as tree decompositions in the formats of the PACE challenge (2017).
+"""Elimination orders from files of variable names, and from other packages.
+
+Orders of other packages are tree decompositions in the formats of the PACE challenge (2017).
 
 A package adds a finder by an entry point in the group ``oocbe.order_finders``; the option ``order`` selects it by its
 name. The entry point names a function ``find(graph, seconds, seed)``: ``graph`` is text in the ``.gr`` format, one
@@ -12,14 +14,48 @@ with each leaf the vertices that its neighbour does not have. Such an order is t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import ScopeGraph
-from oocbe.errors import OocbeError, UsageError
+from oocbe.errors import FormatError, OocbeError, UsageError
+from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import order_finders
 from oocbe.runtime.deadline import check_deadline
+from oocbe.runtime.plain_files import read_text
+
+
+def read_order(problem: Problem, path: str | Path) -> list[int]:
+    """Order from a text file: variable names separated by white space or commas; ``#`` begins a comment.
+
+    Raises
+    ------
+    FormatError : an unknown variable, one that occurs twice or is missing; the message names it and the line.
+    """
+    known = {v.name: index for index, v in enumerate(problem.variables)}
+    order: list[int] = []
+    seen: set[int] = set()
+    number = 0
+    try:
+        text = read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(path, None, f"cannot be read as an elimination order ({error})") from None
+    for number, line in enumerate(text.splitlines(), start=1):
+        for name in line.split("#", 1)[0].replace(",", " ").split():
+            if name not in known:
+                raise FormatError(path, number, f"no variable is called {name!r}; expected names of {problem.name}")
+            if known[name] in seen:
+                raise FormatError(path, number, f"variable {name} occurs twice in the order; expected each once")
+            seen.add(known[name])
+            order.append(known[name])
+    if len(order) < len(known):
+        missing = next(name for name, index in known.items() if index not in seen)
+        raise FormatError(
+            path, number, f"the order ends after {len(order)} of {len(known)} variables; {missing} is missing"
+        )
+    return order
 
 
 def found_order(name: str, graph: ScopeGraph, seconds: float, seed: int) -> NDArray[np.int64]:

@@ -256,7 +256,7 @@ def part_writer(
 ) -> PartWriter:
     """Writer of a part, with the segment's share of the disk; errors as for :func:`written_part`."""
     budget = DiskShare(path.parent, how.disk, how.is_scratch)
-    writer = PartWriter(path, layout, dtype, semiring, chunk_rows, budget=budget, limbs=limbs)
+    writer = PartWriter(path, layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget, limbs=limbs)
     writer.writer = own_writer()
     return writer
 

@@ -33,7 +33,7 @@ def table(tmp_path):
     with PartsWriter(tmp_path / "table", LAYOUT, np.int64, MAX_SUM) as parts:
         for writer, rows in WRITERS.items():
             path = parts.part_path()
-            with PartWriter(path, LAYOUT, np.int64, MAX_SUM, 8) as part:
+            with PartWriter(path, LAYOUT, np.int64, MAX_SUM, chunk_rows=8) as part:
                 part.writer = writer
                 part.append(np.arange(start, start + rows, dtype=np.uint64)[np.newaxis], np.arange(rows))
             parts.add(path)

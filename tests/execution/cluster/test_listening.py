@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import oocbe
-from oocbe.execution.cluster import tls
+from oocbe.execution.cluster import started_workers
 from oocbe.execution.cluster.local import LocalWorkers
 from oocbe.execution.cluster.slurm import SlurmWorkers
 from oocbe.execution.cluster.slurm_settings import SlurmSettings
@@ -26,7 +26,7 @@ def check_ports(found, processes: int) -> None:
     assert len(found) == len({port.process for port in found}) == processes
     for port in found:
         assert port.is_loopback, port
-        for scheme, security in (("tcp", None), ("tls", tls.security_of_run())):
+        for scheme, security in (("tcp", None), ("tls", started_workers.security_of_run())):
             assert isinstance(code_that_runs(port, scheme, security), Exception), (port, scheme)
         page = b"GET /health HTTP/1.0\r\n\r\n"
         for is_encrypted in (False, True):
@@ -36,8 +36,8 @@ def check_ports(found, processes: int) -> None:
 
 def security_in(folder: Path):
     """What a worker has: its certificates."""
-    (key,) = folder.rglob(tls.KEY)
-    certificate = key.with_name(tls.CERTIFICATE)
+    (key,) = folder.rglob(started_workers.KEY)
+    certificate = key.with_name(started_workers.CERTIFICATE)
     assert key.stat().st_mode & 0o077 == 0 and key.parent.stat().st_mode & 0o077 == 0
     return distributed.Security(
         require_encryption=True, tls_ca_file=str(certificate), tls_client_cert=str(certificate), tls_client_key=str(key)
