@@ -173,20 +173,10 @@ class JoinElimination(Step):
         """See :class:`Step`."""
         return self._reduction.closed(super().results(inputs, context), context.kernels)
 
-    def pieces(
-        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
-    ) -> Iterator[OperationPiece]:
-        """See :class:`Step`; partial results of groups have to be closed."""
-        for part in parts(inputs, context.space, context.kernels, outermost=outermost):
-            if part.fits:
-                yield OperationPiece.of_join(self, part.inputs, context)
-            else:
-                yield from self._group(part.inputs, context, outermost)
-
-    def _group(
+    def group_pieces(
         self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
     ) -> Iterator[OperationPiece]:
-        """All rows have one combination of the variables that stay and are shared."""
+        """See :class:`Step`; partial results have to be closed."""
         outer, inner = inputs
         if not self.own_outer or not context.space.fits([(2 * inner.rows, inner.cost)]):
             yield from self._partial(inputs, context)
@@ -196,7 +186,7 @@ class JoinElimination(Step):
         for part in parts([by_own], less, context.kernels, outermost=outermost):
             piece = (replace(part.inputs[0], common=outer.common), inner)
             if part.fits:
-                yield OperationPiece.of_join(self, piece, context)
+                yield OperationPiece(self, piece, context)
             else:
                 yield from self._partial(piece, context)
 
@@ -218,12 +208,12 @@ class JoinElimination(Step):
                 replace(found, common=ordered.common) for found, ordered in zip(part.inputs, inputs, strict=True)
             )
             if part.fits:
-                yield OperationPiece.of_join(self, (outer, inner), context)
+                yield OperationPiece(self, (outer, inner), context)
                 continue
             # One value of all shared variables: each row meets each, in blocks.
             for block1 in outer.blocks(context.space.rows_of(outer.cost, 0.5)):
                 for block2 in inner.blocks(context.space.rows_of(inner.cost, 0.5)):
-                    yield OperationPiece.of_join(self, (block1, block2), context)
+                    yield OperationPiece(self, (block1, block2), context)
 
     def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """See :class:`Step`."""

@@ -20,7 +20,7 @@ from oocbe.algebra.inputs import check_pair
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, join_cost
 from oocbe.algebra.ranges import joined_dtype
 from oocbe.errors import ResourceError
-from oocbe.execution.partition import JoinInput, parts
+from oocbe.execution.partition import JoinInput
 from oocbe.execution.sources import Source
 from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.model.semiring import Semiring
@@ -135,24 +135,16 @@ class Join(Step):
             found.append(JoinInput(source, (*self.shared, *own), self.shared, cost))
         return found
 
-    def pieces(
-        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
+    def group_pieces(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
     ) -> Iterator[OperationPiece]:
-        """See :class:`Step`."""
-        for part in parts(inputs, context.space, context.kernels, outermost=outermost):
-            if part.fits:
-                yield OperationPiece.of_join(self, part.inputs, context)
-            else:
-                yield from self._group(part.inputs, context)
-
-    def _group(self, inputs: Sequence[JoinInput], context: ExecutionContext) -> Iterator[OperationPiece]:
-        """All rows have one shared key: every row of one source joins every row of the other."""
+        """See :class:`Step`: every row of one source joins every row of the other."""
         first, second = inputs
         rows1 = context.space.rows_of(first.cost, 0.5)
         rows2 = context.space.rows_of(second.cost, 0.5) if first.rows <= rows1 else 1
         for block2 in second.blocks(rows2):
             for block1 in first.blocks(rows1):
-                yield OperationPiece.of_join(self, (block1, block2), context)
+                yield OperationPiece(self, (block1, block2), context)
 
     def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """See :class:`Step`."""

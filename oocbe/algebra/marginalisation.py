@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from oocbe.algebra.arrange import Arranged, arrange
 from oocbe.algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, Step, cost_of
 from oocbe.algebra.ranges import reduced_dtype
-from oocbe.execution.partition import JoinInput, parts
+from oocbe.execution.partition import JoinInput
 from oocbe.execution.sources import Source
 from oocbe.kernels.interface import Backend
 from oocbe.model.semiring import Semiring
@@ -56,6 +56,7 @@ class Marginalisation(Step):
     terms: int = 1
     in_blocks: bool = False
     goes_through_device: bool = True
+    joins = False
 
     @classmethod
     def of(cls, table: Any, gone: Sequence[str], extent: NDArray[Any]) -> Marginalisation:
@@ -114,19 +115,15 @@ class Marginalisation(Step):
         self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
     ) -> Iterator[OperationPiece]:
         """See :class:`Step`; their results have to be :meth:`closed`."""
-        (ordered,) = inputs
-        if self.in_blocks or ordered.in_order:
-            yield from self._blocks(ordered, context)
-            return
-        for part in parts([ordered], context.space, context.kernels, outermost=outermost):
-            if part.fits:
-                yield OperationPiece(self, part.inputs, context)
-            else:
-                yield from self._blocks(part.inputs[0], context)
+        if self.in_blocks or inputs[0].in_order:
+            return self.group_pieces(inputs, context, outermost)
+        return super().pieces(inputs, context, outermost)
 
-    def _blocks(self, ordered: JoinInput, context: ExecutionContext) -> Iterator[OperationPiece]:
+    def group_pieces(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
+    ) -> Iterator[OperationPiece]:
         """Rows that are grouped already, in blocks that may begin and end within a group."""
-        grouped = replace(self, in_blocks=True)
+        (ordered,), grouped = inputs, replace(self, in_blocks=True)
         for block in ordered.blocks(context.space.rows_of(ordered.cost)):
             yield OperationPiece(grouped, [block], context)
 

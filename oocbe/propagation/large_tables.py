@@ -96,7 +96,7 @@ class _LargeTable:
 
     Attributes
     ----------
-    rows_left : how many are left.
+    rows_left : number of remaining rows.
     """
 
     is_idempotent = True
@@ -106,10 +106,21 @@ class _LargeTable:
         self.rows_left = len(rows.codes)
         self._layout = rows.layout
 
+        self._rows: Any = None
+        self._levels: list[tuple[Any, int]] = []
+
     @property
     def cost(self) -> int:
         """Cells of the rows left."""
         return self.rows_left * len(self.scope)
+
+    def push(self) -> None:
+        """Remember which rows are left."""
+        self._levels.append((self._rows, self.rows_left))
+
+    def pop(self) -> None:
+        """Go back to them."""
+        self._rows, self.rows_left = self._levels.pop()
 
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove the values that no row has."""
@@ -138,23 +149,15 @@ class ThreadedRows(_LargeTable):
     def __init__(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> None:
         super().__init__(scope, rows, name)
         keys = rows.keys
-        self._parts = [keys[:, low:high] for low, high in row_ranges(keys.shape[1], tuning().scan_part_rows)]
-        self._levels: list[tuple[list[Keys], int]] = []
-
-    def push(self) -> None:
-        """Remember which rows are left."""
-        self._levels.append((self._parts, self.rows_left))
-
-    def pop(self) -> None:
-        """Go back to them."""
-        self._parts, self.rows_left = self._levels.pop()
+        self._rows = [keys[:, low:high] for low, high in row_ranges(keys.shape[1], tuning().scan_part_rows)]
 
     def _scan(self, flags: list[NDArray[np.bool_]]) -> tuple[int, Sequence[NDArray[np.bool_]]]:
-        scanned = KeyScan(self._layout, flags, sum(keys.shape[1] for keys in self._parts))
-        parts: list[Keys] = list(self._parts)
+        before: list[Keys] = self._rows
+        scanned = KeyScan(self._layout, flags, sum(keys.shape[1] for keys in before))
+        parts = list(before)
 
         def part(number: int) -> int:
-            keys = self._parts[number]
+            keys = before[number]
             rows = keys.shape[1]
             kept = np.empty((len(keys), rows // 2), dtype=np.uint64)
             left = scanned.part(keys, 0, rows, kept)
@@ -166,7 +169,7 @@ class ThreadedRows(_LargeTable):
         parts = [keys for keys in parts if keys.shape[1]]
         if len(parts) > 1 and sum(keys.shape[1] for keys in parts) <= tuning().scan_part_rows:
             parts = [np.concatenate(parts, axis=1)]
-        self._parts = parts
+        self._rows = parts
         return left, list(scanned.seen())
 
 
@@ -175,16 +178,7 @@ class DeviceRows(_LargeTable):
 
     def __init__(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> None:
         super().__init__(scope, rows, name)
-        self._table: DeviceTable = rows.on_device()
-        self._levels: list[tuple[DeviceTable, int]] = []
-
-    def push(self) -> None:
-        """Remember which rows are left."""
-        self._levels.append((self._table, self.rows_left))
-
-    def pop(self) -> None:
-        """Go back to them."""
-        self._table, self.rows_left = self._levels.pop()
+        self._rows = rows.on_device()
 
     def _scan(self, flags: list[NDArray[np.bool_]]) -> tuple[int, Sequence[NDArray[np.bool_]]]:
         widths = [1 << field.bits for field in self._layout.fields]
@@ -192,7 +186,7 @@ class DeviceRows(_LargeTable):
         alive = np.zeros(starts[-1], dtype=np.uint8)
         for start, own in zip(starts, flags, strict=False):
             alive[start : start + len(own)] = own
-        left, seen = self._table.scan(alive)
-        if 0 < left <= self._table.rows // 2:
-            self._table = self._table.kept()
+        left, seen = self._rows.scan(alive)
+        if 0 < left <= self._rows.rows // 2:
+            self._rows = self._rows.kept()
         return left, np.split(seen, starts[1:-1])

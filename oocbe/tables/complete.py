@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -33,8 +33,67 @@ CELLS_BETWEEN_LOOKS = 1 << 22
 """Cells counted between two checks of the deadline: a few milliseconds of work, and as many bytes of marks."""
 
 
-@dataclass(frozen=True, eq=False)
-class CompleteTable:
+class Cells:
+    """Common interface of complete tables in memory and on disk."""
+
+    if TYPE_CHECKING:
+        layout: Layout
+        semiring: Semiring
+        rows: Any
+        dtype: Any
+        nbytes: Any
+        cells: Any
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Variable names, the fastest first."""
+        return self.layout.scope
+
+    @property
+    def density(self) -> float:
+        """Fraction of feasible assignments."""
+        return float(self.rows / self.cells)
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Distance in cells between neighbours along each variable."""
+        return steps_of(self.layout.sizes)
+
+    def is_feasible(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Mask of the values that are feasible: bool of the same shape."""
+        return feasible_mask(values, self.semiring.combination, self.semiring.marginalisation)
+
+    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
+        """Value of one assignment (by name, or in scope order); None if it is infeasible. Reads one chunk at most.
+
+        Raises
+        ------
+        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
+        """
+        return self.value_of(self.layout.indices_of(assignment))
+
+    def value_of(self, indices: Sequence[int]) -> int | float | None:
+        """Value of an assignment by value indices in scope order, unchecked; None if it is infeasible."""
+        value = self._cell(sum(int(value) * step for value, step in zip(indices, self.steps, strict=True)))
+        if not self.is_feasible(value)[0]:
+            return None
+        found: int | float = value[0].item()
+        return found
+
+    def _cell(self, number: int) -> NDArray[Any]:
+        """Value of one cell, (1,), in main memory."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        names = self.scope if len(self.scope) <= 8 else (*self.scope[:6], f"… {len(self.scope) - 6} more")
+        return (
+            f"<{type(self).__name__} ({', '.join(names)}): {self.cells:,} values, {format_bytes(self.nbytes)}, "
+            f"{self.dtype.name}, {self.semiring}>"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompleteTable(Cells):
     """A complete table.
 
     Attributes
@@ -141,11 +200,6 @@ class CompleteTable:
         return cls(layout, out, semiring)
 
     @property
-    def scope(self) -> tuple[str, ...]:
-        """Variable names, the fastest first."""
-        return self.layout.scope
-
-    @property
     def cells(self) -> int:
         """Number of assignments, feasible or not."""
         return len(self.values)
@@ -174,23 +228,9 @@ class CompleteTable:
 
         return count_feasible(values, self.semiring)
 
-    @property
-    def density(self) -> float:
-        """Fraction of feasible assignments."""
-        return self.rows / self.cells
-
-    @cached_property
-    def steps(self) -> tuple[int, ...]:
-        """Distance in cells between neighbours along each variable."""
-        return steps_of(self.layout.sizes)
-
     def feasible(self) -> NDArray[np.bool_]:
         """Mask of the feasible cells: bool (cells,)."""
         return self.is_feasible(self.values)
-
-    def is_feasible(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Mask of the values that are feasible: bool of the same shape."""
-        return feasible_mask(values, self.semiring.combination, self.semiring.marginalisation)
 
     def strides(self, axes: Sequence[str]) -> tuple[int, ...]:
         """The table's step along each of the axes of a bucket, 0 for variables that are not in its scope."""
@@ -238,23 +278,8 @@ class CompleteTable:
         found: np.dtype[Any] = self.values.dtype
         return found
 
-    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None if it is infeasible.
-
-        Raises
-        ------
-        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
-        """
-        return self.value_of(self.layout.indices_of(assignment))
-
-    def value_of(self, indices: Sequence[int]) -> int | float | None:
-        """Value of an assignment by value indices in scope order, unchecked; None if it is infeasible."""
-        cell = sum(int(value) * step for value, step in zip(indices, self.steps, strict=True))
-        value = self.values_of(np.array([cell]))
-        if not self.is_feasible(value)[0]:
-            return None
-        found: int | float = value[0].item()
-        return found
+    def _cell(self, number: int) -> NDArray[Any]:
+        return self.values_of(np.array([number]))
 
     def values_of(self, cells: NDArray[np.int64]) -> NDArray[Any]:
         """Values of the cells of given numbers (int64, any shape), in main memory."""
@@ -273,13 +298,6 @@ class CompleteTable:
     def to_dict(self) -> dict[tuple[int, ...], int | float]:
         """Feasible assignments (in scope order) to values; for small tables and tests."""
         return self.to_table().to_dict()
-
-    def __repr__(self) -> str:
-        names = self.scope if len(self.scope) <= 8 else (*self.scope[:6], f"… {len(self.scope) - 6} more")
-        return (
-            f"<CompleteTable ({', '.join(names)}): {self.cells:,} values, {format_bytes(self.nbytes)}, "
-            f"{self.dtype.name}, {self.semiring}>"
-        )
 
 
 def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:

@@ -75,7 +75,7 @@ class InStores:
     def folder(self) -> Path:
         """The table's folder; UsageError for a table in an object store."""
         if isinstance(self.path, ObjectPath):
-            raise UsageError(f"{self.path} is in an object store; what is asked for takes a folder")
+            raise UsageError(f"{self.path} is in an object store; this operation needs a folder")
         return self.path
 
     def upload(self, url: str) -> Self:

@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import UsageError
-from oocbe.kernels.interface import steps_of
-from oocbe.model.infeasible import feasible_mask
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.tables.chunk_files import PACKED, VALUES_NAME, EvenChunks
-from oocbe.tables.complete import CompleteTable, check_cells
+from oocbe.tables.complete import Cells, CompleteTable, check_cells
 from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.group import (
     LARGEST_CHUNK_ROWS,
@@ -35,11 +33,11 @@ from oocbe.tables.manifest import COMPLETE, Manifest
 from oocbe.tables.object_path import Place
 from oocbe.tables.objects import place_of
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 from oocbe.tables.writer import CellSettings, CompleteTableWriter
 
 
-class StoredCompleteTable(StoredGroup):
+class StoredCompleteTable(Cells, StoredGroup):
     """A complete table on disk. Created by :meth:`open`, :meth:`create` or :meth:`save`; immutable afterwards.
 
     Attributes
@@ -134,12 +132,7 @@ class StoredCompleteTable(StoredGroup):
     @property
     def nbytes(self) -> int:
         """Bytes of the values in memory."""
-        return self.cells * self.dtype.itemsize
-
-    @property
-    def density(self) -> float:
-        """Fraction of feasible assignments."""
-        return self.rows / self.cells
+        return int(self.cells * self.dtype.itemsize)
 
     @property
     def chunk_count(self) -> int:
@@ -182,32 +175,10 @@ class StoredCompleteTable(StoredGroup):
         """The feasible assignments as rows in memory; as :meth:`oocbe.tables.complete.CompleteTable.to_table`."""
         return self.to_complete().to_table(scope)
 
-    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None if it is infeasible. Reads one chunk.
-
-        Raises
-        ------
-        ModelError : a value outside its domain, a missing variable, or a wrong number of values.
-        """
-        return self.value_of(self.layout.indices_of(assignment))
-
-    def value_of(self, indices: Sequence[int]) -> int | float | None:
-        """Value of an assignment by value indices in scope order, unchecked; None if infeasible. Reads one chunk."""
-        steps = steps_of(self.layout.sizes)
-        cell = sum(int(value) * step for value, step in zip(indices, steps, strict=True))
+    def _cell(self, number: int) -> NDArray[Any]:
         value = np.empty(1, dtype=self.dtype)
-        self.read_into(cell, value, alone=True)
-        if not feasible_mask(value, self.semiring.combination, self.semiring.marginalisation)[0]:
-            return None
-        found: int | float = value[0].item()
-        return found
-
-    def __repr__(self) -> str:
-        names = self.scope if len(self.scope) <= 8 else (*self.scope[:6], f"… {len(self.scope) - 6} more")
-        return (
-            f"<StoredCompleteTable ({', '.join(names)}): {self.cells:,} values, {format_bytes(self.nbytes)}, "
-            f"{self.dtype.name}, {self.semiring}>"
-        )
+        self.read_into(number, value, alone=True)
+        return value
 
 
 AnyComplete = CompleteTable | StoredCompleteTable

@@ -16,7 +16,7 @@ from oocbe.algebra.inputs import Execution, check_result
 from oocbe.errors import DiskError, ResourceError
 from oocbe.execution.budget import Budget, MemoryPlan
 from oocbe.execution.cluster.workers import current
-from oocbe.execution.partition import JoinInput
+from oocbe.execution.partition import JoinInput, parts
 from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.sources import Buffers, Source, row_bytes
 from oocbe.kernels import backend_for
@@ -177,6 +177,7 @@ class Step(ABC):
     ----------
     layout, dtype, semiring : of the result. is_sorted : whether its rows are sorted, those of pieces end to end.
     goes_through_device : whether tables on disk may go through a device, whose results are written in sorted chunks.
+    joins : whether a part of a piece's memory is for the joined rows.
     """
 
     layout: Layout
@@ -184,6 +185,7 @@ class Step(ABC):
     semiring: Semiring
     is_sorted = True
     goes_through_device = True
+    joins = True
 
     @property
     @abstractmethod
@@ -233,11 +235,21 @@ class Step(ABC):
         """All rows of the step, in their order."""
         return context.run(self.pieces(inputs, context))
 
-    @abstractmethod
     def pieces(
         self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool = True
     ) -> Iterator[OperationPiece]:
-        """Pieces of work whose concatenated results are the step's."""
+        """Pieces of work whose concatenated results are the step's; ``outermost`` : whether none is in memory yet."""
+        for part in parts(inputs, context.space, context.kernels, outermost=outermost):
+            if part.fits:
+                yield OperationPiece(self, part.inputs, context)
+            else:
+                yield from self.group_pieces(part.inputs, context, outermost)
+
+    @abstractmethod
+    def group_pieces(
+        self, inputs: Sequence[JoinInput], context: ExecutionContext, outermost: bool
+    ) -> Iterator[OperationPiece]:
+        """Pieces of rows that have one value of ``common`` and do not fit a piece together."""
 
     @abstractmethod
     def work(self, inputs: Sequence[JoinInput], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
@@ -251,23 +263,18 @@ class OperationPiece:
     Attributes
     ----------
     operation : what is done with the inputs. inputs : the sources' rows that the piece has, all of them.
-    context : where; its space says how large the piece may be. share : of the piece's memory that the inputs take.
+    context : where; its space limits the size of the piece.
     """
 
     operation: Step
     inputs: Sequence[JoinInput]
     context: ExecutionContext
-    share: float = 1.0
-
-    @classmethod
-    def of_join(cls, operation: Step, inputs: Sequence[JoinInput], context: ExecutionContext) -> OperationPiece:
-        """A piece of a join: a part of its memory is for what comes of the inputs."""
-        return cls(operation, inputs, context, tuning().operator_input_share)
 
     @property
     def nbytes(self) -> int:
         """What the inputs take, reserved while the piece is at work."""
-        return sum(int(ordered.rows * ordered.cost * self.share) for ordered in self.inputs)
+        share = tuning().operator_input_share if self.operation.joins else 1.0
+        return sum(int(ordered.rows * ordered.cost * share) for ordered in self.inputs)
 
     def compute(self, stream: int) -> Iterator[ResultRows]:
         """The piece's results."""

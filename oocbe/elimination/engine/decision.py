@@ -32,8 +32,8 @@ COMPLETE, INCOMPLETE = "complete", "incomplete"
 class WhyForm(Enum):
     """Why a message has its form."""
 
-    ONLY_ROWS = "complete tables are not asked for, or have no value for what is infeasible"
-    ASKED_FOR = "complete tables are asked for"
+    ONLY_ROWS = "complete tables are not requested, or have no value for infeasible assignments"
+    ASKED_FOR = "complete tables are requested"
     COMPLETE_IS_CHEAPER = "a complete table is cheaper than the expected rows"
     ROWS_ARE_CHEAPER = "the expected rows are cheaper than a complete table"
     COMPLETE_DOES_NOT_FIT = "a complete table would be quicker, but does not fit in memory, and rows take less of it"
@@ -46,7 +46,7 @@ class WhyPieces(Enum):
 
     TABLES = "the tables to be joined take too much of the memory"
     RESULT = "the message takes more memory than there is"
-    PIECE_ROWS = "a table has more rows than are asked for in a piece"
+    PIECE_ROWS = "a table has more rows than the requested rows of a piece"
     DEVICE = "the device that is insisted on has no room"
     WORKERS = "it is large enough for several workers"
 

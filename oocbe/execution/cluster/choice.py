@@ -76,7 +76,7 @@ def local_workers(text: str, memory: int | None) -> LocalWorkers:
             is_job = "SLURM_JOB_ID" in os.environ
             of_job = " (the task of a SLURM job has as many as --cpus-per-task says)" if is_job else ""
             raise UsageError(
-                f"workers: {count} processes for {thread_count()} threads; ask for cpus:{count} if you mean that"
+                f"workers: {count} processes for {thread_count()} threads; give cpus:{count} to start them nevertheless"
                 + of_job
             )
         return LocalWorkers(count, memory=memory)
@@ -84,10 +84,12 @@ def local_workers(text: str, memory: int | None) -> LocalWorkers:
 
     reason = why_unavailable()
     if reason is not None:
-        raise UsageError(f"workers: {text} are asked for, and no GPU can be used: {reason}; ask for cpus:N without one")
+        raise UsageError(
+            f"workers: {text} requests GPUs, and no GPU can be used: {reason}; give cpus:N for workers without one"
+        )
     there = int(cupy().cuda.runtime.getDeviceCount())
     if count > there:
-        raise UsageError(f"workers: gpus:{count} are asked for, and this host has {there}")
+        raise UsageError(f"workers: gpus:{count} requests {count} GPUs, and this host has {there}")
     devices = tuple(range(count or there))
     return LocalWorkers(len(devices), devices, memory=memory)
 
@@ -104,7 +106,7 @@ def slurm_workers(file: Path, text: str | None, memory: int | None) -> SlurmWork
     found = WORKERS.fullmatch(text or "")
     count = int(found[2] or 0) if found is not None else 0
     if found is None or not count or (found[1] or found[3]) == "gpus":
-        raise UsageError(f"cluster slurm:{file}: say how many workers there are to be, by --workers 8 or so")
+        raise UsageError(f"cluster slurm:{file}: give the number of workers, for example --workers 8")
     return SlurmWorkers(SlurmSettings.read(file), count, memory=memory)
 
 

@@ -135,7 +135,7 @@ class LocalWorkers(StartedWorkers):
                 failures = worker.failures + 1 if code > 0 else 0  # killed ones are below 0
                 if failures >= MOST_FAILURES:
                     self._failure = (
-                        f"worker {worker.number + 1} ended {failures} times by itself: {_last_line(worker.log)}"
+                        f"worker {worker.number + 1} exited {failures} times at its start: {_last_line(worker.log)}"
                     )
                     return
                 self._running[place] = self._begin(worker.number, started, {})
@@ -152,4 +152,4 @@ class LocalWorkers(StartedWorkers):
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed nothing"

@@ -74,9 +74,7 @@ class SlurmWorkers(StartedWorkers):
             self._listed_at = time.monotonic()
             listed = _slurm(["squeue", "--noheader", "--format=%i", f"--jobs={','.join(self.jobs)}"])
             if listed.returncode == 0 and not listed.stdout.strip():
-                raise ClusterError(
-                    f"jobs {', '.join(self.jobs)} ended before any worker was there: {self._last_line()}"
-                )
+                raise ClusterError(f"jobs {', '.join(self.jobs)} ended before a worker connected: {self._last_line()}")
 
     def _start(self, stack: ExitStack) -> Client:
         """Start the scheduler and submit the jobs; see :class:`StartedWorkers`."""
@@ -111,7 +109,7 @@ class SlurmWorkers(StartedWorkers):
     def _last_line(self) -> str:
         logs = [self._logs / f"job-{job}.log" for job in self.jobs]
         lines = [line for log in logs if log.is_file() for line in log.read_text(errors="replace").splitlines()]
-        return next((line.strip() for line in reversed(lines) if line.strip()), "they said nothing")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "they printed nothing")
 
 
 def _slurm(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
-from oocbe.model.results.numerals import finite
+from oocbe.model.results.numerals import content, finite, labels_of
 from oocbe.model.results.schema import BOUND_SCHEMA_VERSION
 from oocbe.runtime.pictures.shown import Shown
 
@@ -155,9 +155,7 @@ class BoundResult(Shown):
 
     def labels(self, entry: BoundOfZ | None) -> dict[str, str] | None:
         """An entry's assignment: value label by variable name."""
-        if entry is None or entry.assignment is None:
-            return None
-        return {v.name: v.label(value) for v, value in zip(self.variables, entry.assignment, strict=True)}
+        return None if entry is None else labels_of(self.variables, entry.assignment)
 
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types; ``value`` and ``assignment`` are those of the best incumbent.
@@ -172,35 +170,16 @@ class BoundResult(Shown):
             "value": None if best is None else finite(best.claimed_value),
             "bound": None if best_bound is None else finite(best_bound.claimed_bound),
             "logarithms": any(e.log_bound is not None for e in self.entries),
-            "problem": self.problem,
-            "semiring": self.semiring,
-            "sense": self.sense,
-            "width": self.width,
-            "partition": self.partition,
-            "cost_shifting": self.cost_shifting,
-            "dtype": self.dtype,
-            "backend": self.backend,
-            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "notes": list(self.notes),
+            **content(
+                self,
+                "problem semiring sense width partition cost_shifting dtype backend seconds peak_memory_bytes notes",
+            ),
             "bounds": [
-                {
-                    "z": e.z,
-                    "status": e.status,
-                    "bound": finite(e.claimed_bound),
-                    "incumbent": finite(e.claimed_value),
-                    "gap": finite(e.gap),
-                    "log_bound": finite(e.log_bound),
-                    "log_incumbent": finite(e.log_incumbent),
-                    "method": e.method,
-                    "exact": e.exact,
-                    "split_buckets": e.split_buckets,
-                    "mini_buckets": e.mini_buckets,
-                    "width": e.width,
-                    "largest_message_rows": e.largest_message_rows,
-                    "total_rows": e.total_rows,
-                    "seconds": {phase: round(spent, 6) for phase, spent in e.seconds.items()},
-                }
+                content(
+                    e,
+                    "z status bound incumbent gap log_bound log_incumbent method exact split_buckets mini_buckets "
+                    "width largest_message_rows total_rows seconds",
+                )
                 for e in self.entries
             ],
             "order": [self.variables[v].name for v in self.order],

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
-from oocbe.model.results.numerals import finite
+from oocbe.model.results.numerals import content, labels_of
 from oocbe.model.results.schema import SCHEMA_VERSION
+
+UTIL_FIELDS = "sender receiver separator cells complete_bytes tables rows stored_bytes seconds"
+"""Attributes of a UTIL message in JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,39 +70,17 @@ class DcopMetrics:
 
     def to_json(self, with_messages: bool) -> dict[str, object]:
         """Everything as JSON types; with_messages : whether to include every message."""
+        numbers = "agents variables trees heuristic width height util_messages value_messages messages_between_agents"
         largest = self.largest_message
         return {
-            "agents": self.agents,
-            "variables": self.variables,
-            "trees": self.trees,
-            "heuristic": self.heuristic,
-            "width": self.width,
-            "height": self.height,
-            "util_messages": self.util_messages,
-            "value_messages": self.value_messages,
-            "messages_between_agents": self.messages_between_agents,
-            "largest_message": None if largest is None else _message_json(largest),
+            **content(self, numbers),
+            "largest_message": None if largest is None else content(largest, UTIL_FIELDS),
             "total_cells": sum(m.cells for m in self.messages),
             "total_rows": sum(m.rows for m in self.messages),
             "total_stored_bytes": sum(m.stored_bytes for m in self.messages),
-            "simulated_seconds": round(self.simulated_seconds, 6),
-            "work_seconds": round(self.work_seconds, 6),
-            **({"messages": [_message_json(m) for m in self.messages]} if with_messages else {}),
+            **content(self, "simulated_seconds work_seconds"),
+            **({"messages": [content(m, UTIL_FIELDS) for m in self.messages]} if with_messages else {}),
         }
-
-
-def _message_json(message: UtilMessage) -> dict[str, object]:
-    return {
-        "sender": message.sender,
-        "receiver": message.receiver,
-        "separator": list(message.separator),
-        "cells": message.cells,
-        "complete_bytes": message.complete_bytes,
-        "tables": message.tables,
-        "rows": message.rows,
-        "stored_bytes": message.stored_bytes,
-        "seconds": round(message.seconds, 6),
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,29 +127,15 @@ class DcopResult:
     @property
     def labels(self) -> dict[str, str] | None:
         """The assignment: value label by variable name."""
-        if self.assignment is None:
-            return None
-        return {v.name: v.label(value) for v, value in zip(self.variables, self.assignment, strict=True)}
+        return labels_of(self.variables, self.assignment)
 
     def to_json(self, with_messages: bool = False) -> dict[str, object]:
         """Everything as JSON types, with ``schema_version``; with_messages : whether to include each message's
         figures."""
         return {
             "schema_version": SCHEMA_VERSION,
-            "status": self.status,
-            "value": finite(self.value),
-            "bound": finite(self.bound),
-            "problem": self.problem,
-            "semiring": self.semiring,
-            "sense": self.sense,
-            "algorithm": self.algorithm,
-            "z": self.z,
+            **content(self, "status value bound problem semiring sense algorithm z"),
             "metrics": self.metrics.to_json(with_messages),
-            "dtype": self.dtype,
-            "backend": self.backend,
-            "workers": self.workers,
-            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "notes": list(self.notes),
+            **content(self, "dtype backend workers seconds peak_memory_bytes notes"),
             "assignment": self.labels,
         }

@@ -1,12 +1,14 @@
-"""Numbers as text: integers of any size, and numbers without a JSON form."""
+"""Results as text and JSON: integers of any size, numbers without a JSON form, records."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from oocbe.model.parts import Variable
 
 Number = TypeVar("Number", int, float, int | float)
 Made = TypeVar("Made")
@@ -15,6 +17,41 @@ Made = TypeVar("Made")
 def finite(value: Number | None) -> Number | None:
     """A number for JSON: None for infinities and NaN. Integers are finite, whatever their size."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def json_form(value: Any) -> Any:
+    """A value as JSON types: records and mappings as objects, sequences as arrays, infinities and NaN as null."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {name: json_form(own) for name, own in value.items()}
+    if isinstance(value, tuple | list):
+        return [json_form(own) for own in value]
+    return finite(value)
+
+
+def content(record: object, names: str) -> dict[str, Any]:
+    """Attributes of a record as JSON types, by name; ``names`` : separated by spaces.
+
+    Attributes whose names end with ``seconds``, a number or a mapping of numbers, are rounded to microseconds.
+    """
+    found = {name: json_form(getattr(record, name)) for name in names.split()}
+    return {name: _rounded(value) if name.endswith("seconds") else value for name, value in found.items()}
+
+
+def _rounded(seconds: Any) -> Any:
+    if isinstance(seconds, dict):
+        return {phase: round(spent, 6) for phase, spent in seconds.items()}
+    return round(seconds, 6)
+
+
+def labels_of(variables: Sequence[Variable], assignment: Sequence[int] | None) -> dict[str, str] | None:
+    """An assignment (value indices) as value label by variable name; None without one."""
+    if assignment is None:
+        return None
+    return {v.name: v.label(value) for v, value in zip(variables, assignment, strict=True)}
 
 
 @contextmanager

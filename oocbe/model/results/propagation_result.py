@@ -10,6 +10,7 @@ from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.linear_system import LinearSystem
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
+from oocbe.model.results.numerals import content
 from oocbe.model.results.schema import SCHEMA_VERSION
 
 
@@ -82,11 +83,7 @@ class PropagationResult:
             "reason": self.reason or None,
             "constraint": self.constraint,
             "variable": self.variable,
-            "rounds": list(self.rounds),
-            "removed": self.removed,
-            "probes": self.probes,
-            "failures": self.failures,
-            "left_out": list(self.left_out),
+            **content(self, "rounds removed probes failures left_out"),
             "domains": domains,
             "seconds": self.seconds,
         }

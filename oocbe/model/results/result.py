@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import Schedule
-from oocbe.model.results.numerals import finite, whole_repr
+from oocbe.model.results.numerals import content, labels_of, whole_repr
 from oocbe.model.results.progress_curve import BucketDone, Consumption, KnownAt, PresolveStep, Removed
 from oocbe.model.results.rows_read import RowsRead
 from oocbe.model.results.schema import SCHEMA_VERSION
@@ -128,9 +128,7 @@ class Result(Shown):
     @property
     def labels(self) -> dict[str, str] | None:
         """The assignment: value label by variable name; None without an assignment."""
-        if self.assignment is None:
-            return None
-        return {v.name: v.label(value) for v, value in zip(self.variables, self.assignment, strict=True)}
+        return labels_of(self.variables, self.assignment)
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         from oocbe.runtime.pictures.html import first_pairs
@@ -165,34 +163,10 @@ class Result(Shown):
 
         Infinities and NaN become null.
         """
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "status": self.status,
-            "value": finite(self.value),
-            "bound": finite(self.bound),
-            "gap": finite(self.gap),
-            "bounds": self.bounds,
-            "problem": self.problem,
-            "semiring": self.semiring,
-            "sense": self.sense,
-            "width": self.width,
-            "largest_message_rows": self.largest_message_rows,
-            "total_rows": self.total_rows,
-            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "dominance": self.dominance,
-            "dtype": self.dtype,
-            "backend": self.backend,
-            "linear_constraints": self.linear_constraints,
-            "linear": [c._asdict() for c in self.linear],
-            "propagation": None if self.propagation is None else self.propagation._asdict(),
-            "presolve": [step._asdict() for step in self.presolve],
-            "read_by_workers": None if self.read_by_workers is None else self.read_by_workers._asdict(),
-            "orders_tried": self.orders_tried,
-            "anytime": [{name: finite(number) for name, number in k._asdict().items()} for k in self.anytime],
-            "buckets": [b._asdict() for b in self.buckets],
-            "schedule": None if self.schedule is None else self.schedule.to_json(),
-            "notes": list(self.notes),
-            "order": [self.variables[v].name for v in self.order],
-            "assignment": self.labels,
-        }
+        fields = (
+            "status value bound gap bounds problem semiring sense width largest_message_rows total_rows seconds "
+            "peak_memory_bytes dominance dtype backend linear_constraints linear propagation presolve read_by_workers "
+            "orders_tried anytime buckets schedule notes"
+        )
+        order = [self.variables[v].name for v in self.order]
+        return {"schema_version": SCHEMA_VERSION, **content(self, fields), "order": order, "assignment": self.labels}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
-from oocbe.model.results.numerals import digits, finite, whole_repr
+from oocbe.model.results.numerals import content, digits, finite, labels_of, whole_repr
 from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.results.rows_read import RowsRead
 from oocbe.model.results.schema import SCHEMA_VERSION
@@ -117,12 +117,12 @@ class TaskResult(Shown):
     @property
     def labels(self) -> dict[str, str] | None:
         """The best assignment: value label by variable name; None without one."""
-        return None if self.assignment is None else self._labelled(self.assignment)
+        return labels_of(self.variables, self.assignment)
 
     @property
     def labelled(self) -> tuple[tuple[int | float, dict[str, str]], ...]:
         """All assignments, best first: value, and value label by variable name."""
-        return tuple((value, self._labelled(assignment)) for value, assignment in self.assignments)
+        return tuple((value, labels_of(self.variables, own) or {}) for value, own in self.assignments)
 
     @property
     def marginals_by_name(self) -> dict[str, dict[str, int | float]]:
@@ -131,9 +131,6 @@ class TaskResult(Shown):
             return {}
         pairs = zip(self.variables, self.marginals, strict=True)
         return {v.name: {v.label(i): x for i, x in enumerate(own.tolist())} for v, own in pairs}
-
-    def _labelled(self, assignment: tuple[int, ...]) -> dict[str, str]:
-        return {v.name: v.label(value) for v, value in zip(self.variables, assignment, strict=True)}
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         from oocbe.runtime.pictures.html import first_pairs
@@ -182,43 +179,33 @@ class TaskResult(Shown):
         Counts are decimal strings, since JSON readers round large numbers, with their natural ``logarithm``; infinities
         and NaN are null.
         """
-        content: dict[str, object] = {
+        made: dict[str, object] = {
             "schema_version": SCHEMA_VERSION,
-            "task": self.task,
-            "status": self.status,
+            **content(self, "task status"),
             "value": digits(int(self.value)) if self.counts and self.value is not None else finite(self.value),
-            "problem": self.problem,
-            "semiring": self.semiring,
-            "width": self.width,
-            "largest_message_rows": self.largest_message_rows,
-            "total_rows": self.total_rows,
-            "passes": self.passes,
-            "read_by_workers": None if self.read_by_workers is None else self.read_by_workers._asdict(),
-            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "dtype": self.dtype,
-            "backend": self.backend,
-            "evidence": dict(self.evidence),
-            "presolve": [step._asdict() for step in self.presolve],
-            "notes": list(self.notes),
+            **content(
+                self,
+                "problem semiring width largest_message_rows total_rows passes read_by_workers seconds "
+                "peak_memory_bytes dtype backend evidence presolve notes",
+            ),
             "order": [self.variables[v].name for v in self.order],
         }
         if self.counts:
-            content["logarithm"] = finite(self.logarithm)
+            made["logarithm"] = finite(self.logarithm)
         if self.task == "count-optimal":
-            content["optimum"] = finite(self.optimum)
+            made["optimum"] = finite(self.optimum)
         if self.task == "mpe":
-            content["log_probability"] = finite(self.value)
-            content["probability"] = self.probability
-            content["bound"] = finite(self.bound)
-            content["tolerance"] = finite(self.tolerance)
-            content["assignment"] = self.labels
+            made["log_probability"] = finite(self.value)
+            made["probability"] = self.probability
+            made["bound"] = finite(self.bound)
+            made["tolerance"] = finite(self.tolerance)
+            made["assignment"] = self.labels
         if self.temperature is not None:
-            content["temperature"] = finite(self.temperature)
+            made["temperature"] = finite(self.temperature)
         if self.task == "kbest":
-            content["assignments"] = [{"value": finite(v), "assignment": labels} for v, labels in self.labelled]
+            made["assignments"] = [{"value": finite(v), "assignment": labels} for v, labels in self.labelled]
         if self.marginals:
-            content["marginals"] = {
+            made["marginals"] = {
                 name: {label: finite(x) for label, x in own.items()} for name, own in self.marginals_by_name.items()
             }
-        return content
+        return made

@@ -193,7 +193,7 @@ def test_workers_that_cannot_begin_are_told_of(scratch, monkeypatch):
     with LocalWorkers(1) as workers:
         workers.submit("sleeping", slept, 0)
         deadline = time.monotonic() + 60
-        with pytest.raises(ClusterError, match="worker 1 ended 3 times by itself: it said nothing"):
+        with pytest.raises(ClusterError, match="worker 1 exited 3 times at its start: it printed nothing"):
             while time.monotonic() < deadline:
                 workers.check()
                 time.sleep(0.05)
@@ -389,7 +389,7 @@ def test_no_workers_by_number():
 def test_gpus_where_none_can_be_used(monkeypatch):
     """The option is named, and what to ask for instead."""
     monkeypatch.setattr(device, "why_unavailable", lambda: "this machine has no CUDA device")
-    message = "workers: gpus are asked for, and no GPU can be used: this machine has no CUDA device; ask for cpus:N"
+    message = "workers: gpus requests GPUs, and none can be used: this machine has no CUDA device; give cpus:N"
     with pytest.raises(UsageError, match=message):
         oocbe.count("examples/daily.spot", workers="gpus", order_seconds=0)
 
