@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts
-from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream
+from oocbe.algebra.complete_tables.complete_stream import CellFunction, CompleteStream, box_cells, cells_touched
 from oocbe.algebra.complete_tables.complete_transpose import Scratch, transposed
 from oocbe.algebra.complete_tables.conversion import cell_pieces, row_pieces, rows_in_memory
 from oocbe.algebra.inputs import Execution
 from oocbe.algebra.out_of_core.context import ExecutionContext, extent_of
 from oocbe.errors import ValueRangeError
-from oocbe.execution.cells import box_cells, cells_touched
 from oocbe.execution.sources import source_of
 from oocbe.kernels import backend_named
 from oocbe.kernels.choice import complete_kernels

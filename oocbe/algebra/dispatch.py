@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from oocbe.algebra.inputs import ExecutionSettings
     from oocbe.kernels.interface import Backend
     from oocbe.tables.stored import StoredTable
-    from oocbe.tables.table import Table
 
 
 def check_operation(tables: Sequence[AnyTable], gone: Sequence[str]) -> None:

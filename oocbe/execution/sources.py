@@ -67,7 +67,7 @@ class InMemorySource:
 
     Attributes
     ----------
-    row_bytes : of one row's key words and value. Others as for :class:`Source`.
+    table : the table. row_bytes : of one row's key words and value. Others as for :class:`Source`.
     """
 
     def __init__(self, table: Table, stretch_rows: int | None = None) -> None:
@@ -75,19 +75,14 @@ class InMemorySource:
         self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
         self.row_bytes = table.row_bytes
         self.stretch_rows = tuning().stretch_rows if stretch_rows is None else stretch_rows
-        self._table = table
-
-    @property
-    def table(self) -> Table:
-        """The table."""
-        return self._table
+        self.table = table
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Copy rows from ``start`` on; see :class:`Source`."""
         rows = slice(start, start + keys.shape[1])
-        keys[:] = self._table.keys[:, rows]
+        keys[:] = self.table.keys[:, rows]
         if values is not None:
-            values[:] = self._table.values[rows]
+            values[:] = self.table.values[rows]
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """Ranges of ``most`` rows; see :class:`Source`."""
@@ -109,30 +104,30 @@ class InMemorySource:
 
     def keys_of(self, stretch: int) -> NDArray[np.uint64]:
         """Keys of all rows of a stretch, uint64 (words, rows): part of the table's own."""
-        return self._table.keys[:, stretch * self.stretch_rows : (stretch + 1) * self.stretch_rows]
+        return self.table.keys[:, stretch * self.stretch_rows : (stretch + 1) * self.stretch_rows]
 
     def key(self, row: int) -> int:
         """Key of a row."""
-        return key_number(self._table.keys, row)
+        return key_number(self.table.keys, row)
 
     def place(self, number: int, low: int, high: int) -> int:
         """First row of a range whose key is not below a number; ``high`` where there is none."""
-        return first_not_below(self._table.keys, number, low, high)
+        return first_not_below(self.table.keys, number, low, high)
 
     def read(self, low: int, high: int) -> Table:
         """Rows of a range; arrays of the table itself where they are contiguous."""
-        keys = np.ascontiguousarray(self._table.keys[:, low:high])
-        return Table(self.layout, keys, self._table.values[low:high], self._table.semiring, self.is_sorted)
+        keys = np.ascontiguousarray(self.table.keys[:, low:high])
+        return Table(self.layout, keys, self.table.values[low:high], self.table.semiring, self.is_sorted)
 
     def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Keys, uint64 (words, n), of rows in ascending order."""
-        return np.ascontiguousarray(self._table.keys[:, rows])
+        return np.ascontiguousarray(self.table.keys[:, rows])
 
     def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Row of each key, uint64 (words, n) in any order, or -1; and values of the rows found, in the keys' order."""
         found = np.empty(keys.shape[1], dtype=np.int64)
-        find_rows(self._table.keys, keys, found)
-        return found, self._table.values[found[found >= 0]]
+        find_rows(self.table.keys, keys, found)
+        return found, self.table.values[found[found >= 0]]
 
 
 class ChunkCache:
@@ -176,29 +171,24 @@ class StoredRows:
 
     Attributes
     ----------
-    stretch_rows : rows of a chunk, at most. row_bytes : of one row's key words and value. Others as for
-        :class:`Source`.
+    table : the table. stretch_rows : rows of a chunk, at most. row_bytes : of one row's key words and value. Others as
+        for :class:`Source`.
     """
 
     def __init__(self, table: StoredTable, cache: ChunkCache | None = None) -> None:
         self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
         self.row_bytes = table.row_bytes
         self.stretch_rows = table.chunk_rows
-        self._table = table
+        self.table = table
         self._cache = cache or ChunkCache(0)
-
-    @property
-    def table(self) -> StoredTable:
-        """The table."""
-        return self._table
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Decode rows from ``start`` on; see :class:`Source`."""
-        self._table.read_into(start, keys, values)
+        self.table.read_into(start, keys, values)
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """Ranges of whole chunks where they are small enough; see :class:`Source`."""
-        table = self._table
+        table = self.table
         if most < table.chunk_rows:
             yield from even_ranges(self.rows, most)
             return
@@ -211,39 +201,39 @@ class StoredRows:
     @property
     def stretch_count(self) -> int:
         """Chunks."""
-        return self._table.chunk_count
+        return self.table.chunk_count
 
     def stretch_start(self, stretch: int) -> int:
         """First row of a chunk; all rows for one behind the last."""
-        return self._table.chunk_start(stretch)
+        return self.table.chunk_start(stretch)
 
     def edge_keys(self, stretch: int) -> tuple[int, int]:
         """Keys of the first and the last row of a chunk; nothing is read."""
-        return self._table.chunk_keys(stretch)
+        return self.table.chunk_keys(stretch)
 
     def keys_of(self, stretch: int) -> NDArray[np.uint64]:
         """Keys of all rows of a chunk, uint64 (words, rows); read, and not kept."""
-        start = self._table.chunk_start(stretch)
-        keys = np.empty((self.layout.words, self._table.chunk_start(stretch + 1) - start), dtype=np.uint64)
-        self._table.read_into(start, keys, None, alone=True)
+        start = self.table.chunk_start(stretch)
+        keys = np.empty((self.layout.words, self.table.chunk_start(stretch + 1) - start), dtype=np.uint64)
+        self.table.read_into(start, keys, None, alone=True)
         return keys
 
     def key(self, row: int) -> int:
         """Key of a row; the first and the last one of a chunk are in the index."""
-        chunk = self._table.chunk_at(row)
-        first, last = self._table.chunk_keys(chunk)
-        place = row - self._table.chunk_start(chunk)
+        chunk = self.table.chunk_at(row)
+        first, last = self.table.chunk_keys(chunk)
+        place = row - self.table.chunk_start(chunk)
         if place == 0:
             return first
-        if row + 1 == self._table.chunk_start(chunk + 1):
+        if row + 1 == self.table.chunk_start(chunk + 1):
             return last
-        return key_number(self._cache.chunk(self._table, chunk).keys, place)
+        return key_number(self._cache.chunk(self.table, chunk).keys, place)
 
     def place(self, number: int, low: int, high: int) -> int:
         """First row of a range whose key is not below a number; ``high`` where there is none."""
         if low >= high:
             return high
-        table = self._table
+        table = self.table
         chunk = table.first_chunk_not_below(number, table.chunk_at(low), table.chunk_at(high - 1) + 1)
         start = table.chunk_start(chunk)
         if start >= high or number <= table.chunk_keys(chunk)[0]:
@@ -254,11 +244,11 @@ class StoredRows:
 
     def read(self, low: int, high: int) -> Table:
         """Rows of a range in memory."""
-        return self._table.read(low, high)
+        return self.table.read(low, high)
 
     def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Keys, uint64 (words, n), of rows in ascending order."""
-        table = self._table
+        table = self.table
         keys = np.empty((self.layout.words, len(rows)), dtype=np.uint64)
         start = 0
         while start < len(rows):
@@ -280,16 +270,16 @@ class StoredRows:
         values = np.empty(len(order), dtype=self.dtype)
         start, chunk = 0, 0
         while start < len(order):
-            chunk = self._table.first_chunk_not_below(key_number(ascending, start), chunk, self._table.chunk_count)
-            if chunk == self._table.chunk_count:
+            chunk = self.table.first_chunk_not_below(key_number(ascending, start), chunk, self.table.chunk_count)
+            if chunk == self.table.chunk_count:
                 break
-            stop = first_not_below(ascending, self._table.chunk_keys(chunk)[1] + 1, start, len(order))
-            rows = self._cache.chunk(self._table, chunk)
+            stop = first_not_below(ascending, self.table.chunk_keys(chunk)[1] + 1, start, len(order))
+            rows = self._cache.chunk(self.table, chunk)
             found = np.empty(stop - start, dtype=np.int64)
             find_rows(rows.keys, np.ascontiguousarray(ascending[:, start:stop]), found)
             mine = order[start:stop]
             values[mine] = rows.values[found]  # ignored for keys that were not found
-            places[mine] = np.where(found < 0, -1, found + self._table.chunk_start(chunk))
+            places[mine] = np.where(found < 0, -1, found + self.table.chunk_start(chunk))
             start = stop
         return places, values[places >= 0]
 

@@ -20,9 +20,9 @@ from oocbe.model.problem import Problem
 from oocbe.model.results.propagation_result import PropagationResult
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, INTERRUPTED, LIMIT, PROGRESS, ROUNDS, propagate_bounds
+from oocbe.propagation.domains import reduced
 from oocbe.propagation.fixpoint import Fixpoint, Network
 from oocbe.propagation.linear_probing import ProbedBounds, probe_bounds
-from oocbe.propagation.reduction import reduced
 from oocbe.runtime.deadline import unlimited
 
 

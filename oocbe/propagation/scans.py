@@ -17,7 +17,7 @@ from oocbe.errors import ModelError
 from oocbe.execution.sources import InMemorySource, Source, source_of
 from oocbe.kernels import backend_for
 from oocbe.model.settings.tuning import tuning
-from oocbe.propagation.key_scans import KeyScan
+from oocbe.propagation.large_tables import KeyScan
 from oocbe.runtime.deadline import check_deadline
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable

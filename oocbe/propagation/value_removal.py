@@ -161,7 +161,7 @@ def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], 
 
     In products it stays a function without variables: a constant has no room for the range of many factors.
     """
-    from oocbe.propagation.reduction import ValuePlaces
+    from oocbe.propagation.domains import ValuePlaces
 
     number = {v: i for i, v in enumerate(left)}
     places = ValuePlaces(domains)

@@ -52,7 +52,7 @@ def plain_status(path: Path) -> os.stat_result:
     return status
 
 
-def open_plain(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+def open_plain(path: str | Path, flags: int = os.O_RDONLY) -> int:
     """Open a plain file without blocking, closed in child processes; links are followed unless ``flags`` exclude it.
 
     Raises
@@ -60,7 +60,7 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600) ->
     OSError : it cannot be opened; with "is no file but …" for a folder, pipe, socket or device.
     """
     try:
-        handle = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+        handle = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.EISDIR, errno.ENODEV) and (kind := kind_of(Path(path).stat().st_mode)):
             raise no_file(path, kind) from None

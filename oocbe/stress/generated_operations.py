@@ -29,8 +29,7 @@ from oocbe.execution.cluster.dispatch import Dispatch
 from oocbe.execution.cluster.segment_files import NO_VALUES, PartResult, WorkerConfig, active
 from oocbe.execution.cluster.workers import Workers
 from oocbe.execution.partition import JoinInput
-from oocbe.execution.schedule.forecast import forecast, piece_rows, usual_conditions
-from oocbe.execution.schedule.simulation import Simulated
+from oocbe.execution.schedule.simulation import Simulated, forecast, piece_rows, usual_conditions
 from oocbe.execution.schedule.stages import predicted_stage
 from oocbe.kernels import backend_for
 from oocbe.model.semiring import MAX_SUM

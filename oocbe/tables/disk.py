@@ -12,8 +12,8 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -53,21 +53,10 @@ def write_file(path: Path, data: bytes | memoryview) -> None:
 
 
 def _write(path: Path, data: bytes | memoryview) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    try:
-        rest = memoryview(data)
-        while len(rest):
-            most = before("write", path)
-            written = os.write(handle, rest if most is None else rest[:most])
-            if written == 0:
-                raise OSError(errno.EIO, "nothing was written", str(path))
-            rest = rest[written:]
+    with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW) as handle:
+        write_at(handle, memoryview(data), 0, path)
         if len(data) >= tuning().early_write_bytes:
             _begin_writing(handle)
-    except OSError as error:
-        raise _naming(error, path) from None
-    finally:
-        os.close(handle)
 
 
 def _begin_writing(handle: int) -> None:
@@ -100,15 +89,10 @@ def read_file(path: Place, size: int) -> bytes:
             timed.note(bytes=len(data))
             return data
     before("read", path)
-    try:
-        with span(READER, "read file") as timed:
-            handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
-            with os.fdopen(handle, "rb") as file:
-                data = file.read(min(size, os.fstat(handle).st_size))  # read allocates a buffer of this size
-            timed.note(bytes=len(data))
-            return data
-    except OSError as error:
-        raise _naming(error, path) from None
+    with span(READER, "read file") as timed, _opened(path) as handle, open(handle, "rb", closefd=False) as file:
+        data = file.read(min(size, os.fstat(handle).st_size))  # read allocates a buffer of this size
+        timed.note(bytes=len(data))
+        return data
 
 
 def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
@@ -121,17 +105,10 @@ def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
         target[: len(data)] = data
         return len(data)
     before("read", path)
-    try:
-        with span(READER, "read file") as timed:
-            handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                done = _read_at(handle, target, offset)
-            finally:
-                os.close(handle)
-            timed.note(bytes=done)
-            return done
-    except OSError as error:
-        raise _naming(error, path) from None
+    with span(READER, "read file") as timed, _opened(path) as handle:
+        done = _read_at(handle, target, offset)
+        timed.note(bytes=done)
+        return done
 
 
 def open_nameless(folder: Path, name: str) -> int:
@@ -182,46 +159,28 @@ def copy_file(path: Path, target: Path, buffer: memoryview) -> None:
     """Copy a file's bytes to a new file, one buffer at a time; not forced to disk."""
     before("read", path)
     before("create", target)
-    source = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        try:
-            offset = 0
-            while count := _read_at(source, buffer, offset):
-                write_at(handle, buffer[:count], offset, target)
-                offset += count
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise _naming(error, target) from None
-    finally:
-        os.close(source)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with _opened(path) as source, _opened(target, flags) as handle:
+        offset = 0
+        while count := _read_at(source, buffer, offset):
+            write_at(handle, buffer[:count], offset, target)
+            offset += count
 
 
 def will_need(path: Place) -> None:
     """Have the system read a file into its cache in the background, where supported."""
     if isinstance(path, ObjectPath) or not hasattr(os, "posix_fadvise"):
         return
-    with suppress(OSError):  # a later read of the file reports the error
-        handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            for start in range(0, os.fstat(handle).st_size, ADVICE_BYTES):
-                os.posix_fadvise(handle, start, ADVICE_BYTES, os.POSIX_FADV_WILLNEED)
-        finally:
-            os.close(handle)
+    with suppress(OSError), _opened(path) as handle:  # a later read of the file reports the error
+        for start in range(0, os.fstat(handle).st_size, ADVICE_BYTES):
+            os.posix_fadvise(handle, start, ADVICE_BYTES, os.POSIX_FADV_WILLNEED)
 
 
 def synchronise(path: Path) -> None:
     """Force a file's bytes, or a folder's entries, to disk."""
     before("synchronise", path)
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with span(WRITER, "force to disk"):
-            os.fsync(handle)
-    except OSError as error:
-        raise _naming(error, path) from None
-    finally:
-        os.close(handle)
+    with _opened(path, os.O_RDONLY) as handle, span(WRITER, "force to disk"):
+        os.fsync(handle)
 
 
 def rename(path: Path, target: Path) -> None:
@@ -344,6 +303,20 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
-def _naming(error: OSError, path: Path) -> OSError:
-    """The error with the file's name, which system calls on open files omit."""
-    return error if error.filename else OSError(error.errno, error.strerror, str(path))
+@contextmanager
+def _opened(path: Path, flags: int | None = None) -> Iterator[int]:
+    """A file that is open within the block; errors have its name, which system calls on open files omit.
+
+    flags : of the system call; None: a plain file for reading (:mod:`oocbe.runtime.plain_files`), not through a link.
+    """
+    try:
+        if flags is None:
+            handle = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
+        else:
+            handle = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise error if error.filename else OSError(error.errno, error.strerror, str(path)) from None

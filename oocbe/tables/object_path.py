@@ -74,57 +74,28 @@ class ObjectPath:
         """
         if not size:
             return b""
-
-        def get(store: Any) -> bytes:
-            import obstore
-
-            return bytes(obstore.get(store, self.key, options={"range": (0, size)}).bytes())
-
-        return self._request(get)
+        return self._request(lambda of, store: bytes(of.get(store, self.key, options={"range": (0, size)}).bytes()))
 
     def read_range(self, start: int, stop: int) -> bytes:
         """Bytes ``start`` to ``stop`` of the object, the end excluded, which must exist; errors as for :meth:`read`."""
-
-        def get(store: Any) -> bytes:
-            import obstore
-
-            return bytes(obstore.get_range(store, self.key, start=start, end=stop))
-
-        return self._request(get)
+        return self._request(lambda of, store: bytes(of.get_range(store, self.key, start=start, end=stop)))
 
     def size(self) -> int:
         """Bytes of the object; errors as for :meth:`read`."""
-
-        def head(store: Any) -> int:
-            import obstore
-
-            return int(obstore.head(store, self.key)["size"])
-
-        return self._request(head)
+        return self._request(lambda of, store: int(of.head(store, self.key)["size"]))
 
     def below(self) -> Iterator[tuple[ObjectPath, int]]:
         """Objects whose names begin with this one's and a slash, and their bytes; OSError as for :meth:`read`."""
-
-        def pages(store: Any) -> Any:
-            import obstore
-
-            return iter(obstore.list(store, prefix=f"{self.key}/"))
-
-        listed = self._request(pages)
-        while page := self._request(lambda _: next(listed, None)):
+        listed = self._request(lambda of, store: iter(of.list(store, prefix=f"{self.key}/")))
+        while page := self._request(lambda *_: next(listed, None)):
             for entry in page:
                 yield ObjectPath(self.root, entry["path"]), int(entry["size"])
 
     def upload(self, file: Path, part_bytes: int, parts: int) -> None:
         """Write the object from a file, in parts of ``part_bytes``, ``parts`` concurrently; OSError as for
         :meth:`create`."""
-
-        def put(store: Any) -> None:
-            import obstore
-
-            obstore.put(store, self.key, file, chunk_size=part_bytes, max_concurrency=parts)
-
-        self._request(put)
+        options = {"chunk_size": part_bytes, "max_concurrency": parts}
+        self._request(lambda of, store: of.put(store, self.key, file, **options))
 
     def create(self, data: bytes | memoryview) -> None:
         """Write the object if it does not exist.
@@ -133,30 +104,20 @@ class ObjectPath:
         ------
         FileExistsError : the object exists. OSError : the store refuses; the text states the reason.
         """
-
-        def put(store: Any) -> None:
-            import obstore
-
-            obstore.put(store, self.key, bytes(data), mode="create")
-
-        self._request(put)
+        self._request(lambda of, store: of.put(store, self.key, bytes(data), mode="create"))
 
     def remove(self) -> None:
         """Remove the object; OSError if the store refuses."""
+        self._request(lambda of, store: of.delete(store, self.key))
 
-        def delete(store: Any) -> None:
-            import obstore
-
-            obstore.delete(store, self.key)
-
-        self._request(delete)
-
-    def _request(self, ask: Callable[[Any], Result]) -> Result:
+    def _request(self, ask: Callable[[Any, Any], Result]) -> Result:
+        """The result of a call with the module obstore and the store; errors as for :meth:`create` and :meth:`read`."""
         store = _store(self.root)
+        import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 
         try:
-            return ask(store)
+            return ask(obstore, store)
         except (NotFoundError, FileNotFoundError):
             raise FileNotFoundError(2, "there is no such object", str(self)) from None
         except AlreadyExistsError:

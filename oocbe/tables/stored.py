@@ -102,6 +102,7 @@ class StoredTable(StoredGroup, OnDisk):
     @classmethod
     def save(cls, path: str | Path, table: Table, **settings: Unpack[RowSettings]) -> StoredTable:
         """Write a table in memory to disk and open it; settings and errors as for :meth:`create`."""
+        settings.setdefault("limbs", table.limbs)
         return cls.save_pieces(path, table.layout, table.dtype, table.semiring, [table], **settings)
 
     @classmethod

@@ -8,8 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, longest_search
-from oocbe.elimination.orders.order_improvement import Chain
+from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, Chain, longest_search
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
 from oocbe.kernels.cpu.orders.linear_order import best_linear_order, linear_order

@@ -21,8 +21,8 @@ from oocbe import (
     UsageError,
     to_complete,
 )
+from oocbe.algebra.complete_tables.complete_stream import cells_touched, read_box
 from oocbe.errors import DiskError, TimeLimitError
-from oocbe.execution.cells import cells_touched, read_box
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.runtime.deadline import Deadline

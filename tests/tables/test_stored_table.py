@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
-from oocbe.model.semiring import MIN_SUM, SEMIRINGS
+from oocbe.model.semiring import COUNTING, MIN_SUM, SEMIRINGS
 from oocbe.model.settings.tuning import tuning
 from oocbe.tables import disk, folder_writer
 from oocbe.tables.layout import Layout
@@ -358,3 +358,11 @@ def test_large_files_begin_their_way_to_the_disk_at_once(tmp_path, monkeypatch):
     assert [call[1:] for call in calls] == [(0, 0, disk.SYNC_FILE_RANGE_WRITE)]
     disk.synchronise(tmp_path / "large")
     assert (tmp_path / "large").read_bytes() == bytes(tuning().early_write_bytes)
+
+
+def test_counts_of_several_limbs_are_saved_as_they_are(tmp_path):
+    layout = Layout(("x",), (3,))
+    counts = np.array([[1, 0], [5, 7], [0, 1 << 40]], dtype=np.int64)
+    table = Table(layout, np.arange(3, dtype=np.uint64)[np.newaxis], counts, COUNTING, is_sorted=True)
+    stored = StoredTable.save(tmp_path / "counts", table)
+    assert stored.limbs == 2 and stored.to_table().values.tolist() == counts.tolist()

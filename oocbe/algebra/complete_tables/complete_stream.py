@@ -5,10 +5,15 @@ memory or from disk, and sees its part of the small ones where they are. One pie
 all threads; meanwhile another one reads, and the caller writes what came before. Integers are what they would be in one
 piece, bit for bit; floats may differ in their last bits where three or more of them are combined, or many are summed
 up: in which order a kernel does so depends on the bucket's size.
+
+A *box* is a range of values of each variable, in main memory or on disk. It is a set of *runs* of contiguous cells of
+equal length: a run covers the fastest variables whose whole domain is in the box, and the range of the next one. From
+disk, long runs are read one by one; a chunk with many short runs is decoded once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -22,12 +27,13 @@ from numpy.typing import NDArray
 from oocbe.algebra.complete_tables.complete_bucket import BucketFunction, CompleteBucket
 from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts, Ranges
 from oocbe.errors import ResourceError
-from oocbe.execution.cells import read_box
 from oocbe.execution.pipeline import run_in_order
-from oocbe.kernels.interface import steps_of
+from oocbe.kernels.cpu.complete.complete_copy import copy_function
+from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.semiring import Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.tracing.recorder import KERNELS, phase, span
+from oocbe.tables.complete import CompleteTable
 from oocbe.tables.feasible_values import converted
 from oocbe.tables.stored_complete import AnyComplete
 from oocbe.tables.table import format_bytes
@@ -172,3 +178,79 @@ class _BoxReader:
                 self._kept = None
                 self._kept = box, read_box(self._source, lengths, box)
             return self._kept[1]
+
+
+Box = tuple[tuple[int, int], ...]
+"""For each variable, the fastest first, a half-open range (first value, last value + 1)."""
+
+
+def runs_of(sizes: Sequence[int], box: Box) -> tuple[NDArray[np.int64], int]:
+    """First cells of a box's runs, int64 (runs,), ascending, and the cells of each run.
+
+    sizes : domain sizes, the variable that changes fastest first.
+    """
+    steps = steps_of(sizes)
+    length, axis = 1, 0
+    while axis < len(sizes) and box[axis] == (0, sizes[axis]):
+        length *= sizes[axis]
+        axis += 1
+    starts = np.zeros(1, dtype=np.int64)
+    if axis < len(sizes):
+        low, high = box[axis]
+        length *= high - low
+        starts += low * steps[axis]
+    for later in range(axis + 1, len(sizes)):
+        places = np.arange(*box[later], dtype=np.int64) * steps[later]
+        starts = (starts[None, :] + places[:, None]).ravel()
+    return starts, length
+
+
+def box_cells(box: Box) -> int:
+    """Cells of a box."""
+    return math.prod(high - low for low, high in box)
+
+
+def cells_touched(sizes: Sequence[int], box: Box, window: int) -> int:
+    """Maximum number of decoded cells for reading a box, if whole windows of ``window`` cells are decoded."""
+    length, axis = 1, 0
+    while axis < len(sizes) and box[axis] == (0, sizes[axis]):
+        length *= sizes[axis]
+        axis += 1
+    length *= box[axis][1] - box[axis][0] if axis < len(sizes) else 1
+    runs = box_cells(box) // max(1, length)
+    return min(math.prod(sizes), runs * (length + 2 * window))
+
+
+def read_box(source: AnyComplete, sizes: Sequence[int], box: Box) -> NDArray[Any]:
+    """Values of a box (cells of the box,), in the order of the source; read-only.
+
+    A view for a single run in main memory, otherwise a copy.
+
+    Raises
+    ------
+    CorruptDataError : the source is on disk and damaged.
+    """
+    starts, length = runs_of(sizes, box)
+    if isinstance(source, CompleteTable):
+        first = int(starts[0])
+        if len(starts) == 1:
+            return source.values[first : first + length]
+        function = CompleteFunction(source.values[first:], steps_of(sizes))
+        return copy_function(function, [high - low for low, high in box])
+    out = np.empty(len(starts) * length, dtype=source.dtype)
+    window = source.chunk_cells
+    if length >= max(1, window // 2) or len(starts) == 1:
+        for number, start in enumerate(starts.tolist()):
+            source.read_into(start, out[number * length : (number + 1) * length])
+        return out
+    done, within = 0, np.arange(length, dtype=np.int64)
+    while done < len(out):
+        run, skipped = divmod(done, length)
+        low = (int(starts[run]) + skipped) // window * window
+        high = min(low + window, source.cells)
+        last = int(np.searchsorted(starts, high))
+        cells = (starts[run:last, None] + within).ravel()[skipped:]
+        cells = cells[: np.searchsorted(cells, high)] - low
+        out[done : done + len(cells)] = source.window(low, high)[cells]
+        done += len(cells)
+    return out

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.complete_cuts import CellRoom, CompleteCuts, Ranges
-from oocbe.execution.cells import read_box, runs_of
+from oocbe.algebra.complete_tables.complete_stream import read_box, runs_of
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
 from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.settings.tuning import tuning

@@ -4,14 +4,21 @@ The cost of an order is the rows of its messages under the hard constraints, not
 by more than ten times in rows, and a wider one may have fewer. So each candidate's separators are probed
 (:mod:`oocbe.kernels.cpu.orders.estimate`), and the order with the fewest predicted rows in total wins; if joined cells
 of complete tables are cheap, it is the order whose buckets cost least in the cheaper form of each. Greedy orders are
-improved (:mod:`oocbe.elimination.orders.order_improvement`), others restarted from other seeds, until the time limit,
-or until the search has taken as long as elimination with the best order would: a better one could then save less than
-was already spent.
+improved (:class:`Chain`), others restarted from other seeds, until the time limit, or until the search has taken as
+long as elimination with the best order would: a better one could then save less than was already spent.
 
 Every heuristic is tried once even if the limit is zero, as that takes milliseconds, except on graphs of thousands of
 variables. There min-degree, which is fast, runs first. After the limit and ``first_order_seconds``, min-degree also
 completes the other heuristics' orders (see :class:`~oocbe.elimination.orders.separators.Hurry`), and after another
 ``grace_seconds`` the rest of an order is arbitrary.
+
+Local search changes a greedy heuristic's scores of a few variables at a time. The cost of a greedy order varies widely:
+with other tie-breaking it may have a hundred times the rows, and restarts sample this wide distribution again and
+again. But a greedy run can be controlled: each variable has a *factor* that multiplies its score, so that it is
+eliminated earlier or later. Then one good order leads to better ones: change the factors of a few variables, run the
+heuristic again, and keep the change if it does not increase the rows (hill climbing in the space of factors; random
+restarts with noise on the scores, as in Kask, Gelfand, Otten and Dechter 2011, *Pushing the power of stochastic greedy
+ordering schemes*, are only its first step). Runs end as soon as their separators exceed the rows of the best one.
 """
 
 from __future__ import annotations
@@ -19,7 +26,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from contextvars import Context, copy_context
+from functools import cached_property, partial
 from itertools import count
 from types import TracebackType
 from typing import Protocol, Self
@@ -30,10 +38,10 @@ from numpy.typing import NDArray
 from oocbe.elimination.orders.elimination_speed import MANY_ROWS_A_SECOND, ROWS_A_SECOND
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_finders import found_order, read_order
-from oocbe.elimination.orders.order_improvement import Chain
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.separators import UNHURRIED, Hurry, ScopeGraph
 from oocbe.kernels.cpu.orders import greedy_order as greedy
+from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import order_finders
 from oocbe.model.settings.tuning import tuning
@@ -56,11 +64,10 @@ class Heuristic(Protocol):
     ) -> NDArray[np.int64]: ...
 
 
-def _greedy(name: str) -> Heuristic:
-    def run(graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
-        return graph.greedy_order(CRITERIA[name], seed, most, flags=flags)[0]
-
-    return run
+def _greedy(
+    criterion: int, graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED
+) -> NDArray[np.int64]:
+    return graph.greedy_order(criterion, seed, most, flags=flags)[0]
 
 
 def _linear(graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry = UNHURRIED) -> NDArray[np.int64]:
@@ -68,7 +75,7 @@ def _linear(graph: ScopeGraph, seed: int, most: float = math.inf, flags: Hurry =
 
 
 HEURISTICS: dict[str, Heuristic] = {
-    **{name: _greedy(name) for name in CRITERIA},
+    **{name: partial(_greedy, criterion) for name, criterion in CRITERIA.items()},
     "linear": _linear,
 }
 """Heuristics by name."""
@@ -76,9 +83,7 @@ HEURISTICS: dict[str, Heuristic] = {
 
 def heuristic(name: str, seconds: float) -> Heuristic:
     """One of :data:`HEURISTICS`, or a finder of another package that takes so many seconds an order."""
-    return HEURISTICS.get(name) or (
-        lambda graph, seed, *_: found_order(name, graph, max(seconds, tuning().first_order_seconds), seed)
-    )
+    return HEURISTICS.get(name) or partial(found_order, name, max(seconds, tuning().first_order_seconds))
 
 
 def is_order_file(wanted: str) -> bool:
@@ -252,3 +257,72 @@ def _judged(
     rows = graph.limited(order, sets, graph.predict(sets, tuning().final_probes, seed))
     costs = () if cell_work == math.inf else tuple((cell_work * graph.joined_cells(order, sets)).tolist())
     return OrderChoice(tuple(order.tolist()), name, candidates, tuple(sets.listed()), tuple(rows.tolist()), costs)
+
+
+SEEDS = 1 << 31
+"""Exclusive upper limit of the seeds of single orders."""
+
+
+class Chain:
+    """Orders of one greedy criterion, each with no more work than the one before it.
+
+    Parameters
+    ----------
+    graph : of the problem. criterion : one of the codes of :mod:`oocbe.kernels.cpu.orders.greedy_order`.
+    probes : of each separator, if there are hard constraints to probe. seed : of the changes.
+    cell_work : see :func:`search_orders`.
+
+    Attributes
+    ----------
+    work : predicted for the last order, in rows; infinite before the first one. Without constraints, the assignments of
+        all separators.
+    """
+
+    def __init__(
+        self, graph: PrimalGraph, criterion: int, probes: int, seed: int, cell_work: float = float("inf")
+    ) -> None:
+        self._graph = graph
+        self._criterion = criterion
+        self._probes = probes
+        self._cell_work = cell_work
+        self._random = np.random.default_rng([seed, criterion])
+        self._logarithms = tuning().order_first_spread * self._random.normal(size=len(graph.sizes))
+        self.work = float("inf")
+
+    def step(self, flags: Hurry = UNHURRIED) -> NDArray[np.int64] | None:
+        """Try a change in each thread; returns the best order, or None if all have more work than before."""
+        count = len(self._logarithms)
+        trials = [self._logarithms]
+        if self.work < float("inf"):
+            trials = []
+            for _ in range(thread_count()):
+                chosen = self._random.random(count) < tuning().order_changed_share
+                chosen[self._random.integers(0, count)] = True
+                changes = np.zeros(count)
+                changes[chosen] = tuning().order_spread * self._random.normal(size=np.count_nonzero(chosen))
+                trials.append(self._logarithms + changes)
+        seeds = self._random.integers(0, SEEDS, size=len(trials)).tolist()
+        calls = [(np.exp(t), seed, flags, copy_context()) for t, seed in zip(trials, seeds, strict=True)]
+        found = run_all(self._judged, calls)
+        best = min(range(len(trials)), key=lambda trial: found[trial][0])
+        work: float = found[best][0]
+        order: NDArray[np.int64] = found[best][1]
+        if work > self.work:
+            return None
+        self.work, self._logarithms = work, trials[best]
+        return order
+
+    def _judged(
+        self, factors: NDArray[np.float64], seed: int, flags: Hurry, context: Context
+    ) -> tuple[float, NDArray[np.int64]]:
+        """:meth:`_judge` on a thread with the caller's deadline in its context."""
+        return context.run(self._judge, factors, seed, flags)
+
+    def _judge(self, factors: NDArray[np.float64], seed: int, flags: Hurry) -> tuple[float, NDArray[np.int64]]:
+        """Work and order of a greedy run with these factors; more work than the last order's if it was abandoned."""
+        graph = self._graph
+        most = self.work if graph.is_complete else float("inf")
+        order, work = graph.greedy_order(self._criterion, seed, most, factors, flags)
+        if not graph.is_complete:
+            work = graph.work(order, self._probes, seed, self.work, self._cell_work)
+        return work, order

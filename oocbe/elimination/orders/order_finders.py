@@ -13,6 +13,7 @@ with each leaf the vertices that its neighbour does not have. Such an order is t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -58,8 +59,10 @@ def read_order(problem: Problem, path: str | Path) -> list[int]:
     return order
 
 
-def found_order(name: str, graph: ScopeGraph, seconds: float, seed: int) -> NDArray[np.int64]:
-    """The order of the finder with a name, int64 (variables,).
+def found_order(
+    name: str, seconds: float, graph: ScopeGraph, seed: int, most: float = math.inf, flags: object = None
+) -> NDArray[np.int64]:
+    """The order of the finder with a name, int64 (variables,); ``most`` and ``flags`` do not concern finders.
 
     Raises
     ------

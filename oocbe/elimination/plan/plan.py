@@ -21,8 +21,15 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.bucket_forecast import MessageForecast, forecast_passages
-from oocbe.elimination.plan.on_workers import ROWS_A_SECOND, simulate_plan
-from oocbe.elimination.plan.planned_bucket import PlannedBucket, PlanPictures, duration_of, powers, size_of
+from oocbe.elimination.plan.planned_bucket import (
+    ROWS_A_SECOND,
+    PlannedBucket,
+    PlanPictures,
+    duration_of,
+    powers,
+    simulate_plan,
+    size_of,
+)
 from oocbe.elimination.preparation.packing import is_supply
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.zeros import without_zeros

@@ -9,7 +9,8 @@ long one while the others wait. What the model has of the world:
   computed again by another, once the loss is noticed;
 - *dispatch*: one scheduler hands out one segment after the other, each of which takes it some time.
 
-Not modelled: transfer of rows between workers, and shared disks and buses.
+Not modelled: transfer of rows between workers, and shared disks and buses. Forecasts (:func:`forecast`) have segments
+as this program cuts them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 
 from oocbe.errors import ResourceError, UsageError
 from oocbe.execution.schedule.stages import Stage, critical_path
+from oocbe.model.settings.tuning import tuning
 
 P95 = 1.6448536269514722
 """The 95th percentile of the standard normal distribution."""
@@ -288,3 +290,24 @@ class _Run:
             stage.next_piece += 1
         stage.left -= seconds
         return seconds
+
+
+STRAGGLING = 3.0
+"""The 95th percentile of the seconds of equal segments over their median."""
+
+
+def piece_rows(rows: float) -> int:
+    """Rows of a piece of a stage with ``rows`` rows."""
+    return max(tuning().forecast_piece_rows, int(rows) // tuning().forecast_most_pieces)
+
+
+def usual_conditions() -> Conditions:
+    """Segments as cut by :mod:`oocbe.execution.cluster.dispatch`, with stragglers and without lost workers."""
+    numbers = tuning()
+    share = 1 / numbers.segment_part
+    return Conditions(numbers.most_segment_seconds, numbers.least_segment_seconds, share=share, straggling=STRAGGLING)
+
+
+def forecast(stages: Sequence[Stage], workers: int) -> Simulated:
+    """Simulate stages on ``workers`` workers under the usual conditions; a piece's seconds are its median time."""
+    return simulate(stages, workers, usual_conditions())

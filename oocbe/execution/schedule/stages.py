@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
 from oocbe.runtime.tracing.recorder import ELIMINATION, STREAM, WORKER, Span
+from oocbe.runtime.tracing.summary import union_of
 from oocbe.runtime.tracing.trace_file import Trace
 
 _BUCKET, _PIECES = "bucket ", ("compute", "piece ")
@@ -115,26 +116,13 @@ def _streamed(trace: Trace) -> list[Span]:
 
 def _outside(segments: Sequence[Span], pieces: Sequence[Span]) -> list[Span]:
     """Pieces that began outside all segments; the others are part of a segment done by this process itself."""
-    begins, ends = _covered(segments)
+    begins, ends = union_of((segment.begin, segment.end) for segment in segments).T.tolist()
     found = []
     for piece in pieces:
         place = bisect_right(begins, piece.begin) - 1
         if place < 0 or piece.begin >= ends[place]:
             found.append(piece)
     return found
-
-
-def _covered(spans: Sequence[Span]) -> tuple[list[int], list[int]]:
-    """The union of spans as disjoint intervals: their starts and ends, both ascending."""
-    begins: list[int] = []
-    ends: list[int] = []
-    for span in sorted(spans, key=lambda span: span.begin):
-        if ends and span.begin <= ends[-1]:
-            ends[-1] = max(ends[-1], span.end)
-        else:
-            begins.append(span.begin)
-            ends.append(span.end)
-    return begins, ends
 
 
 def _stage(name: str, begin: int, end: int, pieces: Sequence[Span], after: tuple[int, ...]) -> Stage:

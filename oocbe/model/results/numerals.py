@@ -6,9 +6,10 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from oocbe.model.parts import Variable
+if TYPE_CHECKING:
+    from oocbe.model.parts import Variable
 
 Number = TypeVar("Number", int, float, int | float)
 Made = TypeVar("Made")

@@ -70,6 +70,6 @@ def first_words(words: Sequence[str], most: int = 12) -> str:
     return ", ".join(words[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def first_pairs(labels: Mapping[str, str], most: int = 12) -> str:
+def first_pairs(labels: Mapping[str, str]) -> str:
     """The first pairs of an assignment as ``name=label``, and the number of the others."""
-    return first_words([f"{name}={label}" for name, label in labels.items()], most)
+    return first_words([f"{name}={label}" for name, label in labels.items()])
