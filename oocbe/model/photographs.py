@@ -7,9 +7,10 @@ weight of the photographs taken; the problem minimises the weight of those omitt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from oocbe.model.results.numerals import content
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -92,17 +93,8 @@ class Schedule(Shown):
 
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types."""
-        return {
-            "profit": self.profit,
-            "possible": self.possible,
-            "photographs": self.photographs,
-            "memory": self.memory,
-            "capacity": self.capacity,
-            "taken": [
-                {"name": t.name, "camera": t.camera, "group": t.group, "weight": t.weight, "memory": t.memory}
-                for t in self.taken
-            ],
-        }
+        numbers = content(self, "profit possible photographs memory capacity")
+        return {**numbers, "taken": [asdict(taken) for taken in self.taken]}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import cached_property, partial
 from itertools import count
-from types import TracebackType
 from typing import Protocol, Self
 
 import numpy as np
@@ -180,9 +179,7 @@ class OrderFlags:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for timer in self._timers:
             timer.close()
 

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import oocbe
@@ -65,9 +64,7 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         pass
 
     @property
@@ -144,10 +141,8 @@ class DurableRun(Run):
         self._semiring = problem.semiring
         self._damaged: list[str] = []
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._directory.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._directory.__exit__(*error)
 
     @property
     def disk_available(self) -> int:

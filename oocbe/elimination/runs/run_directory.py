@@ -5,8 +5,7 @@
     race.json        which orders were given up, at which row cap
     known.json       with bounds: the proven bound and the best assignment so far
     order-…/         published messages of one order (:mod:`oocbe.elimination.runs.checkpoint`); named by a digest of
-    the
-                     problem (or what bounds left of it) and the order
+                     the problem (or what bounds left of it) and the order
     result.json      the answer, once there is one; the messages are then removed
     oocbe-…/         scratch tables of the process at work
 

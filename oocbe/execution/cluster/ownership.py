@@ -9,7 +9,7 @@ of workers of another cluster.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -20,23 +20,16 @@ from numpy.typing import NDArray
 from oocbe.model.results.rows_read import RowsRead
 from oocbe.tables.stored import StoredTable
 
-Hears = Callable[[int, str | None], None]
-"""Callback for rows read and their writer (None: unknown); called from any thread."""
-
 
 class CountedTable(StoredTable):
-    """A view of a stored table that reports each read of its rows.
+    """A view of a stored table whose reads of rows are counted; the table itself is unchanged.
 
     A read of keys counts, each time. Reads ahead do not count.
-
-    Parameters
-    ----------
-    table : the original, unchanged. hears : callback for each read.
     """
 
-    def __init__(self, table: StoredTable, hears: Hears) -> None:
+    def __init__(self, table: StoredTable, counts: Reading) -> None:
         self.__dict__.update(table.__dict__)
-        self._table, self._hears = table, hears
+        self._table, self._counts = table, counts
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None, alone: bool = False) -> None:
         """Rows ``start`` and following into the caller's arrays; see :class:`StoredTable`."""
@@ -46,22 +39,22 @@ class CountedTable(StoredTable):
             return
         for chunk in range(self.chunk_at(start), self.chunk_at(stop - 1) + 1):
             rows = min(stop, self.chunk_start(chunk + 1)) - max(start, self.chunk_start(chunk))
-            self._hears(rows, self._index.writer(chunk))
+            self._counts.add(rows, self._index.writer(chunk))
 
     def packed_chunk(self, column: int, chunk: int) -> NDArray[np.uint64]:
         """A chunk of a column, packed; see :class:`StoredTable`."""
         found = self._table.packed_chunk(column, chunk)
-        self._hear_of_chunk(column, chunk)
+        self._count_chunk(column, chunk)
         return found
 
     def packed_chunk_into(self, column: int, chunk: int, target: NDArray[np.uint64]) -> None:
         """The same into memory of the chunk's size; see :class:`StoredTable`."""
         self._table.packed_chunk_into(column, chunk, target)
-        self._hear_of_chunk(column, chunk)
+        self._count_chunk(column, chunk)
 
-    def _hear_of_chunk(self, column: int, chunk: int) -> None:
+    def _count_chunk(self, column: int, chunk: int) -> None:
         if column == 0:  # each chunk is counted once, not once per column
-            self._hears(self.chunk_start(chunk + 1) - self.chunk_start(chunk), self._index.writer(chunk))
+            self._counts.add(self.chunk_start(chunk + 1) - self.chunk_start(chunk), self._index.writer(chunk))
 
 
 _name: ContextVar[str | None] = ContextVar("oocbe-worker-name", default=None)
@@ -107,8 +100,7 @@ class Reading:
 
     def of(self, table: StoredTable) -> StoredTable:
         """The table, with every read row counted."""
-
-        return CountedTable(table, self.add)
+        return CountedTable(table, self)
 
 
 @contextmanager

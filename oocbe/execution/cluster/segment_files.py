@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class TableAt:
         return cls(table.path.absolute(), table.manifest_checksum)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
     """Configuration of workers.
 
@@ -71,10 +72,10 @@ class WorkerConfig:
     """
 
     version: str
-    backend: str | None
-    device_memory: int | None
-    streams: int | None
-    piece_rows: int | None
+    backend: str | None = None
+    device_memory: int | None = None
+    streams: int | None = None
+    piece_rows: int | None = None
     memory: int | None
     share: float
     seconds: float | None
@@ -92,23 +93,18 @@ class WorkerConfig:
         sharing: int,
         chunk_rows: int = 1,
         *,
-        backend: str | None = None,
-        device_memory: int | None = None,
-        streams: int | None = None,
-        piece_rows: int | None = None,
         memory: int | None = None,
+        **kernels: Any,
     ) -> WorkerConfig:
         """Configuration of the next segment's worker.
 
         disk : limit of all segments together. sharing : maximum number of concurrent ones, which get equal shares.
-        memory : of a host; None: that of the workers.
+        memory : of a host; None: that of the workers. kernels : ``backend``, ``device_memory``, ``streams`` and
+            ``piece_rows``.
         """
         return cls(
             version=oocbe.__version__,
-            backend=backend,
-            device_memory=device_memory,
-            streams=streams,
-            piece_rows=piece_rows,
+            **kernels,
             memory=workers.memory if memory is None else memory,
             share=workers.worker_share,
             seconds=None if deadline.remaining == inf else deadline.remaining,

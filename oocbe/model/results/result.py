@@ -166,7 +166,13 @@ class Result(Shown):
         fields = (
             "status value bound gap bounds problem semiring sense width largest_message_rows total_rows seconds "
             "peak_memory_bytes dominance dtype backend linear_constraints linear propagation presolve read_by_workers "
-            "orders_tried anytime buckets schedule notes"
+            "orders_tried anytime"
         )
-        order = [self.variables[v].name for v in self.order]
-        return {"schema_version": SCHEMA_VERSION, **content(self, fields), "order": order, "assignment": self.labels}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **content(self, fields),
+            "buckets": [bucket._asdict() for bucket in self.buckets],  # there may be a million
+            **content(self, "schedule notes"),
+            "order": [self.variables[v].name for v in self.order],
+            "assignment": self.labels,
+        }

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from threading import Lock, local
-from types import TracebackType
 from typing import NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 ELIMINATION, CALLER, STREAM = "elimination", "caller", "stream"
@@ -231,9 +230,7 @@ class _Timed:
         """Add details that become known within the block."""
         self._details.update(details)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         end = time.perf_counter_ns()
         self._recorder.add(self._lane, self._name, self._begin, end, self._row, self._is_wait, self._details)
 
