@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.tables.layout import Layout
-from oocbe.tables.moves import bit_ranges, field_masks, move_plan
+from oocbe.tables.moves import field_masks, merged_ranges, move_plan
 from oocbe.tables.table import Table
 
 
@@ -60,8 +60,8 @@ def arrange(
         keys = backend.permute(keys, move_plan(table.layout, layout), layout.words, piece_rows)
     if not order or (table.is_sorted and table.scope[-len(order) :] == tuple(order)):
         return Arranged(layout, keys, values)
-    ranges = [bits for name in order for bits in bit_ranges(layout, [name])]
-    return Arranged(layout, *backend.sort_rows(keys, values, _merged(ranges), piece_rows, own=moved))
+    ranges = merged_ranges(map(layout.field, order))
+    return Arranged(layout, *backend.sort_rows(keys, values, ranges, piece_rows, own=moved))
 
 
 def match(
@@ -71,14 +71,3 @@ def match(
     # In the lowest places of both, their bits are at the same ones: words that only one table has hold none of them.
     masks = field_masks(table1.layout, shared)[: table2.layout.words]
     return backend.common_groups(table1.keys, table2.keys, masks, piece_rows)
-
-
-def _merged(ranges: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Bit ranges with those that follow one another upwards in one word made one."""
-    merged: list[tuple[int, int, int]] = []
-    for word, shift, bits in ranges:
-        if merged and merged[-1][0] == word and merged[-1][1] + merged[-1][2] == shift:
-            merged[-1] = (word, merged[-1][1], merged[-1][2] + bits)
-        else:
-            merged.append((word, shift, bits))
-    return merged

@@ -154,7 +154,7 @@ class _WiderError(Exception):
 
 def rows_a_piece(tables: Sequence[Streamable], most_bytes: int = MOST_BYTES) -> int:
     """Rows of a piece's tables together that the device's memory has room for, and that take ``most_bytes``."""
-    row_bytes = max(8 * table.layout.words + _dtype(table).itemsize for table in tables)
+    row_bytes = max(8 * table.layout.words + table.dtype.itemsize for table in tables)
     are_packed = all(isinstance(table, PackedTable) for table in tables)
     work = tuning().device_packed_row_bytes if are_packed else tuning().device_row_bytes
     return max(tuning().least_device_piece_rows, min(device_room() // work, most_bytes // row_bytes))
@@ -195,7 +195,7 @@ class PiecesThroughDevice:
         except MemoryError as error:
             raise ResourceError(f"pinned memory for pieces on their way: {error}") from error
         known = zip(self._extents, self._tables, strict=True)
-        return self._step.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
+        return self._step.dtype_of([np.array(found, dtype=table.dtype) for found, table in known])
 
     def _columns_of(self, cut: RowRanges) -> list[NDArray[Any] | ChunkFiles]:
         found: list[NDArray[Any] | ChunkFiles] = []
@@ -292,14 +292,10 @@ def _stacked(words: Sequence[Any]) -> Any:
     return cupy().stack(words)
 
 
-def _dtype(table: Streamable) -> np.dtype[Any]:
-    return table.values.dtype if isinstance(table, Table) else table.dtype
-
-
 def known_extent(table: Streamable) -> NDArray[Any]:
     """Least and greatest value where a table reports them; empty otherwise."""
     extent = table.extent if isinstance(table, PackedTable) else None
-    return np.array(() if extent is None else extent, dtype=_dtype(table))
+    return np.array(() if extent is None else extent, dtype=table.dtype)
 
 
 def _extent(values: Any) -> NDArray[Any]:

@@ -31,7 +31,7 @@ from oocbe.execution.scratch import ScratchFile
 from oocbe.execution.sources import Buffers, SliceSource, Source, row_bytes, sliced
 from oocbe.kernels.interface import Backend
 from oocbe.model.settings.tuning import tuning
-from oocbe.tables.moves import move_plan
+from oocbe.tables.moves import merged_ranges, move_plan, range_masks
 
 Item = TypeVar("Item")
 
@@ -84,13 +84,7 @@ class BitWindow(NamedTuple):
 
     def ranges(self, ordered: JoinInput) -> list[tuple[int, int, int]]:
         """The bits in a source's layout as (word, shift, bits), the least significant first."""
-        found: list[tuple[int, int, int]] = []
-        for word, bit in reversed(ordered.places[self.first : self.last]):
-            if found and found[-1][0] == word and found[-1][1] + found[-1][2] == bit:
-                found[-1] = (word, found[-1][1], found[-1][2] + 1)
-            else:
-                found.append((word, bit, 1))
-        return found
+        return merged_ranges((word, bit, 1) for word, bit in reversed(ordered.places[self.first : self.last]))
 
     def plan(self, ordered: JoinInput) -> NDArray[np.int64]:
         """Moves that gather the bits in one word."""
@@ -102,10 +96,7 @@ class BitWindow(NamedTuple):
 
     def masks(self, ordered: JoinInput) -> NDArray[np.uint64]:
         """Ones at the bits, uint64 (words,)."""
-        masks = [0] * ordered.source.layout.words
-        for word, shift, bits in self.ranges(ordered):
-            masks[word] |= ((1 << bits) - 1) << shift
-        return np.array(masks, dtype=np.uint64)
+        return range_masks(ordered.source.layout.words, self.ranges(ordered))
 
 
 @dataclass(frozen=True)

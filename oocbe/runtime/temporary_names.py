@@ -80,7 +80,7 @@ def temporary_beside(target: Path, is_folder: bool = False) -> Iterator[Path]:
             return
         finally:
             with suppress(OSError):
-                _remove(path)
+                remove(path)
             with suppress(OSError):
                 if made is not None and os.path.samestat(made, target.lstat()):
                     (target / LOCK_NAME).unlink()
@@ -143,12 +143,17 @@ def _remove_dead(target: Path) -> None:
                     continue
                 handle = _locked(path)
                 if handle is not None and handle >= 0:
-                    _remove(path)
-                    os.close(handle)
+                    try:
+                        remove(path)
+                    finally:
+                        os.close(handle)
 
 
-def _remove(path: Path) -> None:
-    """Remove a file, or a folder with its contents, also while a thread is still creating its last file there."""
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with its contents, if it exists. Links are not followed.
+
+    Works also while the thread of an interrupted write is still creating its last file there.
+    """
     before("remove", path)
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
@@ -158,3 +163,4 @@ def _remove(path: Path) -> None:
         if not path.exists():
             return
         time.sleep(0.01)
+    shutil.rmtree(path)

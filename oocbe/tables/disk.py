@@ -11,7 +11,6 @@ import ctypes
 import errno
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -23,6 +22,7 @@ from oocbe.runtime.file_hook import before
 from oocbe.runtime.file_hook import hooked as hooked
 from oocbe.runtime.plain_files import open_plain
 from oocbe.runtime.temporary_names import keep_mode, temporary_name
+from oocbe.runtime.temporary_names import remove as remove
 from oocbe.runtime.tracing.recorder import READER, WRITER, span
 from oocbe.runtime.urls import refuse_url
 from oocbe.tables.faults import fault_point
@@ -263,23 +263,6 @@ def publish_file(path: Path, data: bytes, what: str) -> None:
     fault_point(f"{what}:renamed")
     synchronise(path.parent)
     fault_point(f"{what}:done")
-
-
-def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with its contents, if it exists. Links are not followed.
-
-    Works also while the thread of an interrupted write is still creating its last file there.
-    """
-    before("remove", path)
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    for _ in range(100):
-        shutil.rmtree(path, ignore_errors=True)
-        if not path.exists():
-            return
-        time.sleep(0.01)
-    shutil.rmtree(path)
 
 
 def size_of(path: Path) -> int:

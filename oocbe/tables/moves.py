@@ -6,14 +6,17 @@ shift. Fields adjacent in both layouts form one move, so that most plans have on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
-from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.layout import Layout
+
+BitRange = tuple[int, int, int]
+"""Word, shift and number of some bits of a key; a :class:`~oocbe.tables.layout.Field` is one."""
 
 
 def move_plan(source: Layout, destination: Layout, names: Sequence[str] | None = None) -> NDArray[np.int64]:
@@ -57,21 +60,23 @@ def _moves(source: Layout, destination: Layout, names: tuple[str, ...] | None) -
 
 def field_masks(layout: Layout, names: Sequence[str]) -> NDArray[np.uint64]:
     """Mask of the bits of the given variables: uint64 (words of the layout,)."""
-    masks = [0] * layout.words
-    for name in names:
-        f = layout.field(name)
-        masks[f.word] |= f.mask << f.shift
+    return range_masks(layout.words, map(layout.field, names))
+
+
+def range_masks(words: int, ranges: Iterable[BitRange]) -> NDArray[np.uint64]:
+    """Ones at the bits of some ranges, uint64 (words,)."""
+    masks = [0] * words
+    for word, shift, bits in ranges:
+        masks[word] |= ((1 << bits) - 1) << shift
     return np.array(masks, dtype=np.uint64)
 
 
-def bit_ranges(layout: Layout, names: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Bits of the given variables as (word, shift, bits), neighbours merged, the least significant first."""
-    ranges: list[tuple[int, int, int]] = []
-    for name in sorted(names, key=layout.place):
-        f = layout.field(name)
-        if ranges and ranges[-1][0] == f.word and ranges[-1][1] + ranges[-1][2] == f.shift:
-            ranges[-1] = (f.word, ranges[-1][1], ranges[-1][2] + f.bits)
+def merged_ranges(ranges: Iterable[BitRange]) -> list[BitRange]:
+    """Bit ranges in their order; those that follow one another upwards in one word are merged."""
+    merged: list[BitRange] = []
+    for word, shift, bits in ranges:
+        if merged and merged[-1][0] == word and merged[-1][1] + merged[-1][2] == shift:
+            merged[-1] = (word, merged[-1][1], merged[-1][2] + bits)
         else:
-            ranges.append((f.word, f.shift, f.bits))
-    assert all(shift + bits <= WORD_BITS for _, shift, bits in ranges)
-    return ranges
+            merged.append((word, shift, bits))
+    return merged

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oocbe.errors import ModelError
 from oocbe.tables.layout import Layout
-from oocbe.tables.moves import bit_ranges, field_masks, move_plan
+from oocbe.tables.moves import field_masks, merged_ranges, move_plan
 
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 PIECES = [None, 1, 3]
@@ -52,8 +52,8 @@ def test_masks_and_ranges():
     layout = Layout(tuple("abcd"), (4, 1 << 62, 8, 2))
     assert layout.words == 2
     assert field_masks(layout, "ac").tolist() == [3, 7]
-    assert bit_ranges(layout, "dcba") == [(0, 0, 64), (1, 0, 4)]
-    assert bit_ranges(layout, "bd") == [(0, 2, 62), (1, 3, 1)]
+    assert merged_ranges(map(layout.field, "abcd")) == [(0, 0, 64), (1, 0, 4)]
+    assert merged_ranges(map(layout.field, "bd")) == [(0, 2, 62), (1, 3, 1)]
 
 
 @pytest.mark.parametrize("piece_rows", PIECES)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.orders.row_limits import hidden_supports, leaves_few, row_limits
+from oocbe.elimination.orders.row_limits import hidden_supports, leaves_few, row_limits, supports_of
 from oocbe.elimination.orders.separators import MOST_ROWS, ScopeGraph, Separators
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.elimination.preparation.zeros import without_zeros
@@ -103,9 +103,7 @@ def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any],
     """CSR of the values of one variable that a value of another permits; see :func:`estimate_rows`."""
     sizes = problem.sizes
     permitted: dict[tuple[int, int], NDArray[np.bool_]] = {}
-    supports: list[Constraint | Function] = list(problem.constraints)
-    supports += [f for f in problem.functions if f.default is None]
-    for part in looked(supports):
+    for part in looked(supports_of(problem)):
         scope = part.scope
         if len(scope) == 2 and max(sizes[v] for v in scope) <= MASKED_SIZE:
             forbids = isinstance(part, Constraint) and not part.allowed

@@ -16,6 +16,11 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import looked
 
 
+def supports_of(problem: Problem) -> list[Constraint | Function]:
+    """Constraints, and functions that permit their listed rows only."""
+    return [*problem.constraints, *(f for f in problem.functions if f.default is None)]
+
+
 def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Function]:
     """Incomplete functions and constraints that probes ignore: not pairwise, or over large domains.
 
@@ -23,9 +28,11 @@ def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Fun
     ----------
     probed_size : largest domain that is probed.
     """
-    supports: list[Constraint | Function] = [*problem.constraints]
-    supports += [f for f in problem.functions if f.default is None]
-    return [s for s in looked(supports) if len(s.scope) != 2 or max(problem.sizes[v] for v in s.scope) > probed_size]
+    return [
+        s
+        for s in looked(supports_of(problem))
+        if len(s.scope) != 2 or max(problem.sizes[v] for v in s.scope) > probed_size
+    ]
 
 
 def leaves_few(problem: Problem, support: Constraint | Function) -> bool:
@@ -44,9 +51,7 @@ def extends_always(problem: Problem) -> bool:
     if problem.linear_constraints:
         return False
     free = [np.ones(size, dtype=np.bool_) for size in problem.sizes]
-    supports: list[Constraint | Function] = [*problem.constraints]
-    supports += [f for f in problem.functions if f.default is None]
-    for support in looked(supports):
+    for support in looked(supports_of(problem)):
         forbids = isinstance(support, Constraint) and not support.allowed
         others = math.prod(problem.sizes[v] for v in support.scope)
         for place, v in enumerate(support.scope):
