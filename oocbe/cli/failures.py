@@ -24,14 +24,13 @@ from typing import ParamSpec
 import typer
 
 from oocbe.cli.envelope import begin, failure
-from oocbe.cli.memory import limited
 from oocbe.cli.output import print_json, warn
 from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
 from oocbe.model.results import failure as failures
 from oocbe.model.results.failure import Failure, failure_of
 from oocbe.runtime.address_space import ARRAYS_BYTES, require
 from oocbe.runtime.interruption import END_SIGNALS, Interruption, heard
-from oocbe.runtime.memory import is_want_of_memory
+from oocbe.runtime.memory import MemoryLimit, is_want_of_memory
 from oocbe.runtime.urls import refuse_url
 
 EXITS_BY_SIGNAL = tuple(128 + number for number in END_SIGNALS)
@@ -198,3 +197,35 @@ def _lost_interruptions_come_again(interruption: Interruption) -> Iterator[None]
         sys.unraisablehook = before
         for timer in timers:
             timer.cancel()
+
+
+MEMORY_VARIABLE = "OOCBE_MEMORY"
+"""Environment variable of the limit, which also applies to commands without the flag."""
+
+DEVICE = Path("/dev/nvidiactl")
+"""File of NVIDIA's driver. If it exists, no system limit is set, as the driver maps far more memory than it uses."""
+
+
+@contextmanager
+def limited(flag: object) -> Iterator[None]:
+    """Within the block, limit the process's memory to that of the flag, or else the environment, plus the program.
+
+    If neither sets a limit, readers and verbs observe the default one.
+    """
+    given = flag if isinstance(flag, str) else os.environ.get(MEMORY_VARIABLE)
+    if not given:
+        yield
+        return
+    from oocbe.model.settings.machine import available_processors  # imports NumPy, which other commands do not need
+    from oocbe.model.settings.option_values import parse_bytes
+    from oocbe.runtime.data_limit import data_limit
+
+    limit = parse_bytes("--memory" if isinstance(flag, str) else MEMORY_VARIABLE, given)
+    assert limit is not None
+    with MemoryLimit(limit):
+        if DEVICE.exists():
+            yield
+            return
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's own maps a gigabyte for its first array
+        with data_limit.of(limit, available_processors()):
+            yield

@@ -98,7 +98,6 @@ def _print_line(file: Path, outcome: Outcome) -> None:
 
 
 def _print(outcome: Outcome, quiet: bool) -> None:
-    """Print the outcome as a line: file, status, value and time."""
     result = outcome.result
     if result is None:
         typer.echo(f"{outcome.problem}  error")

@@ -30,7 +30,6 @@ LOG_INTERVAL_SECONDS = 60.0
 SETTLING_SECONDS = 5.0
 """Minimum time, in seconds, before and between lines about new bounds or incumbents; shorter solves print none."""
 
-
 BAR_WIDTH = 20
 """Width of the bar, in characters."""
 
@@ -220,7 +219,6 @@ def _bucket_line(number: int, total: int, variable: str, rows: int, size: int) -
 
 
 def _percent(share: float) -> str:
-    """A share in percent, rounded."""
     percent = 100 * share
     if 0 < percent < 0.01:
         return "< 0.01 %"

@@ -71,7 +71,6 @@ def _stages(path: Path, times: int) -> list[Stage]:
 
 
 def _invented(workers: int, segments: float, segment_seconds: float) -> list[Stage]:
-    """One synthetic stage with so many segments per worker."""
     import numpy as np
 
     from oocbe.errors import UsageError

@@ -133,7 +133,7 @@ def solve(
     def read(path: Path) -> Problem:
         problem = load(path, format, evidence)
         if certificate is not None:
-            from oocbe.certificates.asking import check_certifiable
+            from oocbe.certificates.making import check_certifiable
 
             check_certifiable(path, problem, options, bool(evidence), format is not None)
         return problem
@@ -157,7 +157,7 @@ def solve(
         write_solution(result, solution)  # before anything is printed, which may fail
     missing = ""
     if certificate is not None:
-        from oocbe.certificates.asking import write_certificate
+        from oocbe.certificates.making import write_certificate
 
         left = None if options.time_limit is None else begin + options.time_limit - time.perf_counter()
         missing = write_certificate(file, problem, result, options, certificate, left)

@@ -264,7 +264,6 @@ def _forecast_facts(operation: GeneratedOperation, made: Forecast) -> dict[str, 
 
 
 def _text(key: str, content: object) -> str:
-    """A figure of the report as text."""
     from oocbe.tables.table import format_bytes
 
     if isinstance(content, float):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import typer
 
-from oocbe.cli.answers import task_answers
 from oocbe.cli.output import print_answer, prints_json, times
+from oocbe.model.results.numerals import all_digits
 
 if TYPE_CHECKING:
     from oocbe.model.photographs import ImagingDay
@@ -71,3 +72,25 @@ def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
     if result.task in ("logz", "marginals"):
         return [("log Z", result.value)]
     return [("optimum", result.value)]
+
+
+def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:
+    """A line for each assignment of ``kbest`` and ``mpe``, and for each variable of marginals.
+
+    For a day of photographs, it lists the taken ones and the profit.
+    """
+    for (value, labels), (_, assignment) in zip(result.labelled, result.assignments, strict=True):
+        with all_digits():
+            shown = f"{value}  "
+        if day is None:
+            yield shown + " ".join(f"{name}={label}" for name, label in labels.items())
+        else:
+            schedule = day.schedule(assignment)
+            yield f"{shown}profit {schedule.profit}: " + " ".join(f"{t.name}:{t.camera}" for t in schedule.taken)
+    for name, own in result.marginals_by_name.items():
+        yield f"{name}  " + "  ".join(f"{label}: {_shown(x)}" for label, x in own.items())
+
+
+def _shown(x: int | float) -> str:
+    """All digits of an integer, the leading digits of another number."""
+    return str(x) if isinstance(x, int) else f"{x:.6g}"

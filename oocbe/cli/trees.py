@@ -132,5 +132,4 @@ def query(
 
 
 def _names(text: str) -> list[str]:
-    """Names separated by commas; none for an empty text."""
     return [name.strip() for name in text.split(",")] if text.strip() else []

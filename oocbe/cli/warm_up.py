@@ -64,7 +64,6 @@ def _in_a_process(name: str) -> tuple[int, float]:
 
 
 def _cache() -> str:
-    """The folder of the compiled loops."""
     from oocbe.kernels.cpu.pairs import sort
 
     caches = [value._cache for value in vars(sort).values() if hasattr(value, "_cache")]

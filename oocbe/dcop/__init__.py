@@ -12,7 +12,7 @@ it has feasible rows only where that is smaller. Nothing global is computed but 
 
 * :mod:`oocbe.dcop.pseudo_trees` arranges variables; :mod:`oocbe.dcop.agents` is the state and work of one agent;
 * :mod:`oocbe.dcop.hosts` runs agents, in this process or several;
-* :mod:`oocbe.dcop.protocol` passes messages on; :mod:`oocbe.dcop.simulation` computes the simulated runtime.
+* :mod:`oocbe.dcop.protocol` passes messages on; :mod:`oocbe.dcop.progress` computes the simulated runtime.
 """
 
 from oocbe.dcop.protocol import adpop, dpop, read_dcop

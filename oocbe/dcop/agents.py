@@ -281,7 +281,6 @@ class Agent:
         return message
 
     def _divided(self) -> list[Bucket]:
-        """The bucket, or its mini-buckets."""
         z, bucket = self._share.z, self._bucket
         members = bucket.scope_members()
         if z is None or members.bit_count() <= z:
@@ -292,7 +291,6 @@ class Agent:
         ]
 
     def _add_message(self, bucket: Bucket, prepared: Prepared, sent: Utility) -> None:
-        """Compute the message of a bucket and add it to the UTIL message."""
         maker = MessageMaker(prepared, False, self._store, engine=self._engine, tables=self._tables)
         message, _ = maker.make(0, bucket, np.zeros(len(self._known), dtype=np.uint8))
         if message.rows == 0:
@@ -305,7 +303,6 @@ class Agent:
             sent.constant = sent.constant + value
 
     def _bound_errors(self, sent: Utility, received: Sequence[Utility], buckets: int) -> None:
-        """Record bounds on the rounding errors of the subtree, as in mini-bucket elimination."""
         if self._share.dtype.kind != "f":
             return
         functions = self._share.problem.functions

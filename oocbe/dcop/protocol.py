@@ -192,7 +192,6 @@ def _check(dcop: Dcop, options: SolveOptions, tree: PseudoTree | None, workers: 
 def _solve(
     progress: Progress, options: SolveOptions, workers: int, deadline: Deadline, observer: Observer | None
 ) -> None:
-    """Run the protocol, first with the largest cost forbidden where it stands for infinity."""
     problem = progress.dcop.problem
     found = forbidding(problem)
     if found is not None:
@@ -213,7 +212,6 @@ def _attempt(
     deadline: Deadline,
     observer: Observer | None,
 ) -> bool:
-    """Run the protocol over a problem; returns its feasibility."""
     constant = _own_constant(problem)
     if constant is None:
         return False

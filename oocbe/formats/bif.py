@@ -24,12 +24,12 @@ from graphlib import CycleError, TopologicalSorter
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import FormatError, UnsupportedError, amount
+from oocbe.errors import OocbeError, UnsupportedError, amount
 from oocbe.formats.lexer import Lexer
 from oocbe.formats.text import Text
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.runtime.deadline import check_deadline
 
 LARGEST_TABLE = 2**27
@@ -59,8 +59,6 @@ TOKENS = re.compile(
 
 @dataclass
 class _Network:
-    """What has been read so far."""
-
     lexer: Lexer
     variables: list[Variable]
     index: dict[str, int]
@@ -101,20 +99,25 @@ def parse(text: Text) -> Problem:
     for v, variable in enumerate(network.variables):
         if v not in network.functions:
             raise lexer.error(f"the file ends, expected the probability of variable {variable.name!r}")
-    refuse_cycles(lexer.error, network.variables, network.functions)
-    functions = tuple(network.functions.values())
     title = text.stem if name in ("", "unknown") else name
-    return Problem(
-        tuple(network.variables), functions, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=title
-    )  # fmt: skip
+    return network_problem(lexer.error, network.variables, network.functions, title)
+
+
+def network_problem(
+    error_of: Callable[[str], OocbeError], variables: Sequence[Variable], functions: Mapping[int, Function], name: str
+) -> Problem:
+    """The max-product problem of a belief network; arguments and errors as for :func:`refuse_cycles`."""
+    refuse_cycles(error_of, variables, functions)
+    parts = tuple(functions.values())
+    return Problem(tuple(variables), parts, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=name)
 
 
 def refuse_cycles(
-    error_of: Callable[[str], FormatError], variables: Sequence[Variable], functions: Mapping[int, Function]
+    error_of: Callable[[str], OocbeError], variables: Sequence[Variable], functions: Mapping[int, Function]
 ) -> None:
     """Refuse parents that are among their own descendants: the product of such probabilities is no distribution.
 
-    error_of : makes the error, about all of the file.
+    error_of : makes the error of a message.
     functions : the probability of each variable, whose scope has the parents, too.
     """
     parents = {v: {int(p) for p in function.scope} - {v} for v, function in functions.items()}
@@ -123,7 +126,7 @@ def refuse_cycles(
     except CycleError as error:
         names = [variables[v].name for v in error.args[1]]
         shown = " -> ".join(names if len(names) <= SHOWN_NAMES else [*names[:SHOWN_NAMES], "…"])
-        raise error_of(f"the file ends, and parents go round in a circle: {shown}") from None
+        raise error_of(f"the parents of variables form a cycle: {shown}") from None
 
 
 def _pass_properties(lexer: Lexer) -> None:
@@ -145,9 +148,7 @@ def _read_variable(network: _Network) -> None:
     lexer.keyword(("type",), f"the type of variable {name!r}")
     kind = lexer.word("discrete")
     if kind != "discrete":
-        raise UnsupportedError(
-            f"{_path(lexer)}: variable {name!r} is of type {kind!r}; only discrete variables are supported"
-        )
+        raise lexer.unsupported(f"variable {name!r} is of type {kind!r}; only discrete variables are supported")
     lexer.take("[", "'[' and the number of values")
     size = lexer.integer(f"the number of values of variable {name!r}", 1, LARGEST_DOMAIN)
     lexer.take("]", "']'")
@@ -211,13 +212,13 @@ def _read_probability(network: _Network) -> None:
     lexer.take("{", "'{' and the probabilities")
     shape = tuple(network.variables[v].size for v in (*parents, child))
     if math.prod(shape) > LARGEST_TABLE:
-        raise UnsupportedError(
-            f"{_path(lexer)}: the probability of {network.variables[child].name!r} has {math.prod(shape):,} entries; "
+        raise lexer.unsupported(
+            f"the probability of {network.variables[child].name!r} has {math.prod(shape):,} entries; "
             f"at most {LARGEST_TABLE:,} are supported"
         )
     if len(shape) > MOST_DIMENSIONS:
-        raise UnsupportedError(
-            f"{_path(lexer)}: variable {network.variables[child].name!r} has {len(parents)} parents; at most "
+        raise lexer.unsupported(
+            f"variable {network.variables[child].name!r} has {len(parents)} parents; at most "
             f"{MOST_DIMENSIONS - 1} are supported"
         )
     table = _read_table(network, child, parents, shape)
@@ -279,8 +280,8 @@ def _add_by_default(network: _Network, name: str, entries: int) -> None:
     network.by_default += entries
     most = MOST_BY_DEFAULT + len(network.lexer)
     if network.by_default > most:
-        raise UnsupportedError(
-            f"{_path(network.lexer)}: up to the probability of {name!r}, defaults stand for {network.by_default:,} "
+        raise network.lexer.unsupported(
+            f"up to the probability of {name!r}, defaults stand for {network.by_default:,} "
             f"entries; at most {most:,} are supported. List the rows"
         )
 
@@ -308,6 +309,109 @@ def _variable(network: _Network) -> int:
     return network.index[name]
 
 
-def _path(lexer: Lexer) -> str:
-    error: FormatError = lexer.error("", lexer.place - 1)
-    return f"{error.path}, line {error.line}"
+ROUNDING = 0.02
+"""By how much the probabilities of a row may miss 1: files print rounded numbers."""
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*|[0-9]+")
+"""Names that need no quotes."""
+
+
+def render(problem: Problem) -> str:
+    """The problem as a belief network: one table of probabilities a variable, given its parents.
+
+    Raises
+    ------
+    UnsupportedError : no network: another semiring, no variable, constraints, a constant, functions that are not the
+        conditional probabilities of one variable each, or such that form a cycle; or a name that cannot be
+        quoted.
+    """
+    if problem.semiring not in (MAX_PRODUCT, SUM_PRODUCT):
+        raise UnsupportedError(f"{problem.name}: the bif format holds probabilities, not a {problem.semiring} problem")
+    if problem.constraints or problem.linear_constraints or problem.constant != 1:
+        raise UnsupportedError(
+            f"{problem.name}: a belief network has no constraints and no constant factor; write it as .uai"
+        )
+    if not problem.variables:
+        raise UnsupportedError(f"{problem.name}: a belief network has a variable, and there is none; write it as .uai")
+    tables = [_dense(f, problem.sizes) for f in problem.functions]
+    children = _children(problem, tables)
+    lines = [f"network {_name(problem.name or 'network')} {{", "}"]
+    for variable in problem.variables:
+        labels = ", ".join(_name(variable.label(value)) for value in range(variable.size))
+        lines += [f"variable {_name(variable.name)} {{", f"  type discrete [ {variable.size} ] {{ {labels} }};", "}"]
+    for f, table, child in zip(problem.functions, tables, children, strict=True):
+        lines += _probability(problem.variables, f, table, child)
+    return "\n".join(lines) + "\n"
+
+
+def _dense(function: Function, sizes: tuple[int, ...]) -> NDArray[np.float64]:
+    values, feasible = function.to_array(sizes)
+    return np.where(feasible, values, 0).astype(np.float64)
+
+
+def _children(problem: Problem, tables: list[NDArray[np.float64]]) -> list[int]:
+    """The variable of each function; each variable once, so that parents come before children in some order."""
+    wanted: list[list[int]] = []
+    for number, (f, table) in enumerate(zip(problem.functions, tables, strict=True)):
+        fits = [
+            v for axis, v in enumerate(f.scope) if bool((np.abs(table.sum(axis=axis) - 1) <= ROUNDING).all())
+        ]  # fmt: skip
+        if not fits:
+            raise UnsupportedError(
+                f"{problem.name}: function {number} over {[problem.variables[v].name for v in f.scope]} adds up to 1 "
+                "over none of its variables, so it is no conditional probability; write it as .uai"
+            )
+        wanted.append(fits[::-1])  # the last of the scope, as files are read
+    owner: dict[int, int] = {}
+
+    def place(number: int, seen: set[int]) -> bool:
+        for v in wanted[number]:
+            if v not in seen:
+                seen.add(v)
+                if v not in owner or place(owner[v], seen):
+                    owner[v] = number
+                    return True
+        return False
+
+    if not all(place(number, set()) for number in range(len(wanted))) or len(owner) != len(problem.variables):
+        raise UnsupportedError(
+            f"{problem.name}: {len(wanted)} functions are not the probabilities of {len(problem.variables)} variables, "
+            "one each; write it as .uai"
+        )
+    children = {number: v for v, number in owner.items()}
+    functions = {v: problem.functions[number] for number, v in children.items()}
+
+    def refusal(message: str) -> UnsupportedError:
+        return UnsupportedError(f"{problem.name}: {message}; write it as .uai")
+
+    refuse_cycles(refusal, problem.variables, functions)
+    return [children[number] for number in range(len(wanted))]
+
+
+def _probability(
+    variables: tuple[Variable, ...], function: Function, table: NDArray[np.float64], child: int
+) -> list[str]:
+    """Rows by the parents' values; a variable without parents has a table."""
+    axis = function.scope.index(child)
+    parents = [variables[v] for v in function.scope if v != child]
+    rows = np.moveaxis(table, axis, -1).reshape(-1, variables[child].size)
+    name = _name(variables[child].name)
+    if not parents:
+        return [f"probability ( {name} ) {{", f"  table {_listed(rows[0])};", "}"]
+    lines = [f"probability ( {name} | {', '.join(_name(p.name) for p in parents)} ) {{"]
+    for values, row in zip(np.ndindex(*(p.size for p in parents)), rows, strict=True):
+        given = ", ".join(_name(p.label(x)) for p, x in zip(parents, values, strict=True))
+        lines.append(f"  ({given}) {_listed(row)};")
+    return [*lines, "}"]
+
+
+def _listed(row: NDArray[np.float64]) -> str:
+    return ", ".join(map(repr, row.tolist()))
+
+
+def _name(name: str) -> str:
+    if _WORD.fullmatch(name):
+        return name
+    if '"' in name or "\n" in name or not name:
+        raise UnsupportedError(f"the name {name!r} cannot be quoted in the bif format; rename it")
+    return f'"{name}"'

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import FormatError, UnsupportedError
+from oocbe.errors import UnsupportedError
 from oocbe.formats.cfn_globals import GlobalCall, check_supported, decomposed, read_parameters
 from oocbe.formats.decimal_costs import FORBIDDEN, LARGEST_INTEGER, Cost, CostTable, Precision, room, split
 from oocbe.formats.lexer import Lexer, parse_number
@@ -88,8 +88,6 @@ class _Named:
 
 @dataclass
 class _CfnReader:
-    """A cursor and what has been read so far."""
-
     lexer: Lexer
     variables: list[Variable] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
@@ -159,9 +157,8 @@ def _read_variables(reader: _CfnReader) -> None:
         else:
             size = lexer.integer(f"the domain of variable {name!r}", -LARGEST_DOMAIN, LARGEST_DOMAIN)
             if size < 0:
-                raise UnsupportedError(
-                    f"{_where(lexer)}: variable {name!r} has an interval domain (size {size}); only enumerated domains "
-                    "are supported"
+                raise lexer.unsupported(
+                    f"variable {name!r} has an interval domain (size {size}); only enumerated domains are supported"
                 )
             if size == 0:
                 raise lexer.error(f"found the domain size 0 of variable {name!r}, expected at least 1", lexer.place - 1)
@@ -223,7 +220,6 @@ def _sees_type(lexer: Lexer) -> bool:
 
 
 def _read_costs(reader: _CfnReader, title: str, scope: list[int], default: Cost | None) -> _Listed:
-    """The costs up to their closing bracket."""
     lexer = reader.lexer
     sizes = [reader.variables[v].size for v in scope]
     costs: list[Cost] = []
@@ -239,7 +235,7 @@ def _read_costs(reader: _CfnReader, title: str, scope: list[int], default: Cost 
             tuples.append(row)
         costs.append(_cost(reader, f"a cost of {title}"))
         if len(costs) > LARGEST_TABLE:
-            raise UnsupportedError(f"{_where(lexer)}: {title} lists more than {LARGEST_TABLE:,} costs")
+            raise lexer.unsupported(f"{title} lists more than {LARGEST_TABLE:,} costs")
     if default is not None and scope:
         return _Listed(np.array(tuples, dtype=np.int64).reshape(len(tuples), len(scope)), costs, default)
     if default is not None and not costs:
@@ -285,14 +281,7 @@ def _value(reader: _CfnReader, v: int) -> int:
     return lexer.integer(f"a value of variable {variable.name!r}", 0, variable.size - 1)
 
 
-def _where(lexer: Lexer) -> str:
-    error: FormatError = lexer.error("", lexer.place - 1)
-    return f"{error.path}, line {error.line}"
-
-
 class _Builder:
-    """Makes the problem of what was read."""
-
     def __init__(self, reader: _CfnReader, minimises: bool, limit: str) -> None:
         self._reader = reader
         self._sign = 1 if minimises else -1
@@ -303,7 +292,6 @@ class _Builder:
         self._number: type[Any] = int if is_integral else float
 
     def _shared(self, f: _Named) -> _Listed:
-        """The costs of a later function of a name."""
         lexer, variables = self._reader.lexer, self._reader.variables
         named = [g for g in self._reader.functions if g.name == f.shared and g.listed and g.place > f.place]
         if len(named) != 1:
@@ -362,7 +350,6 @@ class _Builder:
         )
 
     def _table(self, scope: tuple[int, ...], listed: _Listed) -> CostTable:
-        """Costs to minimise, of all tuples or those listed."""
         shape = tuple(self._reader.variables[v].size for v in scope)
         size = math.prod(shape)
         tuples = listed.tuples

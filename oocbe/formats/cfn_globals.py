@@ -2,7 +2,7 @@
 
 ``{scope: [x y z] type: samong params: {metric: var cost: 0.3 min: 1 max: 2 values: [0 1]}}``: parameters have names
 here, which files without quotes and colons leave out. Their order is that of toulbar2; values are numbers. What each
-means, and which decompose, says :mod:`oocbe.formats.wcsp_globals`.
+means, and which decompose, says :mod:`oocbe.formats.wcsp`.
 
 Costs may be decimals. They are taken in units of the last place that ``mustbe`` has, so that they are integers. Where a
 sum is maximised, toulbar2 takes the costs with the other sign: what is charged for a violation is then a number below
@@ -23,7 +23,7 @@ from oocbe.formats.global_costs import Decomposed
 from oocbe.formats.global_reader import GlobalReader
 from oocbe.formats.lexer import Lexer, parse_number
 from oocbe.formats.text import Text
-from oocbe.formats.wcsp_globals import read_global
+from oocbe.formats.wcsp import read_global
 from oocbe.model.parts import Variable
 
 Parameter: TypeAlias = "str | list[Parameter]"
@@ -170,7 +170,6 @@ def _grammar(metric: str, found: list[Words]) -> Words:
 
 
 def _two_lists(metric: str, found: list[Words]) -> Words:
-    """Both lengths before both lists."""
     cost, left, right = found
     return [*cost, left[0], right[0], *left[1:], *right[1:]]
 

@@ -25,7 +25,6 @@ MOST_CELLS = 2**20
 MOST_DIGITS = 17
 """Digits of a cost, together with its decimals, that toulbar2 surely holds."""
 
-
 LARGEST_CHANGE, SMALLEST_CHANGE = 1e-6, 1e-9
 """What rounding may change a cost by, relative to it or in all: larger changes are refused."""
 
@@ -135,7 +134,6 @@ def _plain(names: Iterable[str]) -> list[str]:
 
 
 def _ends(function: Function) -> tuple[int | float, int | float]:
-    """Least and greatest value of a function."""
     listed = [function.values.min().item(), function.values.max().item()] if len(function.values) else []
     listed += [] if function.default is None else [function.default]
     return min(listed, default=0), max(listed, default=0)

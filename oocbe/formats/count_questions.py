@@ -18,7 +18,6 @@ _SETS = (b"show", b"ind", b"cr")
 _HEADERS = (b"cnf", b"wcnf")
 """What follows ``c p`` in a header that somebody made a comment."""
 
-
 _ONE = (b"1", b"2**0")
 """Factors that change nothing."""
 

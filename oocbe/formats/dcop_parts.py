@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.formats.bounds import refuse_bounds
+from oocbe.formats.plain_names import refuse_bounds
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination

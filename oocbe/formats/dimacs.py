@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, amount
-from oocbe.formats.bounds import refuse_bounds
 from oocbe.formats.count_questions import CountQuestions
+from oocbe.formats.plain_names import refuse_bounds
 from oocbe.formats.text import Text
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -208,7 +208,6 @@ def render_wcnf(problem: Problem) -> str:
 
 
 def _clauses(problem: Problem) -> tuple[list[str], list[tuple[int, str]], int]:
-    """Hard clauses, soft ones with their weights, and the constant."""
     if problem.semiring != MIN_SUM or not problem.is_integral:
         raise UnsupportedError(
             f"{problem.name}: clauses have integer costs to add and minimise; write it as uai or cfn"

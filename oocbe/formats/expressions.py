@@ -95,7 +95,6 @@ def _number(value: object) -> int | float:
 
 
 def _shown(value: object) -> str:
-    """A value for a message."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
@@ -189,7 +188,6 @@ _OF_LISTS: dict[str, Callable[[Sequence[int | float]], int | float]] = {
     "all": all,
 }
 """Functions of one list or tuple of numbers that an expression may call."""
-
 
 KNOWN_FUNCTIONS = tuple(dict.fromkeys([*_FUNCTIONS, "float", *_OF_LISTS]))
 """All functions that an expression may call."""
@@ -360,7 +358,6 @@ class _ExpressionReader:
 
 
 def _refusal(node: ast.AST) -> ExpressionError:
-    """The error about a part that is not allowed."""
     shown = ast.unparse(node)[:60]
     known = f"arithmetic, comparisons, and, or, not, if and else, and {', '.join(KNOWN_FUNCTIONS)}"
     return ExpressionError(f"found {shown!r}, which is not evaluated; expected {known}", getattr(node, "lineno", 1))

@@ -70,8 +70,6 @@ class _Relation:
 
 
 class _FrodoReader:
-    """What has been read so far."""
-
     def __init__(self, text: Text, root: Element) -> None:
         self._text = text
         self._root = root
@@ -321,7 +319,6 @@ class _FrodoReader:
 
 
 def _least(f: Function) -> int | float:
-    """The least value of a function, or 0."""
     least: int | float = f.values.min(initial=0).item()
     return least if f.default is None else min(least, f.default)
 

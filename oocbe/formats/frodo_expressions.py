@@ -105,7 +105,6 @@ class Template:
 
 
 def _numbers(owner: Variable, element: Element) -> NDArray[np.int64]:
-    """The integers that a variable's labels are."""
     labels = owner.labels or ()
     for label in labels:
         if not _INTEGER.fullmatch(label):

@@ -1,7 +1,7 @@
 """What readers of global cost functions share: the words after a keyword, costs, and counts that have a price.
 
 Keywords of a subject are read by functions of their own (:mod:`oocbe.formats.global_counts`,
-:mod:`oocbe.formats.global_sums`, :mod:`oocbe.formats.global_walks`), which :mod:`oocbe.formats.wcsp_globals` collects.
+:mod:`oocbe.formats.global_sums`, :mod:`oocbe.formats.global_walks`), which :mod:`oocbe.formats.wcsp` collects.
 """
 
 from __future__ import annotations

@@ -45,7 +45,6 @@ def clique(reader: GlobalReader) -> None:
 
 
 def _at_most_one(reader: GlobalReader, chosen: list[set[int]]) -> None:
-    """At most one of the scope has one of its values."""
     rows = zip(chosen, reader.sizes, strict=True)
     reader.between([[int(value in own) for value in range(size)] for own, size in rows], -math.inf, 1)
 

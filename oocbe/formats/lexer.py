@@ -12,13 +12,12 @@ import re
 from array import array
 from collections.abc import Collection
 
-from oocbe.errors import FormatError
+from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats.text import SHOWN_CHARACTERS, Text
 from oocbe.runtime.deadline import check_deadline
 
 LOOK_STEP = (1 << 12) - 1
 """Tokens, less one, after which reading looks whether the time limit has come; ones in the low bits."""
-
 
 _WORD, _MARK, _QUOTED = range(3)
 _KINDS = {"mark": _MARK, "quoted": _QUOTED}
@@ -87,6 +86,12 @@ class Lexer:
         """The error to raise about a token (None: the next one)."""
         return FormatError(self._text.path, self.line(place), message)
 
+    def unsupported(self, message: str, place: int | None = None) -> UnsupportedError:
+        """The error to raise about a token (None: the one before the next) that is not supported."""
+        return UnsupportedError(
+            f"{self._text.path}, line {self.line(self.place - 1 if place is None else place)}: {message}"
+        )
+
     def expected(self, what: str) -> FormatError:
         """The error to raise where the next token is not what it should be."""
         return self.error(f"found {self.shown()}, expected {what}")
@@ -97,7 +102,6 @@ class Lexer:
         return "the end of the file" if wanted >= len(self._kinds) else _shown(self._token(wanted))
 
     def _token(self, place: int) -> str:
-        """A token that exists, without quotes."""
         return self._content[self._starts[place] : self._ends[place]]
 
     def sees(self, mark: str) -> bool:

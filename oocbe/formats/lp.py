@@ -83,8 +83,6 @@ def parse(text: Text) -> LinearSystem:
 
 
 class _Reader:
-    """What has been read so far."""
-
     def __init__(self, text: Text) -> None:
         self._text = text
         self._lexer = Lexer(text, _TOKENS)
@@ -135,7 +133,6 @@ class _Reader:
         return None if is_name else found
 
     def _section(self, what: str) -> str:
-        """Take the keyword of a section."""
         found = self._keyword()
         if found is None:
             raise self._lexer.expected(what)
@@ -158,7 +155,6 @@ class _Reader:
         return self._section("a section")  # HiGHS writes sections with nothing in them
 
     def _name(self, default: str) -> str:
-        """Take a name and its colon, where there are any."""
         lexer = self._lexer
         if not lexer.sees_word():
             return default
@@ -253,7 +249,6 @@ class _Reader:
         return self._lexer.next_word[:1].isdecimal() or self._lexer.next_word.startswith(".")
 
     def _number(self) -> Number | None:
-        """Take a number without a sign, where there is one."""
         if not self._sees_number():
             return None
         word = self._lexer.next_word
@@ -337,5 +332,4 @@ class _Reader:
         )
 
     def _unsupported(self, what: str, place: int | None = None) -> UnsupportedError:
-        line = self._lexer.line(place)
-        return UnsupportedError(f"{self._text.path}, line {line}: {what} are not supported")
+        return self._lexer.unsupported(f"{what} are not supported", self._lexer.place if place is None else place)

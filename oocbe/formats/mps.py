@@ -106,8 +106,6 @@ def _lines(text: Text) -> Iterator[tuple[int, bytes]]:
 
 
 class _Reader:
-    """What has been read so far, and how each section's lines add to it."""
-
     def __init__(self, text: Text, fields_of: Callable[[bytes], list[bytes]]) -> None:
         self._text = text
         self._fields_of = fields_of
@@ -328,7 +326,6 @@ class _Reader:
         return value
 
     def _system(self) -> LinearSystem:
-        """All that was read, rows by rows."""
         rows, columns = np.array(self._entries[0], dtype=np.int64), np.array(self._entries[1], dtype=np.int64)
         order = np.argsort(rows, kind="stable")
         row_lower, row_upper = (np.full(len(self._rows), side) for side in (-np.inf, np.inf))

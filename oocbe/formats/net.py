@@ -22,13 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError, amount
-from oocbe.formats.bif import LARGEST_TABLE, MOST_BY_DEFAULT, MOST_DIMENSIONS, refuse_cycles
+from oocbe.errors import amount
+from oocbe.formats.bif import LARGEST_TABLE, MOST_BY_DEFAULT, MOST_DIMENSIONS, network_problem
 from oocbe.formats.lexer import Lexer
 from oocbe.formats.text import Text
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.runtime.deadline import check_deadline
 
 TOKENS = re.compile(
@@ -43,8 +42,6 @@ REFUSED = ("continuous", "decision", "utility", "function", "class", "temporal",
 
 @dataclass
 class _Network:
-    """What has been read so far."""
-
     lexer: Lexer
     variables: list[Variable]
     index: dict[str, int]
@@ -65,7 +62,7 @@ def parse(text: Text) -> Problem:
         start = lexer.place
         word = lexer.word("net, node or potential")
         if word in REFUSED:
-            raise UnsupportedError(f"{_where(lexer, start)}: {word} is not supported; only discrete nodes are")
+            raise lexer.unsupported(f"{word} is not supported; only discrete nodes are", start)
         if word == "net":
             name = _attributes(network).get("name", "")
         elif word == "node" or (word == "discrete" and lexer.keyword(("node",), "node")):
@@ -80,11 +77,7 @@ def parse(text: Text) -> Problem:
     for v, variable in enumerate(network.variables):
         if v not in network.functions:
             raise lexer.error(f"the file ends, expected the potential of node {variable.name!r}")
-    refuse_cycles(lexer.error, network.variables, network.functions)
-    functions = tuple(network.functions.values())
-    return Problem(
-        tuple(network.variables), functions, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=name or text.stem
-    )
+    return network_problem(lexer.error, network.variables, network.functions, name or text.stem)
 
 
 def _attributes(network: _Network) -> dict[str, str]:
@@ -155,9 +148,7 @@ def _read_potential(network: _Network) -> None:
             place = lexer.place
             scope.append(_node(network))
             if not has_bar:
-                raise UnsupportedError(
-                    f"{_where(lexer, start)}: a potential of several nodes together is not supported"
-                )
+                raise lexer.unsupported("a potential of several nodes together is not supported", start)
             if scope.count(scope[-1]) > 1:
                 raise lexer.error(f"found node {lexer.shown(place)} twice in a potential", place)
     child, *parents = scope
@@ -166,9 +157,10 @@ def _read_potential(network: _Network) -> None:
         raise lexer.error(f"found a second potential of node {name!r}, expected one", start)
     shape = tuple(network.variables[v].size for v in (*parents, child))
     if math.prod(shape) > LARGEST_TABLE or len(shape) > MOST_DIMENSIONS:
-        raise UnsupportedError(
-            f"{_where(lexer, start)}: the potential of {name!r} has {math.prod(shape):,} entries over {len(shape)} "
-            f"nodes; at most {LARGEST_TABLE:,} and {MOST_DIMENSIONS} are supported"
+        raise lexer.unsupported(
+            f"the potential of {name!r} has {math.prod(shape):,} entries over {len(shape)} "
+            f"nodes; at most {LARGEST_TABLE:,} and {MOST_DIMENSIONS} are supported",
+            start,
         )
     table = _read_data(network, name, shape, start)
     network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
@@ -183,7 +175,7 @@ def _read_data(network: _Network, name: str, shape: tuple[int, ...], start: int)
         place = lexer.place
         key = _attribute(lexer)
         if key == "model_nodes":
-            raise UnsupportedError(f"{_where(lexer, place)}: data of {name!r} by an expression are not supported")
+            raise lexer.unsupported(f"data of {name!r} by an expression are not supported", place)
         if key != "data":
             _words(lexer)
             continue
@@ -202,9 +194,10 @@ def _read_data(network: _Network, name: str, shape: tuple[int, ...], start: int)
     if numbers is None:
         network.uniform += math.prod(shape)
         if network.uniform > MOST_BY_DEFAULT + len(lexer):
-            raise UnsupportedError(
-                f"{_where(lexer, start)}: up to here, potentials without data stand for {network.uniform:,} entries; "
-                f"at most {MOST_BY_DEFAULT + len(lexer):,} are supported"
+            raise lexer.unsupported(
+                f"up to here, potentials without data stand for {network.uniform:,} entries; "
+                f"at most {MOST_BY_DEFAULT + len(lexer):,} are supported",
+                start,
             )
         return np.full(shape, 1 / shape[-1])
     return np.array(numbers).reshape(shape)
@@ -216,8 +209,3 @@ def _node(network: _Network) -> int:
         network.lexer.place -= 1
         raise network.lexer.expected("a node that was declared before")
     return network.index[name]
-
-
-def _where(lexer: Lexer, place: int) -> str:
-    error = lexer.error("", place)
-    return f"{error.path}, line {error.line}"

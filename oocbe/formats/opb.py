@@ -58,8 +58,6 @@ def parse(text: Text) -> LinearSystem:
 
 
 class _OpbReader:
-    """What has been read so far."""
-
     def __init__(self, text: Text) -> None:
         self._text = text
         self._lexer = Lexer(text, _TOKENS)
@@ -268,6 +266,3 @@ class _OpbReader:
             raise self._lexer.expected(f"{what} of at most 255 bits")
         self._lexer.place += 1
         return int(word)
-
-    def _here(self) -> str:
-        return f"{self._text.path}, line {self._lexer.line()}"

@@ -1,9 +1,12 @@
-"""Names that a format can hold, for those that it cannot."""
+"""Common parts of writers: names without marks, and the refusal of bounds that a format does not have."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+
+from oocbe.errors import UnsupportedError
+from oocbe.model.problem import Problem
 
 
 def plain_names(names: Iterable[str], marks: re.Pattern[str], refused: re.Pattern[str]) -> list[str]:
@@ -28,3 +31,13 @@ def plain_names(names: Iterable[str], marks: re.Pattern[str], refused: re.Patter
             plain[place] = f"{name}_{number}"
         taken.add(plain[place])
     return plain
+
+
+def refuse_bounds(problem: Problem, format_name: str) -> None:
+    """Raise :class:`UnsupportedError` where a problem has an upper or lower bound that its sums may reach."""
+    if side := problem.reachable_bound:
+        bound = problem.upper_bound if side == "upper" else problem.lower_bound
+        raise UnsupportedError(
+            f"{problem.name}: the {side} bound {bound} may bind, and {format_name} has none; write it as .cfn, "
+            "or, in Python, problem.below(None) without it"
+        )

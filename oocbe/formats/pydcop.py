@@ -74,8 +74,6 @@ class _Domain:
 
 
 class _PydcopReader:
-    """What has been read so far."""
-
     def __init__(self, text: Text) -> None:
         self._text = text
         root = parse_yaml(text)
@@ -301,7 +299,6 @@ class _PydcopReader:
         default: int | float | None,
         node: Node,
     ) -> None:
-        """Add a function; infinite costs forbid their tuples."""
         scope = tuple(self._index[name] for name in names)
         is_finite = [not isinstance(value, float) or math.isfinite(value) for value in values]
         if not all(is_finite):
@@ -358,7 +355,6 @@ class _PydcopReader:
 
 
 def _domain(given: Mapping[str, Node], node: Node, name: str, room: int) -> _Domain:
-    """A domain with at most ``room`` values."""
     if "values" not in given:
         raise node.error(f"domain {name} has no values, expected a list")
     items = given["values"].sequence(f"the values of domain {name}")

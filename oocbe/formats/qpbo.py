@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from oocbe.errors import UnsupportedError
-from oocbe.formats.bounds import refuse_bounds
+from oocbe.formats.plain_names import refuse_bounds
 from oocbe.formats.text import Text
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Function, Variable

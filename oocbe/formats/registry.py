@@ -23,8 +23,7 @@ from oocbe.errors import (
     without_frames,
 )
 from oocbe.formats.evidence import Evidence, evidence_of
-from oocbe.formats.files import check_there, read_bytes, without_compression, write_bytes
-from oocbe.formats.no_problem import file_description
+from oocbe.formats.files import check_there, file_description, read_bytes, without_compression, write_bytes
 from oocbe.formats.text import Text
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.model.dcop import Dcop
@@ -75,14 +74,14 @@ def _late(module: str, function: str) -> Callable[[Any], Any]:
 
 def _parse_xml(text: Text) -> Model:
     """What an XML file holds: a constraint problem, one with agents, or a belief network."""
-    from oocbe.formats import frodo, xcsp, xdsl, xmlbif
+    from oocbe.formats import frodo, xcsp, xmlbif
     from oocbe.formats.xml import parse_xml
 
     root = parse_xml(text)
     if root.tag == xmlbif.ROOT:
         return xmlbif.parse(text, root)
-    if root.tag == xdsl.ROOT:
-        return xdsl.parse_root(text, root)
+    if root.tag == xmlbif.XDSL_ROOT:
+        return xmlbif.parse_xdsl_root(text, root)
     return frodo.parse(text, root) if frodo.is_xcsp2(root) else xcsp.parse(text, root)
 
 
@@ -97,7 +96,7 @@ _FORMATS = (
         "bif",
         "belief networks in the Bayesian interchange format",
         _late("bif", "parse"),
-        _late("bif_writer", "render"),
+        _late("bif", "render"),
     ),
     Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse"), _late("cfn_writer", "render")),
     Format("cnf", "satisfiability in DIMACS", _late("dimacs", "parse_cnf"), _late("dimacs", "render_cnf")),
@@ -117,13 +116,13 @@ _FORMATS = (
     Format("net", "belief networks as Hugin, GeNIe and SamIam write them", _late("net", "parse")),
     Format("opb", "pseudo-Boolean problems, soft constraints among them", _late("opb", "parse")),
     Format("qpbo", "quadratic pseudo-Boolean problems", _late("qpbo", "parse"), _late("qpbo", "render")),
-    Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot_writer", "render")),
+    Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot", "render")),
     Format("uai", "UAI Markov and belief networks", _late("uai", "parse"), _late("uai", "render")),
     Format(
         "wcnf", "weighted clauses in DIMACS, old and new", _late("dimacs", "parse_wcnf"), _late("dimacs", "render_wcnf")
     ),
-    Format("wcsp", "toulbar2's weighted CSPs", _late("wcsp", "parse"), _late("wcsp_writer", "render")),
-    Format("xdsl", "belief networks as GeNIe writes them", _late("xdsl", "parse")),
+    Format("wcsp", "toulbar2's weighted CSPs", _late("wcsp", "parse"), _late("wcsp", "render")),
+    Format("xdsl", "belief networks as GeNIe writes them", _late("xmlbif", "parse_xdsl")),
     Format(
         "xml",
         "constraint problems in XCSP3, FRODO's with agents, and belief networks in XMLBIF",
@@ -135,7 +134,6 @@ _FORMATS = (
     ),
 )
 """All formats, in the order in which they are listed."""
-
 
 ENTRY_POINTS = "oocbe.formats"
 """Group of the entry points with which other packages add formats: each names a :class:`Format`."""

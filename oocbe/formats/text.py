@@ -139,7 +139,6 @@ class Text:
         return self._tokens[-1]
 
     def _codes(self, begin: int) -> NDArray[np.uint8]:
-        """The bytes of a window."""
         return np.frombuffer(self._data, np.uint8, min(WINDOW_BYTES, len(self._data) - begin), begin)
 
     def _at(self, token: int) -> _Window:
@@ -274,7 +273,6 @@ class Text:
         return found
 
     def _floats_of(self, window: _Window, begin: int, end: int, what: str) -> NDArray[np.float64]:
-        """The tokens of a window from one place to another as finite numbers."""
         first = window.first + begin
         if window.ends[end - 1] - window.starts[end - 1] > LONGEST_TOKEN:
             bad = first + end - begin - 1

@@ -1,4 +1,4 @@
-"""Weighted CSPs in toulbar2's ``wcsp`` format, the reading side (:mod:`oocbe.formats.wcsp_writer` has the other).
+"""Weighted CSPs in toulbar2's ``wcsp`` format.
 
 A file is a stream of numbers: ``name variables largest_domain functions top``, the domain sizes, and the cost
 functions, each ``arity scope… default tuples`` followed by ``values… cost`` a tuple. Costs of ``top`` and above forbid;
@@ -9,9 +9,9 @@ what an assignment costs in all must stay below ``top``. Besides:
   negative number of tuples -k then has no tuples of its own but those of shared function k. Up to three variables it
   has all costs of that one, whatever default it names; over more, its own default. One over more than three variables
   that costs nothing has no number;
-* a default of -1 followed by a keyword is a function by its meaning (:mod:`oocbe.formats.wcsp_globals`). Linear ones
-  (``knapsack``, ``knapsackp``) become linear constraints; others that decompose exactly small tables, with variables of
-  their states after the file's own; any other raises :class:`~oocbe.errors.UnsupportedError`.
+* a default of -1 followed by a keyword (:data:`KEYWORDS`) is a global cost function. Linear ones (``knapsack``,
+  ``knapsackp``) become linear constraints; others that decompose exactly small tables, with variables of their states
+  after the file's own; any other raises :class:`~oocbe.errors.UnsupportedError`.
 
 A function is split into what it forbids (a constraint, or the missing rows of an incomplete function) and what it
 costs; a part that says nothing is left out.
@@ -20,25 +20,31 @@ Like toulbar2, the reader takes numbers without a space before a sign or a keywo
 larger than the largest that the header names, and the last cost of a tuple that is listed again. Unlike it, it refuses
 a file with fewer or more cost functions than the header says, which toulbar2 ignores, and adds negative costs as they
 are (the format knows none, and toulbar2 takes them for 0); a cost of ``top`` or more forbids beside them, too.
+
+The keywords and their parameters are in toulbar2's manual; their meanings are those that toulbar2 computes, with the
+metrics that toulbar2 has for each.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError
+from oocbe.errors import UnsupportedError, ValueRangeError
+from oocbe.formats import global_counts, global_sums, global_walks
 from oocbe.formats.global_costs import Decomposed
 from oocbe.formats.global_reader import GlobalReader
 from oocbe.formats.text import Text
-from oocbe.formats.wcsp_globals import read_global
-from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.model_checks import INT64
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
+from oocbe.model.semiring import MIN_SUM
 
 LARGEST_DOMAIN = 2**24
 """Values of a variable: larger domains are intervals or damage, and arrays of this size are still affordable."""
@@ -57,8 +63,6 @@ Tuples = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Shared:
-    """A cost function that others may refer to."""
-
     sizes: tuple[int, ...]
     default: int
     tuples: Tuples
@@ -67,8 +71,6 @@ class _Shared:
 
 @dataclass
 class _PartsRead:
-    """What has been read so far."""
-
     top: int
     constant: int = 0
     functions: list[Function] = field(default_factory=list)
@@ -149,7 +151,6 @@ def _separated(text: Text) -> Text:
 
 
 def _read_function(text: Text, cursor: int, sizes: list[int], parts: _PartsRead) -> int:
-    """Read the cost function at a token; returns the token after it."""
     signed_arity = text.integer(cursor, "a cost function's arity", -len(sizes), len(sizes))
     arity = abs(signed_arity)
     scope = tuple(text.integers(cursor + 1, arity, "a variable of the scope").tolist())
@@ -218,3 +219,149 @@ def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> 
         rows = np.array(sorted(last.values()))
         tuples, costs = tuples[rows], costs[rows]
     return tuples, costs
+
+
+def render(problem: Problem) -> str:
+    """The problem as a wcsp; variable names and value labels have no place in it.
+
+    ``top`` is the problem's upper bound, or else one more than any feasible assignment can cost.
+
+    Raises
+    ------
+    UnsupportedError : not a min-sum problem of integers, or one with negative costs.
+    ValueRangeError : ``top`` leaves 64 bits.
+    """
+    if problem.semiring != MIN_SUM:
+        raise UnsupportedError(
+            f"{problem.name}: the wcsp format holds costs to add and minimise, not a {problem.semiring} problem; "
+            "write products as uai, which toulbar2 reads as well"
+        )
+    if not problem.is_integral:
+        raise UnsupportedError(f"{problem.name}: the wcsp format holds integers; scale and round the costs first")
+    _refuse_negative(problem)
+    top = _top(problem)
+    bodies = [
+        _render_table(f.scope, f.tuples, f.values, top if f.default is None else int(f.default))
+        for f in problem.functions
+    ]
+    for c in problem.constraints:
+        listed, default = (0, top) if c.allowed else (top, 0)
+        bodies.append(_render_table(c.scope, c.tuples, np.full(len(c.tuples), listed, dtype=np.int64), default))
+    bodies += [_render_linear(c, top) for c in problem.linear_constraints]
+    if problem.constant:
+        bodies.append(f"0 {problem.constant} 0")
+    name = "_".join(problem.name.split()) or "problem"
+    header = f"{name} {len(problem.variables)} {max(problem.sizes, default=0)} {len(bodies)} {top}"
+    return "\n".join([header, " ".join(map(str, problem.sizes)), *bodies]) + "\n"
+
+
+def _top(problem: Problem) -> int:
+    if problem.upper_bound is None or math.isinf(problem.upper_bound):
+        top = 1 + int(problem.constant) + sum(max(_costs(f), default=0) for f in problem.functions)
+    else:
+        top = math.ceil(problem.upper_bound)  # for integers, below 10.5 is below 11
+    if not -(2**63) <= top < 2**63:
+        raise ValueRangeError(f"{problem.name}: the upper bound {top} needs more than 64 bits")
+    return top
+
+
+def _refuse_negative(problem: Problem) -> None:
+    # The format's definition asks for costs of at least 0, and toulbar2 gives wrong answers for some files without.
+    parts = [(f"function {number}", min(_costs(f), default=0)) for number, f in enumerate(problem.functions)]
+    for what, lowest in [*parts, ("the constant", int(problem.constant))]:
+        if lowest < 0:
+            raise UnsupportedError(
+                f"{problem.name}: {what} has the cost {lowest}, the wcsp format holds costs of at least 0; "
+                "shift the costs up first, and the optimum down again"
+            )
+
+
+def _costs(function: Function) -> list[int]:
+    """The extremes of a function's costs, its default among them."""
+    listed = [int(function.values.min()), int(function.values.max())] if len(function.values) else []
+    return listed if function.default is None else [*listed, int(function.default)]
+
+
+def _render_table(
+    scope: tuple[int, ...], tuples: NDArray[np.int64], costs: NDArray[np.int64] | NDArray[np.float64], default: int
+) -> str:
+    if not scope:
+        # The format's functions of arity 0 have a default only; a listed empty tuple is that default. They are added
+        # up: of a top below 0, where nothing is feasible anyway, two would not reach it.
+        return f"0 {max(0, int(costs[0]) if len(costs) else default)} 0"
+    heading = f"{len(scope)} {' '.join(map(str, scope))} {default} {len(tuples)}"
+    rows = np.column_stack([tuples, costs.astype(np.int64)]).tolist()
+    return "\n".join([heading, *(" ".join(map(str, row)) for row in rows)])
+
+
+def _render_linear(linear: LinearConstraint, top: int) -> str:
+    """A ``knapsackp``, which asks for at least its capacity: all signs turn."""
+    if not linear.scope:
+        return f"0 {0 if linear.capacity >= 0 else max(0, top)} 0"
+    largest = max([-int(own.min()) for own in linear.coefficients])
+    if largest > INT64.max or not INT64.min <= -linear.capacity <= INT64.max:
+        raise ValueRangeError(
+            f"{linear.name}: turned into a lower limit, a coefficient or the capacity of {linear.capacity} needs more "
+            "than the 64 bits that the wcsp format is read in; divide the constraint by a common factor"
+        )
+    weights = []
+    for coefficients in linear.coefficients:
+        values = np.flatnonzero(coefficients)
+        pairs = [f"{value} {-int(coefficients[value])}" for value in values.tolist()]
+        weights.append(" ".join([str(len(pairs)), *pairs]))
+    scope = " ".join(map(str, linear.scope))
+    return f"{len(linear.scope)} {scope} -1 knapsackp {-linear.capacity} {' '.join(weights)}"
+
+
+KEYWORDS: dict[str, Callable[[GlobalReader], None]] = {
+    "alldiff": global_counts.all_different,
+    "salldiff": global_counts.all_different_soft,
+    "salldiffdp": global_counts.all_different_network,
+    "salldiffkp": global_counts.all_different_hard,
+    "walldiff": global_counts.all_different_network,
+    "walldifferent": global_counts.all_different_network,
+    "samong": global_counts.among_soft,
+    "samongdp": global_counts.among_soft,
+    "wamong": global_counts.among,
+    "wvaramong": global_counts.among_variable,
+    "gcc": global_counts.cardinalities_hard,
+    "sgcc": global_counts.cardinalities_soft,
+    "sgccdp": global_counts.cardinalities,
+    "sgcckp": global_counts.cardinalities,
+    "wgcc": global_counts.cardinalities,
+    "ssame": global_counts.same_soft,
+    "wsame": global_counts.same,
+    "wsamegcc": global_counts.same,
+    "woverlap": global_counts.overlap,
+    "wdiverse": global_counts.diverse,
+    "whdiverse": global_counts.diverse,
+    "wtdiverse": global_counts.diverse,
+    "clique": global_sums.clique,
+    "knapsack": global_sums.knapsack,
+    "knapsackc": global_sums.knapsack_of_values,
+    "knapsackp": global_sums.knapsack_of_values,
+    "knapsackv": global_sums.knapsack_by_triplets,
+    "wsum": global_sums.total,
+    "wvarsum": global_sums.total_variable,
+    "sregular": global_walks.regular,
+    "sregulardp": global_walks.regular,
+    "wregular": global_walks.regular_weighted,
+    "sgrammar": global_walks.grammar,
+    "sgrammardp": global_walks.grammar,
+    "max": global_walks.largest,
+    "smaxdp": global_walks.largest,
+    "MST": global_walks.spanning_tree,
+    "smstdp": global_walks.spanning_tree,
+    **dict.fromkeys(global_sums.RELATIONS, global_sums.relation),
+    "disj": global_sums.disjunction,
+    "sdisj": global_sums.disjunction_special,
+}
+"""Keywords and what reads them."""
+
+
+def read_global(reader: GlobalReader) -> int:
+    """Read what follows a keyword; returns the token after it. UnsupportedError by name for what is not supported."""
+    if reader.keyword not in KEYWORDS:
+        raise reader.unsupported(f"is not supported; those that are: {', '.join(KEYWORDS)}")
+    KEYWORDS[reader.keyword](reader)
+    return reader.cursor

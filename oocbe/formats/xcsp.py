@@ -2,7 +2,7 @@
 
 Read are variables and arrays of integers, ``extension`` (also with stars, ranges and conditions), ``instantiation``,
 ``intension`` and the constraints of :mod:`oocbe.formats.xcsp_globals`, :mod:`oocbe.formats.xcsp_walks`,
-:mod:`oocbe.formats.xcsp_resources` and :mod:`oocbe.formats.xcsp_circuits`, in groups, blocks and slides, too; an
+:mod:`oocbe.formats.xcsp_resources` and :mod:`oocbe.formats.xcsp_walks`, in groups, blocks and slides, too; an
 objective that is an expression, a sum, or the like. All else is named in what is left out: propagation does without it,
 solving refuses it.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.formats import xcsp_circuits, xcsp_globals, xcsp_resources, xcsp_walks
+from oocbe.formats import xcsp_globals, xcsp_resources, xcsp_walks
 from oocbe.formats.text import Text
 from oocbe.formats.xcsp_expressions import Expression, Unread, call, constant, variable
 from oocbe.formats.xcsp_hybrid_tables import is_hybrid, read_hybrid_tuples
@@ -53,8 +53,6 @@ class _Table:
 
 
 class _XcspReader:
-    """What has been read so far."""
-
     def __init__(self, text: Text, root: Element) -> None:
         self._text = text
         self._root = root
@@ -70,7 +68,6 @@ class _XcspReader:
             **xcsp_globals.READERS,
             **xcsp_walks.READERS,
             **xcsp_resources.READERS,
-            **xcsp_circuits.READERS,
         }
 
     def read(self) -> CompactProblem:

@@ -20,7 +20,6 @@ from oocbe.model.parts import Constraint
 MOST_EVALUATED = 2**27
 """Assignments of all relations of a file together."""
 
-
 MOST_LISTED = 2**26
 """Values in the rows of all tables together, of which instances of a group share theirs."""
 

@@ -271,7 +271,6 @@ class Relations:
         return self._add_variable(f"expression.{self._made}", np.array(values, dtype=np.int64))
 
     def _make(self, expression: Expression, values: Integers) -> int:
-        """A new variable for an expression."""
         made = self._values[expression] = self.new_variable(values.tolist())
         return made
 

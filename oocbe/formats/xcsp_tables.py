@@ -77,7 +77,6 @@ def _tuple_error(element: Element, text: bytes, arity: int) -> FormatError:
 
 
 def _values(element: Element, text: bytes) -> NDArray[np.int64]:
-    """Values of a table over one variable."""
     words = [word.decode("utf-8", "replace") for word in text.split()]
     if "*" in words:
         return np.full((1, 1), STAR, dtype=np.int64)

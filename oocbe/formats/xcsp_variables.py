@@ -162,7 +162,6 @@ class Variables:
         return self._known[text]
 
     def _domain_of(self, element: Element, same: str) -> Domain:
-        """The domain of a variable, or of all cells of an array."""
         if same in self._named:
             return self.domains[self._named[same]]
         cells = self._arrays[same].cells.ravel().tolist() if same in self._arrays else [-1]

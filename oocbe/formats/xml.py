@@ -180,7 +180,6 @@ def _attributes(file: Text, opening: re.Match[bytes]) -> dict[str, str]:
 
 
 def _replaced(file: Text, content: bytes, offset: int) -> bytes:
-    """Text with its entities replaced."""
     if b"&" not in content:
         return content
 

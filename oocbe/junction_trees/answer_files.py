@@ -135,7 +135,6 @@ def _groups(result: BatchResult) -> list[tuple[tuple[str, ...], NDArray[np.float
 
 
 def _posteriors(tree: JunctionTree, result: BatchResult) -> tuple[list[str], NDArray[np.float64]]:
-    """Names of the columns of posteriors, and float64 (cases, columns)."""
     variables = {v.name: v for v in tree.problem.variables}
     columns: list[str] = []
     numbers = [np.zeros((len(result.status), 0))]

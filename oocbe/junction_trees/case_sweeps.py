@@ -85,7 +85,6 @@ class CaseSweep:
         return max(tuning().least_block_cases, min(tuning().block_cases, room // case_bytes))
 
     def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:
-        """Sweep over some cases; returns those with unreliable results, which are discarded."""
         prior(self._tree, is_log)  # computed once here instead of by each thread
         width = max(1, min(width, -(-len(cases) // thread_count()))) if self._expected is None else width
         blocks = [cases[first : first + width] for first in range(0, len(cases), width)]

@@ -242,7 +242,6 @@ def sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> l
 
 
 def _input_rows(problem: Problem, table: WeightTable) -> int:
-    """Number of rows of an input."""
     if table.values is None:
         return math.prod(problem.sizes[v] for v in table.scope)
     rows: int = table.values.shape[1]

@@ -18,7 +18,6 @@ MOST_CELLS = 1 << 20
 ROUNDINGS = 4
 """Tolerance of the test that conditional probabilities sum to 1, in roundings of each number."""
 
-
 LARGEST_LOGARITHM = 700.0
 """Largest logarithm whose exponential is computed; it is finite in float64."""
 

@@ -147,7 +147,6 @@ class DeviceSweep:
             self.posteriors[left], self.logarithms[left] = sweep.posteriors, sweep.logarithms
 
     def _most_cases(self, device: DeviceTree, plan: SweepPlan) -> int:
-        """Maximum number of cases in a block."""
         from oocbe.junction_trees.kernels.cuda.sweeps import Block
         from oocbe.kernels.cuda.transfer.memory import device_room
 

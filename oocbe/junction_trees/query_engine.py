@@ -178,7 +178,6 @@ class QueryEngine:
         return found
 
     def _goes_alone(self, asked: Sequence[int]) -> bool:
-        """Whether to answer the case without the tree's rows."""
         tree = self._tree
         if tree is None:
             limit = self._making - self._spent
@@ -203,7 +202,6 @@ class QueryEngine:
 
     @property
     def _kernels(self) -> str:
-        """Backend that joins large cliques."""
         if self._backend == "auto":
             return "cuda" if cuda_works(wanted=False) else "cpu"
         return self._backend

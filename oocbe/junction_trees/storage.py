@@ -146,7 +146,6 @@ def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
 
 
 def _in_memory(tree: StoredTree) -> CompiledTree:
-    """A stored tree with its rows in memory."""
     rows = []
     for number, own in enumerate(tree.stored):
         parts = list(tree.rows(number))

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from oocbe.execution.cluster.workers import current
 from oocbe.model.settings.tuning import tuning
-from oocbe.stress.row_checks import JoinedRows, MarginalisedRows, RowChecker, check_tables
-from oocbe.stress.segments import check_by
+from oocbe.stress.segments import JoinedRows, MarginalisedRows, RowChecker, check_by, check_tables
 from oocbe.stress.tables import SyntheticTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -70,7 +69,7 @@ def _check_rows(result: StoredTable | Table, checker: RowChecker) -> ResultCheck
 
 
 def summed_up(sums: Sequence[int], expected: int) -> ResultCheck:
-    """The check of the sums over all rows (:data:`oocbe.stress.row_checks.SUMS`) of a result with correct rows."""
+    """The check of the sums over all rows (:data:`oocbe.stress.segments.SUMS`) of a result with correct rows."""
     rows, numbers, squares, digest = sums
     wanted = expected, expected * (expected - 1) // 2, expected * (expected - 1) * (2 * expected - 1) // 6
     fault = ""

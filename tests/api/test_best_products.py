@@ -3,7 +3,7 @@
 import pytest
 
 import oocbe
-from oocbe.api.tasks.count_optimal import count_optimal
+from oocbe.api.tasks.count import count_optimal
 from oocbe.api.tasks.k_best import k_best
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem

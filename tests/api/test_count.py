@@ -11,8 +11,7 @@ import pytest
 
 import oocbe
 from oocbe.api.tasks import count as counts
-from oocbe.api.tasks.count import count
-from oocbe.api.tasks.count_optimal import count_optimal
+from oocbe.api.tasks.count import count, count_optimal
 from oocbe.api.tasks.k_best import k_best
 from oocbe.api.tasks.marginals import log_partition, marginals, min_marginals
 from oocbe.api.tasks.verbs import run_task

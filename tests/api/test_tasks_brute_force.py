@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.api.tasks.count import count
-from oocbe.api.tasks.count_optimal import count_optimal
+from oocbe.api.tasks.count import count, count_optimal
 from oocbe.api.tasks.k_best import k_best
 from oocbe.api.tasks.marginals import log_partition, marginals, min_marginals
 from oocbe.errors import ValueRangeError

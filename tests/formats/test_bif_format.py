@@ -160,7 +160,7 @@ def test_parents_in_a_circle_are_refused(tmp_path):
     names = "abc"
     text = "network loop { }\n" + "".join(f"variable {n} {{ type discrete [ 1 ] {{ x }}; }}\n" for n in names)
     text += "".join(f"probability ( {n} | {p} ) {{ table 1; }}\n" for n, p in zip(names, "cab", strict=True))
-    with pytest.raises(FormatError, match="parents go round in a circle: a -> b -> c -> a"):
+    with pytest.raises(FormatError, match="parents of variables form a cycle: a -> b -> c -> a"):
         read_text(tmp_path, text)
 
 

@@ -76,7 +76,7 @@ def test_whole_files_that_lack_something(tmp_path):
     with pytest.raises(FormatError, match="the potential of node 'grass'"):
         read(path_of(tmp_path, SAMPLE[: SAMPLE.index("potential (grass")]))
     circle = "node a { states = (x y); } node b { states = (x y); } potential (a | b) { } potential (b | a) { }"
-    with pytest.raises(FormatError, match="go round in a circle"):
+    with pytest.raises(FormatError, match="form a cycle"):
         read(path_of(tmp_path, circle))
 
 

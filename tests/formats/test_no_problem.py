@@ -8,7 +8,7 @@ import pytest
 
 import oocbe
 from oocbe.errors import UsageError
-from oocbe.formats.no_problem import SUFFIXES
+from oocbe.formats.files import SUFFIXES
 
 NETWORK = oocbe.Problem(
     (oocbe.Variable("rain", 2, ("yes", "no")),),

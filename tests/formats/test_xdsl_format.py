@@ -76,7 +76,7 @@ def test_files_that_pyagrum_wrote_have_the_first_parent_fastest(tmp_path):
 def test_parents_in_a_circle_are_refused(tmp_path):
     text = SAMPLE.replace("0.5 0.25 0.25</prob", "0.5 0.25 0.25 0.5 0.25 0.25</prob")
     text = text.replace('<state id="very_wet" />', '<state id="very_wet" /><parents>walk</parents>')
-    with pytest.raises(FormatError, match="parents go round in a circle"):
+    with pytest.raises(FormatError, match="form a cycle"):
         read(path_of(tmp_path, text))
 
 

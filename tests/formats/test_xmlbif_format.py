@@ -64,7 +64,7 @@ def test_meaning(tmp_path, name):
 
 def test_circles_are_refused(tmp_path):
     given = SAMPLE.replace("<FOR>season</FOR><TABLE>", "<FOR>season</FOR><GIVEN>grass</GIVEN><TABLE>0.5 0.25 0.25 ")
-    with pytest.raises(FormatError, match="go round in a circle"):
+    with pytest.raises(FormatError, match="form a cycle"):
         read(path_of(tmp_path, given))
 
 

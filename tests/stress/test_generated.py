@@ -17,14 +17,14 @@ from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuned
-from oocbe.stress import generated, generated_operations
+from oocbe.stress import generated_operations
 from oocbe.stress.answers import check_joined, check_marginalised
-from oocbe.stress.generated import GeneratedRows
 from oocbe.stress.generated_operations import (
     JOIN_MAXIMISE,
     MAXIMISE,
     OPERATORS,
     GeneratedOperation,
+    GeneratedRows,
     digest_by,
     digest_here,
     forecast_digest,
@@ -45,7 +45,7 @@ def pair(request):
 def short_stretches(monkeypatch):
     monkeypatch.setattr(generated_operations, "STRETCH_ROWS", 170)
     monkeypatch.setattr(generated_operations, "STRETCHES_HERE", 3)
-    monkeypatch.setattr(generated, "LEAST_STRETCH", 16)
+    monkeypatch.setattr(generated_operations, "LEAST_STRETCH", 16)
 
 
 def context(folder, piece_rows=None):

@@ -10,7 +10,7 @@ import pytest
 
 import oocbe
 from oocbe.errors import UnsupportedError, UsageError
-from oocbe.formats.spot_writer import render
+from oocbe.formats.spot import render
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.stress import Spot5Settings, grid_network, spot5_day

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MOST_POINTS = 2_000
 """Maximum number of points of the curve; beyond it, every second one is removed."""
 
-
 PLAN_SECONDS = 0.1
 """Time limit, in seconds, to find an order after a search that needed none."""
 

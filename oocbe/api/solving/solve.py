@@ -204,7 +204,6 @@ class _Solving:
         return replace(result, status="interrupted") if was_requested else result
 
     def _unfinished(self, interruption: Interruption) -> Result:
-        """The partial result after a signal."""
         if self._within is not None:
             left, within = self._within
             return left.result(within._unfinished(interruption))
@@ -297,7 +296,6 @@ class _Solving:
         return replace(self, options=replace(self.options, time_limit=None), deadline=deadline)._eliminate(choices, 0.0)
 
     def _orders(self) -> list[OrderChoice]:
-        """Orders for elimination without bounds."""
         options, left = self.options, self.deadline.remaining
         return thorough_orders(self.problem, self.semiring, options, left, longest_search(options.order_seconds, left))
 

@@ -92,7 +92,6 @@ def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
 
 
 def _gap_dtype(tables: Tables) -> np.dtype[Any]:
-    """Dtype of the gaps between completions and the optimum."""
     if tables.prepared.dtype.kind == "f":
         return np.dtype(np.float64)
     assert tables.outcome.value is not None

@@ -112,7 +112,6 @@ def _computed(
     known: Sequence[int],
     forward: type[Forward],
 ) -> Tables:
-    """The tables of a problem whose constraints can all be enforced."""
     begin = time.perf_counter()
     unpruned = replace(options, semiring=problem.semiring, dominance=False, bounds="none")
     choices = candidate_orders(problem, unpruned, deadline, known)

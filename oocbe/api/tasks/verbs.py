@@ -104,12 +104,11 @@ def answered(
     if math.isnan(temperature) or temperature <= 0:
         raise UsageError(f"temperature: {temperature} is not above 0")
     problem.refuse_question(f"the task {task}")
-    from oocbe.api.tasks import count_optimal as optimal
+    from oocbe.api.tasks import count as counting
     from oocbe.api.tasks import k_best as best
     from oocbe.api.tasks import marginals as weights
     from oocbe.api.tasks import mpe as explanation
     from oocbe.api.tasks.at_once import answered_at_once
-    from oocbe.api.tasks.count import count as count_feasible
     from oocbe.api.tasks.result import lifted, task_result
     from oocbe.elimination.buckets.resources import memory_warning
     from oocbe.elimination.preparation.arity import reduce_arity
@@ -124,8 +123,8 @@ def answered(
     warnings = () if is_solve else (memory_warning(settings), why_from_the_start(task, settings))
     ways: dict[str, Callable[[], TaskResult]] = {
         "mpe": lambda: explanation.most_probable_explanation(loaded, settings, observer),
-        "count": lambda: count_feasible(loaded, settings, observer),
-        "count-optimal": lambda: optimal.count_optimal(loaded, settings, observer),
+        "count": lambda: counting.count(loaded, settings, observer),
+        "count-optimal": lambda: counting.count_optimal(loaded, settings, observer),
         "kbest": lambda: best.k_best(loaded, settings, k, observer),
         "logz": lambda: weights.log_partition(loaded, settings, temperature, observer),
         "marginals": lambda: weights.marginals(loaded, settings, temperature, observer),
@@ -170,7 +169,6 @@ def why_from_the_start(task: str, settings: SolveOptions) -> str:
 def load_engine() -> None:
     """Load the modules of tasks after reading, so that a malformed file is reported sooner."""
     import oocbe.api.tasks.count
-    import oocbe.api.tasks.count_optimal
     import oocbe.api.tasks.k_best
     import oocbe.api.tasks.marginals
     import oocbe.api.tasks.mpe  # noqa: F401

@@ -156,8 +156,6 @@ class CompleteTree:
 
 
 class _Sweep:
-    """One upward and one downward pass."""
-
     def __init__(self, tree: CompleteTree, backend: str, is_log: bool) -> None:
         self._tree, self._backend, self._is_log = tree, backend, is_log
         self._semiring = LOG_SUM_EXP if is_log else SUM_PRODUCT
@@ -265,7 +263,6 @@ class _Sweep:
         return not self._is_log and math.prod(self._tree._sizes[v] for v in variables) <= SMALL_CELLS
 
     def _takes_device(self, variables: Sequence[int]) -> bool:
-        """Whether the tables of a clique are joined on the device."""
         cells = math.prod(self._tree._sizes[v] for v in variables)
         return self._backend != "cpu" and not self._is_log and cells >= tuning().device_cells
 

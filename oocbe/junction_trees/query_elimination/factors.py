@@ -96,7 +96,6 @@ def _written_out(problem: Problem) -> WrittenFactors | None:
 
 
 def _sums(scope: Sequence[int], weights: NDArray[np.float64], logarithm: float) -> tuple[int, ...]:
-    """Variables over which weights sum to 1."""
     return tuple(v for axis, v in enumerate(scope) if adds_up_to_one(weights, axis, logarithm))
 
 

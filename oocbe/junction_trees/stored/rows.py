@@ -112,7 +112,6 @@ class RowMaker:
         return max(tuning().least_tree_piece_rows, min(tuning().tree_piece_rows, fitting))
 
     def _make_complete(self, number: int, first: int = 0) -> None:
-        """Make the weights of a clique without zeros, from a row on."""
         clique = self._cliques[number]
         shape = self._clique(number, True)
         rows, group_rows = math.prod(shape.sizes), math.prod(shape.sizes[clique.separator :])

@@ -212,7 +212,6 @@ def steps_down(
 def _steps(
     tree: Any, layout: TreeLayout, cliques: Index, starts: Index, reads: Index, collected: NDArray[np.bool_]
 ) -> dict[str, Index]:
-    """Arrays of steps in either direction."""
     first_row = np.repeat(tree.row_start[cliques], np.diff(starts))
     message = tree.edge_message[reads]
     return {

@@ -223,7 +223,6 @@ def _own_of(number: int, rank: int, stride: int, count: int) -> int:
 
 @helper
 def _add_row(sums: NDArray[np.uint64], number: int) -> None:
-    """Add a row, by its consecutive number, to the sums."""
     word = np.uint64(number)
     sums[0] += np.uint64(1)
     sums[1] += word
