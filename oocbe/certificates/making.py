@@ -34,10 +34,8 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.interruption import listening
 
 if TYPE_CHECKING:
-    from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result
     from oocbe.model.settings.options import SolveOptions
-
 
 ROW_WORK = 4_000
 """Node limit of the check of a row (some 0.05 s); rows beyond it are left out."""
@@ -370,7 +368,7 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
         )
     if evidence:
         raise UnsupportedError(
-            "--certificate: the checker knows the file only, not --evidence; write the fixed problem with oocbe convert"
+            "--certificate: the checker reads the file without --evidence; write the fixed problem with oocbe convert"
         )
     if not problem.is_integral:
         raise UnsupportedError(

@@ -23,8 +23,7 @@ from typing import ParamSpec
 
 import typer
 
-from oocbe.cli.envelope import begin, failure
-from oocbe.cli.output import print_json, warn
+from oocbe.cli.output import begin, failure, print_json, warn
 from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
 from oocbe.model.results import failure as failures
 from oocbe.model.results.failure import Failure, failure_of

@@ -136,13 +136,13 @@ def describe_tree(folder: Path) -> dict[str, object]:
     from oocbe.junction_trees.tree import JunctionTree
 
     tree = JunctionTree.open(folder)
-    numbers = {name: value for name, value in tree.statistics.items() if name not in ("seconds", "is_stored")}
+    found = tree.statistics
     return {
         "kind": "junction tree",
         "name": tree.problem.name,
         "variables": len(tree.problem.variables),
-        **numbers,
-        "made_on_disk": tree.statistics["is_stored"],
+        **{name: found[name] for name in ("cliques", "rows", "cells", "width")},
+        "made_on_disk": found["is_stored"],
     }
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from oocbe.cli import envelope
-from oocbe.cli.output import defer_signals, seconds, warn
+from oocbe.cli.output import begin, defer_signals, failure, seconds, warn, wrapped
 from oocbe.errors import EXIT_INTERRUPTED, amount
 from oocbe.model.results.numerals import all_digits
 from oocbe.runtime.interruption import current
@@ -84,17 +83,15 @@ def _summed_up(printed: Callable[[], int], files: int) -> Iterator[None]:
 
 def _print_line(file: Path, outcome: Outcome) -> None:
     """Print the outcome as one line of JSON: the same object as for a single file."""
-    envelope.begin("solve", {"file": file})
+    begin("solve", {"file": file})
     if outcome.result is not None:
         content = outcome.result.to_json()
     else:
         assert outcome.failure is not None
         is_interruption = outcome.exit_code == EXIT_INTERRUPTED
-        content = (
-            envelope.failure("interrupted") if is_interruption else envelope.failure("error", outcome.failure.to_json())
-        )
+        content = failure("interrupted") if is_interruption else failure("error", outcome.failure.to_json())
     with all_digits():
-        typer.echo(writer.dumps(envelope.wrapped(content), allow_nan=False))
+        typer.echo(writer.dumps(wrapped(content), allow_nan=False))
 
 
 def _print(outcome: Outcome, quiet: bool) -> None:

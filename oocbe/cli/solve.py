@@ -115,7 +115,7 @@ def solve(
     if why := why_from_the_start(task, options):
         warn(why)  # before a run of perhaps hours
     if output is not None:
-        from oocbe.formats.solutions.uai_results import check_output
+        from oocbe.formats.solutions.verification import check_output
 
         check_output(output, task)
     if task != "optimum":
@@ -226,7 +226,7 @@ def _run_task(
         write_assignment(result.labels or {}, problem.name, result.semiring, value, solution, chosen)
     is_written = True
     if output_file is not None:
-        from oocbe.formats.solutions.uai_results import write_task
+        from oocbe.formats.solutions.verification import write_task
 
         is_written = write_task(result, output_file)
     print_task(result, problem.day)

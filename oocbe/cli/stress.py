@@ -16,8 +16,8 @@ from oocbe.cli.output import note, print_answer, seconds, written_to
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
-    from oocbe.stress.answers import ResultCheck
     from oocbe.stress.generated_operations import Forecast, GeneratedOperation
+    from oocbe.stress.segments import ResultCheck
     from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.stored import StoredTable
 
@@ -289,6 +289,6 @@ def _apply(
 
 
 def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> ResultCheck:
-    from oocbe.stress.answers import check_joined, check_marginalised
+    from oocbe.stress.segments import check_joined, check_marginalised
 
     return check_marginalised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)

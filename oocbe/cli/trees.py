@@ -46,13 +46,14 @@ def compile_tree(
         folder=tree,
     )
     made.save(tree)
-    numbers = {name: value for name, value in made.statistics.items() if name not in ("seconds", "is_stored")}
-    phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in made.statistics["seconds"].items())
-    where = "made on disk, larger than the memory" if made.statistics["is_stored"] else "made in memory"
-    numerals = [(name, f"{value:,}") for name, value in numbers.items()]
+    found = made.statistics
+    phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in found["seconds"].items())
+    where = "made on disk, larger than the memory" if found["is_stored"] else "made in memory"
+    numerals = [(name, f"{found[name]:,}") for name in ("cliques", "rows", "cells", "width")]
+    resumed = f"after {found['resumed_rows']:,} rows of an earlier process" if found["resumed_rows"] else ""
     print_answer(
-        lambda: {"schema_version": 1, "tree": str(tree), **made.statistics},
-        [("tree", tree), ("kind", where), *numerals, ("time", phases)],
+        lambda: {"schema_version": 1, "tree": str(tree), **found},
+        [("tree", tree), ("kind", where), ("resumed", resumed), *numerals, ("time", phases)],
     )
 
 
@@ -80,25 +81,25 @@ def query(
     """Answer cases from a junction tree: posteriors of variables, and the probability of the evidence of each case."""
     from oocbe.errors import UsageError
     from oocbe.formats.files import without_compression, write_bytes
-    from oocbe.junction_trees.answer_files import (
+    from oocbe.junction_trees.case_files import (
         UAI_SUFFIXES,
         check_parquet,
         json_of,
         parquet_of,
+        read_cases,
         table_of,
         uai_answer,
         write_zarr,
     )
-    from oocbe.junction_trees.case_files import read_cases
     from oocbe.junction_trees.tree import JunctionTree
 
     suffix = "" if out is None else without_compression(out).suffix.lower()
     if out is not None and suffix not in (".csv", ".parquet", ".zarr", *UAI_SUFFIXES):
-        from oocbe.formats.solutions.uai_results import refuse_kind
+        from oocbe.formats.solutions.verification import refuse_kind
 
         refuse_kind("--out", out)
         raise UsageError(
-            f"--out {out}: the name's suffix tells no kind of answers; known: .csv, .parquet, .zarr, .MAR, .PR, .MPE"
+            f"--out {out}: unknown suffix of a file of answers; known: .csv, .parquet, .zarr, .MAR, .PR, .MPE"
         )
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: the folder {out.absolute().parent} does not exist; make it first")

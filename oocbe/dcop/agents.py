@@ -8,10 +8,11 @@ theorem 1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from oocbe.runtime.deadline import looked
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
+
+Part: TypeAlias = Function | Constraint | LinearConstraint
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,7 @@ class UtilTable:
     @property
     def cells(self) -> int:
         """Assignments of its variables: the cells of a dense table."""
-        cells = 1
-        for known in self.scope:
-            cells *= known.size
-        return cells
+        return math.prod(known.size for known in self.scope)
 
 
 @dataclass(eq=False)
@@ -122,48 +122,36 @@ class Utility:
 
 def shares(problem: Problem, tree: PseudoTree, dtype: np.dtype[Any], z: int | None) -> list[Share]:
     """The share of each variable's agent: a constraint belongs to the deepest of its variables."""
-    functions: list[list[Function]] = [[] for _ in problem.variables]
-    constraints: list[list[Constraint]] = [[] for _ in problem.variables]
-    linear: list[list[LinearConstraint]] = [[] for _ in problem.variables]
-    for f in looked(problem.functions):
-        if f.scope:
-            functions[max(f.scope, key=tree.depth.__getitem__)].append(f)
-    for c in looked(problem.constraints):
-        if c.scope:
-            constraints[max(c.scope, key=tree.depth.__getitem__)].append(c)
-    for inequality in problem.linear_constraints:
-        if inequality.scope:
-            linear[max(inequality.scope, key=tree.depth.__getitem__)].append(inequality)
+    owned: list[list[Part]] = [[] for _ in problem.variables]
+    for part in looked(_parts(problem)):
+        if part.scope:
+            owned[max(part.scope, key=tree.depth.__getitem__)].append(part)
     found = []
-    for v in looked(range(len(problem.variables))):
-        scopes = [f.scope for f in functions[v]] + [c.scope for c in constraints[v]] + [c.scope for c in linear[v]]
-        members = {v}.union(*scopes)
-        scope = sorted(members, key=lambda u: -tree.depth[u])
+    for v, own in enumerate(looked(owned)):
+        scope = sorted({v}.union(*(part.scope for part in own)), key=lambda u: -tree.depth[u])
         known = tuple(KnownVariable(problem.variables[u].name, problem.sizes[u], tree.depth[u]) for u in scope)
         place = {u: index for index, u in enumerate(scope)}
-        parts = (tuple(functions[v]), tuple(constraints[v]), tuple(linear[v]))
-        found.append(Share(_over(known, place, problem, *parts), known, dtype, z))
+        found.append(Share(_over(known, place, problem, own), known, dtype, z))
     return found
+
+
+def _parts(problem: Problem) -> list[Part]:
+    return [*problem.functions, *problem.constraints, *problem.linear_constraints]
 
 
 def _over(
     known: Sequence[KnownVariable],
     place: Mapping[int, int],
     like: Problem,
-    functions: tuple[Function, ...],
-    constraints: tuple[Constraint, ...],
-    linear: tuple[LinearConstraint, ...],
+    parts: Iterable[Part],
 ) -> Problem:
     """A problem over some variables; ``place`` maps the parts' variables to their positions among these."""
-
-    def moved(scope: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(place[v] for v in scope)
-
+    moved = [replace(part, scope=tuple(place[v] for v in part.scope)) for part in parts]
     return Problem(
         tuple(Variable(k.name, k.size) for k in known),
-        tuple(replace(f, scope=moved(f.scope)) for f in functions),
-        tuple(replace(c, scope=moved(c.scope)) for c in constraints),
-        tuple(replace(c, scope=moved(c.scope)) for c in linear),
+        tuple(part for part in moved if isinstance(part, Function)),
+        tuple(part for part in moved if isinstance(part, Constraint)),
+        tuple(part for part in moved if isinstance(part, LinearConstraint)),
         semiring=like.semiring,
         name=like.name,
     )
@@ -263,7 +251,7 @@ class Agent:
         place = {k: index for index, k in enumerate(known)}
         given = self._share.problem
         moves = {index: place[k] for index, k in enumerate(self._share.known)}
-        problem = _over(known, moves, given, given.functions, given.constraints, given.linear_constraints)
+        problem = _over(known, moves, given, _parts(given))
         self._known = known
         order = range(len(known))
         self._prepared = prepare(problem, given.semiring, order, carries=False, dtype=self._share.dtype)

@@ -68,4 +68,4 @@ class CountQuestions:
         if not self._found:
             return ""
         first = min(self._found)
-        return f"{self._text.path}, line {self._text.line(first)}: the file asks for {self._found[first]}"
+        return f"{self._text.path}, line {self._text.line(first)}: this comment requests {self._found[first]}"

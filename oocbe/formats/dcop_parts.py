@@ -46,7 +46,8 @@ def cost_tables(problem: Problem, format_name: str) -> list[CostTable]:
     semiring = problem.semiring
     if semiring.combination is not Combination.ADD or not semiring.selects:
         raise UnsupportedError(
-            f"{problem.name}: {format_name} knows costs to minimise and utilities to maximise; this is {semiring.name}"
+            f"{problem.name}: {format_name} has costs to minimise or utilities to maximise; the semiring is "
+            f"{semiring.name}"
         )
     refuse_bounds(problem, format_name)
     if not problem.variables:

@@ -116,7 +116,7 @@ class _DimacsReader:
         notes = []
         if clauses is not None and read != clauses:
             notes.append(
-                f"{text.path}: the header promises {amount(clauses, 'clause')}, and the file has {read:,}, which count"
+                f"{text.path}: the header states {amount(clauses, 'clause')}; the {read:,} of the file are used"
             )
         variables = tuple(Variable(str(v + 1), 2) for v in range(largest))
         return Problem(
@@ -214,7 +214,7 @@ def _clauses(problem: Problem) -> tuple[list[str], list[tuple[int, str]], int]:
         )
     if max(problem.sizes, default=0) > 2:
         wide = next(v for v in problem.variables if v.size > 2)
-        raise UnsupportedError(f"{problem.name}: variable {wide.name!r} has {wide.size} values; clauses know two")
+        raise UnsupportedError(f"{problem.name}: variable {wide.name!r} has {wide.size} values; clauses have two")
     refuse_bounds(problem, "the format of clauses")
     hard = [f"-{v + 1} 0" for v, size in enumerate(problem.sizes) if size == 1]
     for c in problem.constraints:

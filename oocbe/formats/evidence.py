@@ -80,8 +80,8 @@ def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:
     samples = parse_samples(text, problem)
     if len(samples) != 1:
         raise UnsupportedError(
-            f"{text.path}: {len(samples)} samples of evidence; split the file, one sample each, or ask a junction tree "
-            "(oocbe compile, oocbe query) about all of them"
+            f"{text.path}: {len(samples)} samples of evidence; split the file, one sample each, or query a junction "
+            "tree (oocbe compile, oocbe query) about all of them"
         )
     return samples[0]
 

@@ -164,7 +164,7 @@ def _decompressed(path: Path, file: BufferedReader, room: int) -> Iterator[bytes
     kind = next((suffix for suffix, magic in _MAGIC.items() if beginning.startswith(magic)), None)
     promised = path.suffix.lower()
     if promised in COMPRESSIONS and kind != promised:
-        raise FormatError(path, None, f"found no {promised} header, expected what the name's end promises")
+        raise FormatError(path, None, f"found no {promised} header, expected one for this suffix of the name")
     if kind is None:
         while block := file.read(BLOCK_BYTES):
             yield block
@@ -175,7 +175,7 @@ def _decompressed(path: Path, file: BufferedReader, room: int) -> Iterator[bytes
         raise FormatError(path, None, f"the {kind} data end too early: the file is truncated") from None
     except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
         if "Memory usage limit" in str(error) and room < XZ_MEMORY_BYTES.stop:
-            raise ResourceError(f"{path}: decompression asks for more memory than there is for it; {REMEDY}") from None
+            raise ResourceError(f"{path}: decompression needs more memory than the limit allows; {REMEDY}") from None
         raise FormatError(path, None, f"damaged {kind} data ({error})") from error
 
 
@@ -254,8 +254,8 @@ def _compressed(suffix: str, data: bytes) -> bytes:
 
 
 RECORDS = {
-    "tree.json": "a junction tree, no problem; `oocbe query` asks it about cases",
-    "run.json": "a run directory, no problem; `oocbe inspect` tells how far the run has come",
+    "tree.json": "a junction tree, no problem; `oocbe query` answers cases with it",
+    "run.json": "a run directory, no problem; `oocbe inspect` shows its progress",
     "manifest.json": "a stored table, no problem; join it by oocbe.join_sum and its like, or write it as Parquet by "
     "`oocbe convert`",
 }

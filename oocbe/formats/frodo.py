@@ -32,8 +32,24 @@ from oocbe.runtime.deadline import check_deadline
 FORMAT = "XCSP 2.1_FRODO"
 """What the presentation of such a file says."""
 
+REMEDY = "; write constraints as relations with tuples"
+
 MOST_CELLS = 1 << 24
 """Tuples that a relation is written out for at most."""
+
+SECTIONS = (
+    "presentation",
+    "agents",
+    "domains",
+    "variables",
+    "relations",
+    "predicates",
+    "functions",
+    "constraints",
+    "probabilities",
+    "quantification",
+)
+"""Elements below the root."""
 
 _RANGE = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -77,11 +93,10 @@ class _FrodoReader:
         self._is_max = self._presentation.attributes.get("maximize", "false") == "true"
         kind = self._presentation.attributes.get("type", "")
         if kind.startswith(("QCSP", "WQCSP")):
-            raise self._unsupported(self._presentation, f"the type {kind}")
-        for tag in ("probabilities", "quantification"):
-            found = root.child(tag)
-            if found is not None and found.children:
-                raise self._unsupported(found, f"<{tag}>")
+            raise self._presentation.unsupported(f"the type {kind}", REMEDY)
+        for found in root.children:
+            if found.tag not in SECTIONS or (found.tag in SECTIONS[-2:] and found.children):
+                raise found.unsupported(f"<{found.tag}>", REMEDY)
         self._domains: dict[str, tuple[str, ...]] = {}
         self._variables: list[Variable] = []
         self._index: dict[str, int] = {}
@@ -136,13 +151,8 @@ class _FrodoReader:
             return constant, None
         assert given is not None
         if self._is_max or min([constant, *(_least(f) for f in functions)]) < 0:
-            raise self._unsupported(listed, f"maximalCost={given!r} of utilities, or beside costs below 0,")
+            raise listed.unsupported(f"maximalCost={given!r} of utilities, or beside costs below 0,", REMEDY)
         return constant, self._cost(listed, given)
-
-    def _unsupported(self, element: Element, what: str) -> UnsupportedError:
-        return UnsupportedError(
-            f"{self._text.path}, line {element.line}: {what} is not read; write constraints as relations with tuples"
-        )
 
     def _name(self, element: Element) -> str:
         name = element.attributes.get("name", "")
@@ -173,7 +183,7 @@ class _FrodoReader:
     def _check_count(self, element: Element, attribute: str, found: int) -> None:
         given = element.attributes.get(attribute)
         if given is not None and given != str(found):
-            raise element.error(f"found {found:,} where {attribute} says {given!r}, expected as many")
+            raise element.error(f"found {found:,}, expected {attribute}={given!r}")
 
     def _read_variable(self, element: Element, agents: Sequence[str] | None) -> None:
         name = self._name(element)
@@ -200,7 +210,7 @@ class _FrodoReader:
         attributes = element.attributes
         semantics = attributes.get("semantics", "")
         if element.tag != "relation" or semantics not in ("soft", "supports", "conflicts"):
-            raise self._unsupported(element, f"<{element.tag}> with the semantics {semantics!r}")
+            raise element.unsupported(f"<{element.tag}> with the semantics {semantics!r}", REMEDY)
         arity = attributes.get("arity", "")
         if not arity.isdecimal() or int(arity) < 1:
             raise element.error(f"found the arity {arity!r}, expected a number, at least 1")
@@ -253,7 +263,7 @@ class _FrodoReader:
         reference = element.attributes.get("reference", "")
         template = templates.get(reference)
         if reference.startswith("global:") or (element.children and template is None):
-            raise self._unsupported(element, f"constraint {name} ({reference or 'with parameters'})")
+            raise element.unsupported(f"constraint {name} ({reference or 'with parameters'})", REMEDY)
         if reference not in relations and template is None:
             raise element.error(
                 f"constraint {name} refers to {reference!r}, which is no relation, predicate or function"
@@ -290,7 +300,7 @@ class _FrodoReader:
         """A function whose list forbids some tuples, while others have a default."""
         shape = [self._variables[v].size for v in variables]
         if math.prod(shape) > MOST_CELLS:
-            raise self._unsupported(relation.element, f"a relation with a default over {math.prod(shape):,} tuples")
+            raise relation.element.unsupported(f"a relation with a default over {math.prod(shape):,} tuples", REMEDY)
         is_integral = all(isinstance(cost, int) or math.isinf(cost) for cost in [*relation.costs, default])
         dense: Values
         dense = np.full(shape, default, dtype=np.int64) if is_integral else np.full(shape, default, dtype=np.float64)

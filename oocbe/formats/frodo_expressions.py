@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError
 from oocbe.formats.xcsp_expressions import Expression, Malformed, Unread, bounds_of, constant, evaluate, parse, variable
 from oocbe.formats.xml import Element
 from oocbe.model.parts import Constraint, Function, Variable
@@ -96,8 +95,7 @@ class Template:
             bounds_of(expression, [(int(column.min()), int(column.max())) for column in columns])
             found = evaluate(expression, np.ix_(*columns) if columns else ())
         except Unread as unread:
-            where = f"{owner.file.path}, line {owner.line}"
-            raise UnsupportedError(f"{where}: {unread} is not read; write the constraint as a relation") from None
+            raise owner.unsupported(str(unread), "; write the constraint as a relation") from None
         values = np.broadcast_to(found, tuple(map(len, columns)))
         if self.is_cost:
             return Function.from_array(tuple(scope), values)

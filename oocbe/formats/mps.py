@@ -356,7 +356,10 @@ class _Reader:
         if more := len(self._left_out) - len(notes):
             notes.append(f"{self._text.path}: {amount(more, 'more line')} like that")
         if not self._maximises and self._text.data.upper().startswith(b"*SENSE:MAX"):
-            notes.append(f"{self._text.path}, line 1: PuLP's comment asks to maximise, the file not; OBJSENSE does")
+            notes.append(
+                f"{self._text.path}, line 1: PuLP's comment states a maximum, the file a minimum; write OBJSENSE MAX "
+                "for a maximum"
+            )
         objective = np.zeros(len(integral))
         objective[list(self._costs)] = list(self._costs.values())
         return LinearSystem(

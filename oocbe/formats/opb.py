@@ -137,7 +137,7 @@ class _OpbReader:
         self._lexer.take(":", f"':' after {word}")
         if not is_first or word == "soft":
             raise self._lexer.error(
-                f"found {word}: here, expected it before all constraints, and nothing such before it"
+                f"found {word}: after an objective, soft: or a constraint; expected it once, at the beginning"
             )
         return word == "max"
 

@@ -314,7 +314,7 @@ def _format_of(path: str | Path, name: str | None) -> Format:
         return own  # entry points are looked for where they may be needed only: that takes as long as a small solve
     known = formats()
     if wanted not in known:
-        found = f"unknown format {name!r}" if name is not None else f"{path}: the name's suffix tells no format"
+        found = f"unknown format {name!r}" if name is not None else f"{path}: unknown suffix of a file format"
         raise UsageError(
             f"{found}; name one (format, --format; of what is written, --to); known formats: {', '.join(known)}"
         )

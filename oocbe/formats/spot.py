@@ -150,8 +150,8 @@ def _check_capacity(text: Text, token: int) -> None:
         raise text.error(
             token,
             f"found a recorder capacity of {written}, expected {WRITTEN_CAPACITY}, which stands for "
-            f"{RECORDER_CAPACITY} units of {CONSUMPTION_UNIT} in all published files: how another one is scaled is "
-            "nowhere said; give another capacity as a knapsack constraint of a wcsp file",
+            f"{RECORDER_CAPACITY} units of {CONSUMPTION_UNIT} in all published files: the scale of another one is "
+            "unknown; give another capacity as a knapsack constraint of a wcsp file",
         )
 
 

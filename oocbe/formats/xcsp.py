@@ -1,8 +1,8 @@
 """Constraint satisfaction and optimisation problems in XCSP3: what has a form as tables and sums.
 
 Read are variables and arrays of integers, ``extension`` (also with stars, ranges and conditions), ``instantiation``,
-``intension`` and the constraints of :mod:`oocbe.formats.xcsp_globals`, :mod:`oocbe.formats.xcsp_walks`,
-:mod:`oocbe.formats.xcsp_resources` and :mod:`oocbe.formats.xcsp_walks`, in groups, blocks and slides, too; an
+``intension`` and the constraints of :mod:`oocbe.formats.xcsp_globals`, :mod:`oocbe.formats.xcsp_walks`
+and :mod:`oocbe.formats.xcsp_resources`, in groups, blocks and slides, too; an
 objective that is an expression, a sum, or the like. All else is named in what is left out: propagation does without it,
 solving refuses it.
 """
@@ -20,12 +20,10 @@ from oocbe.errors import UnsupportedError
 from oocbe.formats import xcsp_globals, xcsp_resources, xcsp_walks
 from oocbe.formats.text import Text
 from oocbe.formats.xcsp_expressions import Expression, Unread, call, constant, variable
-from oocbe.formats.xcsp_hybrid_tables import is_hybrid, read_hybrid_tuples
 from oocbe.formats.xcsp_parts import Arguments, Parts, split_words
-from oocbe.formats.xcsp_reading import Reading, read_reified
-from oocbe.formats.xcsp_reified import Gathered, has_a_row, is_reified
+from oocbe.formats.xcsp_reading import Gathered, Reading, has_a_row, is_reified, read_reified
 from oocbe.formats.xcsp_relations import Relations
-from oocbe.formats.xcsp_tables import as_indices, read_tuples
+from oocbe.formats.xcsp_tables import as_indices, is_hybrid, read_hybrid_tuples, read_tuples
 from oocbe.formats.xcsp_variables import Variables
 from oocbe.formats.xml import Element
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable, distinct
@@ -147,7 +145,7 @@ class _XcspReader:
         """A constraint on some variables of a list, then on those that follow them, and so on to the list's end."""
         lists, templates = ([own for own in element.children if (own.tag == "list") == is_list] for is_list in (1, 0))
         if len(lists) != 1 or len(templates) != 1 or templates[0].tag not in self._readers:
-            self._leave_out(element, "<slide> but of one list and one constraint")
+            self._leave_out(element, "<slide> without exactly one list and one constraint")
             return
         (listed,), (template,) = lists, templates
         offset = listed.attributes.get("offset", "1")

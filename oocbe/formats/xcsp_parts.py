@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from oocbe.formats.xcsp_expressions import CONSTANT, VARIABLE, Expression, Malformed, Unread, constant, parse, variable
 from oocbe.formats.xcsp_relations import COMPARISONS, Condition
@@ -116,32 +116,34 @@ class Parts:
                 raise Unread("constants among variables" if part.operator == CONSTANT else "expressions")
         return [part.value for part in found]
 
+    def _repeated(self, element: Element, arguments: Arguments) -> Iterator[tuple[int | str, int]]:
+        """The words of a list, and how often each counts: ``7x3`` stands for 7 three times."""
+        total = 0
+        for word in self.words(element, arguments):
+            match = _REPEATED.fullmatch(word) if isinstance(word, str) else None
+            times = 1 if match is None else int(match[2])
+            total += times
+            if total > MOST_REPEATS:
+                raise element.error(f"found a list of over {MOST_REPEATS:,} integers, expected fewer")
+            yield (word if match is None else match[1]), times
+
     def integers(self, element: Element, arguments: Arguments) -> list[int]:
         """Integers of a list, of which ``7x3`` says 7 three times; Unread where there are variables."""
         found: list[int] = []
-        for word in self.words(element, arguments):
-            repeated = _REPEATED.fullmatch(word) if isinstance(word, str) else None
+        for word, times in self._repeated(element, arguments):
             if isinstance(word, int) or word[:1].isalpha():
                 raise Unread(f"variables as {element.tag}")
-            times = int(repeated[2]) if repeated is not None else 1
-            if len(found) + times > MOST_REPEATS:
-                raise element.error(f"found a list of over {MOST_REPEATS:,} integers, expected fewer")
-            found += [read_integer(element, repeated[1] if repeated is not None else word)] * times
+            found += [read_integer(element, word)] * times
         return found
 
     def values(self, element: Element, arguments: Arguments) -> list[Expression]:
         """Numbers or variables of a list, of which ``7x3`` says 7 three times and ``2..5`` all from 2 to 5."""
         found: list[Expression] = []
-        for word in self.words(element, arguments):
-            repeated = _REPEATED.fullmatch(word) if isinstance(word, str) else None
-            if repeated is not None:
-                if len(found) + int(repeated[2]) > MOST_REPEATS:
-                    raise element.error(f"found a list of over {MOST_REPEATS:,} integers, expected fewer")
-                found += [constant(read_integer(element, repeated[1]))] * int(repeated[2])
-            elif isinstance(word, str) and _RANGE.fullmatch(word):
+        for word, times in self._repeated(element, arguments):
+            if isinstance(word, str) and _RANGE.fullmatch(word):
                 found += map(constant, self._range(element, word))
             elif isinstance(word, str) and word[0] in "+-0123456789":
-                found.append(constant(read_integer(element, word)))
+                found += [constant(read_integer(element, word))] * times
             else:
                 found += self.of_word(element, word, arguments)
         if not found:
@@ -157,16 +159,11 @@ class Parts:
     def conditions(self, element: Element, arguments: Arguments) -> list[Condition]:
         """What a list of numbers, ranges and variables asks for, one condition each."""
         found: list[Condition] = []
-        for word in self.words(element, arguments):
-            repeated = _REPEATED.fullmatch(word) if isinstance(word, str) else None
+        for word, times in self._repeated(element, arguments):
             if isinstance(word, str) and _RANGE.fullmatch(word):
                 found.append(Condition("in", bounds=read_range(element, word)))
-            elif repeated is not None:
-                if len(found) + int(repeated[2]) > MOST_REPEATS:
-                    raise element.error(f"found a list of over {MOST_REPEATS:,} integers, expected fewer")
-                found += [Condition("eq", constant(read_integer(element, repeated[1])))] * int(repeated[2])
             else:
-                found += [Condition("eq", part) for part in self.of_word(element, word, arguments)]
+                found += [Condition("eq", part) for part in self.of_word(element, word, arguments)] * times
         return found
 
     def condition(self, element: Element, arguments: Arguments) -> Condition:

@@ -7,15 +7,26 @@ of the first one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.formats.xcsp_expressions import VARIABLE, Expression, Integers, Unread, bounds_of, call, evaluate, variable
+from oocbe.formats.xcsp_expressions import (
+    LARGEST,
+    VARIABLE,
+    Expression,
+    Integers,
+    Unread,
+    bounds_of,
+    call,
+    evaluate,
+    variable,
+)
 from oocbe.formats.xcsp_variables import Domain, Variables
-from oocbe.model.parts import Constraint
+from oocbe.model.model_checks import INT64
+from oocbe.model.parts import Constraint, LinearConstraint
 
 MOST_EVALUATED = 2**27
 """Assignments of all relations of a file together."""
@@ -103,3 +114,109 @@ class RelationTables:
         if is_equal or len(rows):
             self.constraints.append(Constraint((*right.scope, left.value), rows, is_equal))
         return True
+
+
+MOST_COEFFICIENTS = 2**26
+"""Coefficients of all linear constraints together at most, one a value of each variable."""
+
+Columns = dict[int, Integers]
+"""What each value of each variable adds to a sum."""
+
+
+@dataclass(eq=False)
+class Sums:
+    """Linear constraints over some variables.
+
+    Attributes
+    ----------
+    tables : what evaluates expressions. linear : the constraints.
+    """
+
+    tables: RelationTables
+    linear: list[LinearConstraint] = field(default_factory=list)
+    _products: dict[tuple[int, Expression | None, int], Integers] = field(default_factory=dict)
+    _negatives: dict[int, tuple[Integers, Integers]] = field(default_factory=dict)
+    _coefficients: int = 0
+
+    def columns(
+        self, expression: Expression, value_of: Callable[[Expression], int] | None = None
+    ) -> tuple[Columns, int] | None:
+        """An expression as a sum of what each variable adds, and a constant.
+
+        value_of : makes variables of parts that have no such form; None: there is no result where there is one.
+        """
+        columns: Columns = {}
+        offset = 0
+        waiting = [(1, expression)]
+        while waiting:
+            factor, part = waiting.pop()
+            parts = part.arguments
+            if part.operator in ("add", "sub", "neg"):
+                signs = {"add": [1] * len(parts), "sub": [1, -1], "neg": [-1]}[part.operator]
+                waiting += [(factor * sign, own) for sign, own in zip(signs, parts, strict=True)][::-1]
+            elif part.operator == "mul" and sum(bool(own.scope) for own in parts) == 1:
+                times = math.prod(int(self.tables.evaluate(own, [])) for own in parts if not own.scope)
+                waiting.append((factor * times, next(own for own in parts if own.scope)))
+            elif not part.scope:
+                offset += factor * int(self.tables.evaluate(part, []))
+            elif len(part.scope) == 1:
+                add_column(columns, part.scope[0], self._times(factor, part))
+            elif value_of is None:
+                return None
+            else:
+                made = value_of(part)
+                add_column(columns, made, self._times(factor, variable(made)))
+        return {v: column for v, column in columns.items() if column.any()}, offset
+
+    def _times(self, factor: int, expression: Expression) -> Integers:
+        """A number times an expression over one variable, for each of its values."""
+        domain = self.tables.domain(expression.scope[0])
+        is_plain = expression.operator == VARIABLE
+        key = (factor, None if is_plain else expression.template, id(domain))
+        if key not in self._products:
+            values = domain.values if is_plain else self.tables.evaluate(expression, [domain.values])
+            if abs(factor) * max(1, abs(int(values.min())), abs(int(values.max()))) > INT64.max:
+                raise Unread("a coefficient times a value of more than 64 bits")
+            self._products[key] = factor * values
+        return self._products[key]
+
+    def compare(self, operator: str, columns: Columns, offset: int, name: str) -> None:
+        """That a sum and a constant compare with 0 so."""
+        if operator in ("le", "lt", "eq"):
+            self._add_at_most(columns, -offset - (operator == "lt"), name)
+        if operator in ("ge", "gt", "eq"):
+            self._add_at_most(
+                {v: self._negative(column) for v, column in columns.items()}, offset - (operator == "gt"), name
+            )
+
+    def _negative(self, column: Integers) -> Integers:
+        """A column's negative, once for all sums that have it."""
+        found = self._negatives.get(id(column))
+        if found is None:
+            found = self._negatives[id(column)] = (column, -column)
+        return found[1]
+
+    def _add_at_most(self, columns: Columns, capacity: int, name: str) -> None:
+        """A linear constraint; Unread where numbers leave 64 bits or are too many."""
+        self._coefficients += sum(map(len, columns.values()))
+        if self._coefficients > MOST_COEFFICIENTS:
+            raise Unread(f"more than {MOST_COEFFICIENTS:,} values of variables in sums")
+        if not INT64.min < capacity < INT64.max:
+            raise Unread("a right-hand side of more than 64 bits")
+        self.linear.append(LinearConstraint(tuple(columns), tuple(columns.values()), capacity, name))
+
+
+def length(columns: Columns) -> int:
+    """Values between the least and the greatest sum, both included."""
+    return 1 + sum(int(column.max()) - int(column.min()) for column in columns.values())
+
+
+def add_column(columns: Columns, v: int, column: Integers) -> None:
+    """Add what the values of a variable add to what they add already."""
+    known = columns.get(v)
+    if known is None:
+        columns[v] = column
+        return
+    if max(int(np.abs(known).max()), int(np.abs(column).max())) >= LARGEST:
+        raise Unread("a coefficient times a value of more than 64 bits")
+    columns[v] = known + column

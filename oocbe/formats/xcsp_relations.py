@@ -30,8 +30,7 @@ from oocbe.formats.xcsp_expressions import (
     evaluate,
     variable,
 )
-from oocbe.formats.xcsp_relation_tables import RelationTables
-from oocbe.formats.xcsp_sums import Columns, Sums, add_column, length
+from oocbe.formats.xcsp_relation_tables import Columns, RelationTables, Sums, add_column, length
 from oocbe.formats.xcsp_variables import MOST_VARIABLES, Domain, Variables
 from oocbe.model.parts import Constraint, Function
 from oocbe.runtime.deadline import check_deadline

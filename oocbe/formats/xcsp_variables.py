@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError
 from oocbe.formats.xml import Element
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Variable
@@ -85,7 +84,7 @@ class Variables:
             if name in self._named or name in self._arrays:
                 raise element.error(f"found the variable {name} a second time, expected different names")
             if element.attributes.get("type", "integer") != "integer":
-                raise _unsupported(element, f"a variable of type {element.attributes['type']}")
+                raise element.unsupported(f"a variable of type {element.attributes['type']}")
             if element.tag == "var":
                 self._count(element, 1)
                 self.add(name, self._domain(element))
@@ -105,7 +104,7 @@ class Variables:
     def _count(self, element: Element, cells: int) -> None:
         self._cells += cells
         if self._cells > MOST_VARIABLES:
-            raise _unsupported(element, f"{self._cells:,} variables up to here, more than {MOST_VARIABLES:,},")
+            raise element.unsupported(f"{self._cells:,} variables up to here, more than {MOST_VARIABLES:,},")
 
     def _add_array(self, element: Element, name: str) -> None:
         origin = self._arrays.get(element.attributes.get("as", ""))
@@ -179,7 +178,7 @@ class Variables:
         if not 1 <= size <= LARGEST_DOMAIN:
             raise element.error(f"found a domain of {size:,} values, expected between 1 and {LARGEST_DOMAIN:,}")
         if self._values > MOST_VALUES:
-            raise _unsupported(element, f"domains of {self._values:,} values up to here, more than {MOST_VALUES:,},")
+            raise element.unsupported(f"domains of {self._values:,} values up to here, more than {MOST_VALUES:,},")
         values = np.unique(np.concatenate([np.arange(low, high + 1, dtype=np.int64) for low, high in ranges]))
         if len(values) != size:
             raise element.error("found a value of a domain twice, expected different ones")
@@ -191,9 +190,7 @@ class Variables:
         if single is not None:
             return (single,)
         array, boxes = self._boxes(element, word)
-        self._listed += math.prod(len(box) for box in boxes)
-        if self._listed > MOST_LISTED:
-            raise _unsupported(element, f"lists of {self._listed:,} variables up to here, more than {MOST_LISTED:,},")
+        self._count_listed(element, boxes)
         found = array.cells[np.ix_(*boxes)].ravel()
         result: list[int] = found[found >= 0].tolist()
         if not result:
@@ -204,14 +201,17 @@ class Variables:
         """Variables of a part of an array with two dimensions, or more that have one index each, row by row."""
         array, boxes = self._boxes(element, word)
         lengths = [len(box) for box in boxes if len(box) > 1][-2:]
-        self._listed += math.prod(map(len, boxes))
-        if self._listed > MOST_LISTED:
-            raise _unsupported(element, f"lists of {self._listed:,} variables up to here, more than {MOST_LISTED:,},")
+        self._count_listed(element, boxes)
         found = array.cells[np.ix_(*boxes)].reshape(-1, len(boxes[-1]))
         if (found < 0).any() or len(boxes) < 2 or math.prod(lengths) < found.size:
             raise element.error(f"found {word[:40]!r}, expected a matrix all of whose cells have domains")
         rows: list[list[int]] = found.tolist()
         return rows
+
+    def _count_listed(self, element: Element, boxes: Sequence[range]) -> None:
+        self._listed += math.prod(map(len, boxes))
+        if self._listed > MOST_LISTED:
+            raise element.unsupported(f"lists of {self._listed:,} variables up to here, more than {MOST_LISTED:,},")
 
     def _boxes(self, element: Element, word: str) -> tuple[_Array, list[range]]:
         """The array that a word names, and the indices of each dimension, counted from 0."""
@@ -252,7 +252,3 @@ def read_integer(element: Element, word: str) -> int:
 
 def _cell_name(name: str, array: _Array, cell: tuple[int, ...]) -> str:
     return name + "".join(f"[{array.first + index}]" for index in cell)
-
-
-def _unsupported(element: Element, what: str) -> UnsupportedError:
-    return UnsupportedError(f"{element.file.path}, line {element.line}: {what} is not supported")

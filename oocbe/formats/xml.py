@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from oocbe.errors import FormatError
+from oocbe.errors import FormatError, UnsupportedError
 from oocbe.formats.text import SHOWN_CHARACTERS, Text
 from oocbe.runtime.deadline import check_deadline
 
@@ -71,6 +71,15 @@ class Element:
     def error(self, message: str) -> FormatError:
         """The error to raise about it."""
         return FormatError(self.file.path, self.line, message)
+
+    def unsupported(self, what: str, remedy: str = "") -> UnsupportedError:
+        """The error to raise about it where it has a part that is not supported."""
+        return UnsupportedError(f"{self.file.path}, line {self.line}: {what} is not supported{remedy}")
+
+    def in_text(self, error: FormatError) -> FormatError:
+        """An error about its text alone, with the line in the file."""
+        line = self.file.line_of(self.start) + (error.line or 1) - 1
+        return FormatError(error.path, line, str(error).partition(": ")[2])
 
     def child(self, tag: str) -> Element | None:
         """Its only child of a name, or None; FormatError where there are several."""

@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import FormatError, UnsupportedError, amount
+from oocbe.errors import FormatError, amount
 from oocbe.formats.bif import LARGEST_TABLE, MOST_DIMENSIONS, network_problem
 from oocbe.formats.text import Text
 from oocbe.formats.xml import Element, parse_xml
@@ -87,7 +87,7 @@ def _variable(element: Element) -> Variable:
     name = word_of(element.needed("NAME"))
     kind = element.attributes.get("TYPE", "nature")
     if kind != "nature":
-        raise unsupported(element, f"variable {name!r} of type {kind!r}")
+        raise element.unsupported(f"variable {name!r} of type {kind!r}")
     labels = tuple(word_of(child) for child in element.children if child.tag == "OUTCOME")
     if not name or not labels or len(set(labels)) != len(labels):
         raise element.error(f"found no name, no <OUTCOME>, or one twice, of variable {name!r}; expected different ones")
@@ -107,7 +107,7 @@ def _definition(element: Element, variables: list[Variable], index: dict[str, in
         elif part.tag not in ("TABLE", "PROPERTY"):
             raise part.error(f"found <{part.tag}>, expected <FOR>, <GIVEN> or <TABLE>")
     if len(scopes["FOR"]) > 1:
-        raise unsupported(element, "a definition of several variables together")
+        raise element.unsupported("a definition of several variables together")
     if not scopes["FOR"]:
         raise element.error("found a <DEFINITION> without <FOR>, expected one")
     scope = (*scopes["GIVEN"], *scopes["FOR"])
@@ -124,15 +124,10 @@ def word_of(element: Element) -> str:
     return " ".join(element.text.decode("utf-8", "replace").split())
 
 
-def unsupported(element: Element, what: str) -> UnsupportedError:
-    """The error to raise about an element that is not read."""
-    return UnsupportedError(f"{element.file.path}, line {element.line}: {what} is not supported")
-
-
 def check_shape(element: Element, shape: tuple[int, ...]) -> None:
     """Refuse a table that is too large."""
     if math.prod(shape) > LARGEST_TABLE or len(shape) > MOST_DIMENSIONS:
-        raise unsupported(element, f"a table of {math.prod(shape):,} probabilities over {len(shape)} variables")
+        raise element.unsupported(f"a table of {math.prod(shape):,} probabilities over {len(shape)} variables")
 
 
 def probabilities(element: Element, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -148,8 +143,7 @@ def probabilities(element: Element, name: str, shape: tuple[int, ...]) -> NDArra
             bad = int(np.argmax(values < 0))
             raise numbers.error(bad, f"found {numbers.shown(bad)}, expected {what}, at least 0")
     except FormatError as error:
-        line = element.file.line_of(element.start) + (error.line or 1) - 1
-        raise FormatError(error.path, line, str(error).partition(": ")[2]) from None
+        raise element.in_text(error) from None
     return values.reshape(shape)
 
 
@@ -172,7 +166,7 @@ def parse_xdsl_root(text: Text, root: Element) -> Problem:
     """Read a network, ``root`` of the file ``text``."""
     for child in root.children:
         if child.tag not in ("nodes", *PASSED_OVER):
-            raise unsupported(child, f"<{child.tag}> in a network")
+            raise child.unsupported(f"<{child.tag}> in a network")
     nodes = root.needed("nodes").children
     variables = [_state_variable(node) for node in nodes]
     index: dict[str, int] = {}
@@ -198,9 +192,9 @@ def _is_by_agrum(root: Element) -> bool:
 def _state_variable(node: Element) -> Variable:
     name = node.attributes.get("id", "")
     if node.tag not in ("cpt", "deterministic"):
-        raise unsupported(node, f"node {name!r}, a <{node.tag}>,")
+        raise node.unsupported(f"node {name!r}, a <{node.tag}>,")
     if "dynamic" in node.attributes:
-        raise unsupported(node, f"node {name!r} of a dynamic network")
+        raise node.unsupported(f"node {name!r} of a dynamic network")
     labels = tuple(child.attributes.get("id", "") for child in node.children if child.tag == "state")
     if not name or not labels or "" in labels or len(set(labels)) != len(labels):
         raise node.error(f"found no id, no <state>, or one twice, of node {name!r}; expected different ones")
@@ -216,7 +210,7 @@ def _function(
     wanted = "probabilities" if node.tag == "cpt" else "resultingstates"
     for part in node.children:
         if part.tag not in ("state", "parents", wanted, *PASSED_OVER):
-            raise unsupported(part, f"<{part.tag}> of node {name!r}")
+            raise part.unsupported(f"<{part.tag}> of node {name!r}")
     listed = node.child("parents")
     parents = []
     for word in [] if listed is None else word_of(listed).split():

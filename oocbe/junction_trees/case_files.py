@@ -8,25 +8,49 @@
 
 Values are labels, as text or as numbers, else positions (:func:`oocbe.model.names.value_index`), in CSV and JSON alike.
 All of them may be compressed (``.gz``, ``.xz``).
+
+============  =================================================================================
+``.csv``      a line a case: status, logarithm of the evidence's probability, posteriors of values
+``.parquet``  the same columns, typed; needs pyarrow
+``.zarr``     a group of arrays: ``is_possible``, ``log_evidence``, and ``posteriors/0`` and so on, with an axis of
+              cases and one a variable, whose names and labels are attributes
+``.mar``      UAI: the marginals of all variables
+``.pr``       UAI: the decimal logarithm of the evidence's probability
+``.mpe``      UAI: the most probable values of all variables
+============  =================================================================================
+
+UAI files of several samples have their number in the second line. These formats cannot express the answer for an
+impossible sample, which raises an error.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import FormatError, UsageError, amount
+from oocbe.errors import DiskError, FormatError, UsageError, amount, install_hint
 from oocbe.formats.evidence import parse_samples
 from oocbe.formats.files import read_bytes, without_compression
+from oocbe.formats.solutions.verification import line_of_logarithm, line_of_marginals, line_of_values, uai_text
 from oocbe.formats.text import Text
+from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.evidence import UNOBSERVED, cases_of
+from oocbe.junction_trees.tree import JunctionTree
 from oocbe.model.names import unknown_variable, value_index
 from oocbe.model.problem import Problem
+from oocbe.runtime.temporary_names import temporary_beside
+from oocbe.tables import disk
+from oocbe.tables.parquet_source import sparing
 
 SUFFIXES = (".csv", ".json", ".evid")
 """Suffixes of files of cases, before ``.gz`` or ``.xz``."""
@@ -42,7 +66,7 @@ def read_cases(path: str | Path, problem: Problem) -> NDArray[np.int64]:
     """
     suffix = without_compression(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise UsageError(f"{path}: the name's suffix tells no kind of cases; known: {', '.join(SUFFIXES)}")
+        raise UsageError(f"{path}: unknown suffix of a file of cases; known: {', '.join(SUFFIXES)}")
     data = read_bytes(path)
     if suffix == ".evid":
         samples = parse_samples(Text(path, data), problem)
@@ -119,3 +143,149 @@ def _from_csv(path: str | Path, text: str, problem: Problem) -> NDArray[np.int64
     except csv.Error as error:
         raise FormatError(path, lines.line_num, f"is no table of values: {error}") from None
     return np.array(cases, dtype=np.int64).reshape(len(cases), len(problem.variables))
+
+
+CASE_COLUMNS = ("case", "status", "log_evidence")
+"""Names of the columns before the posteriors."""
+
+UAI_SUFFIXES = (".mar", ".pr", ".mpe")
+"""Suffixes of files in UAI formats, compared without regard to upper and lower case."""
+
+
+def table_of(tree: JunctionTree, result: BatchResult) -> str:
+    """A batch as comma-separated values, with a column for each value, such as ``rain=yes`` or ``rain=yes,wind=no``."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    columns, rows = _posteriors(tree, result)
+    writer.writerow([*CASE_COLUMNS, *columns])
+    for case, (status, logarithm, row) in enumerate(zip(result.status, result.log_evidence, rows, strict=True)):
+        writer.writerow([case, status, repr(float(logarithm)), *map(repr, row.tolist())])
+    return out.getvalue()
+
+
+def json_of(tree: JunctionTree, result: BatchResult) -> list[dict[str, object]]:
+    """A batch as JSON types, an object a case, with the posteriors by the columns of :func:`table_of`.
+
+    Numbers that JSON does not have are None: those of an impossible case.
+    """
+    columns, rows = _posteriors(tree, result)
+    return [
+        {
+            "status": status,
+            "log_evidence": float(logarithm) if math.isfinite(logarithm) else None,
+            "posteriors": {
+                name: x if math.isfinite(x) else None for name, x in zip(columns, row.tolist(), strict=True)
+            },
+        }
+        for status, logarithm, row in zip(result.status.tolist(), result.log_evidence, rows, strict=True)
+    ]
+
+
+def check_parquet() -> None:
+    """Raise UsageError if pyarrow is missing. Call it before the sweep."""
+    if find_spec("pyarrow") is None:
+        missing = "a .parquet file needs pyarrow, which is missing; write a .csv, or install it"
+        raise UsageError(f"{missing} {install_hint('parquet')}")
+
+
+def parquet_of(tree: JunctionTree, result: BatchResult) -> bytes:
+    """A batch as a Parquet file with the columns of :func:`table_of`: int64, string, and float64 all others.
+
+    Raises
+    ------
+    UsageError : pyarrow is missing.
+    """
+    check_parquet()
+    columns, rows = _posteriors(tree, result)
+    cases = [np.arange(len(rows)), result.status.tolist(), result.log_evidence]
+    with sparing():
+        import pyarrow
+        import pyarrow.parquet
+
+        table = pyarrow.Table.from_arrays(
+            [pyarrow.array(own) for own in (*cases, *np.ascontiguousarray(rows.T))], names=[*CASE_COLUMNS, *columns]
+        )
+        out = io.BytesIO()
+        pyarrow.parquet.write_table(table, out)
+    return out.getvalue()
+
+
+def write_zarr(tree: JunctionTree, result: BatchResult, folder: Path) -> None:
+    """Write a batch to a new Zarr group (format 3); see the module for its arrays.
+
+    Raises
+    ------
+    UsageError : the path exists. DiskError : it cannot be written.
+    """
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder}: exists already; remove it, or name another folder for the answers")
+    import zarr
+
+    with ThreadPoolExecutor(1) as pool:  # zarr's exit handler fails where it could not start the thread that it keeps
+        pool.submit(int).result()
+    variables = {v.name: v for v in tree.problem.variables}
+    try:
+        with temporary_beside(folder, is_folder=True) as made:
+            group = zarr.open_group(made, mode="a", zarr_format=3)
+            group.create_array("log_evidence", data=result.log_evidence)
+            group.create_array("is_possible", data=result.status != IMPOSSIBLE)
+            for number, (names, found) in enumerate(_groups(result)):
+                labels = [[variables[name].label(i) for i in range(variables[name].size)] for name in names]
+                attributes = {"variables": list(names), "labels": labels}
+                group.create_array(f"posteriors/{number}", data=found, attributes=attributes)
+            disk.rename(made, folder)
+    except OSError as error:
+        raise DiskError(f"{folder}: the answers cannot be written ({error.strerror or error})") from error
+
+
+def _groups(result: BatchResult) -> list[tuple[tuple[str, ...], NDArray[np.float64]]]:
+    """Names of variables, and their posteriors: of each target, then of each group."""
+    return [*(((name,), found) for name, found in result.marginals.items()), *result.joints.items()]
+
+
+def _posteriors(tree: JunctionTree, result: BatchResult) -> tuple[list[str], NDArray[np.float64]]:
+    variables = {v.name: v for v in tree.problem.variables}
+    columns: list[str] = []
+    numbers = [np.zeros((len(result.status), 0))]
+    for names, found in _groups(result):
+        labels = [[f"{name}={variables[name].label(i)}" for i in range(variables[name].size)] for name in names]
+        columns += [",".join(combined) for combined in itertools.product(*labels)]
+        numbers.append(found.reshape(len(found), -1))
+    return columns, np.concatenate(numbers, axis=1)
+
+
+def uai_answer(tree: JunctionTree, cases: NDArray[np.int64], kind: str) -> str:
+    """Answers about all samples in a UAI format, one of :data:`UAI_SUFFIXES` without its dot.
+
+    Raises
+    ------
+    UsageError : a sample is impossible.
+    """
+    return uai_text(kind, list(_samples(tree, cases, kind)))
+
+
+def _samples(tree: JunctionTree, cases: NDArray[np.int64], kind: str) -> Iterator[str]:
+    variables = tree.problem.variables
+    if kind == "mpe":
+        for case, observed in enumerate(cases):
+            tree.retract()
+            tree.observe({variables[v].name: int(observed[v]) for v in np.flatnonzero(observed >= 0).tolist()})
+            best = tree.mpe()
+            if best is None:
+                raise _impossible(case)
+            yield line_of_values(best.indices)
+        return
+    result = tree.batch(cases, None if kind == "mar" else [])
+    for case, (status, logarithm) in enumerate(zip(result.status, result.log_evidence, strict=True)):
+        if status == IMPOSSIBLE:
+            raise _impossible(case)
+        if kind == "pr":
+            yield line_of_logarithm(logarithm)
+        else:
+            yield line_of_marginals([result.marginals[v.name][case] for v in variables])
+
+
+def _impossible(case: int) -> UsageError:
+    return UsageError(
+        f"sample {case}: its evidence is impossible, and this format has no answer for that; write a .csv file"
+    )

@@ -12,8 +12,7 @@ from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import ConditionedInput
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases, scaled_likelihood
 from oocbe.junction_trees.kernels.cpu.blocks import enter_evidence
-from oocbe.junction_trees.shares import shares_of
-from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
+from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior, shares_of
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.settings.machine import available_memory
 from oocbe.model.settings.tuning import tuning

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.errors import ModelError
-from oocbe.junction_trees.arrays import Places, TreeArrays, tree_arrays
+from oocbe.junction_trees.arrays import Places, TreeArrays, TreeShape, tree_arrays
 from oocbe.junction_trees.cliques import Clique, children_of, cliques_of
-from oocbe.junction_trees.programs import TreeShape
 from oocbe.junction_trees.support import CliqueDone, CliqueRows, clique_rows
 from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
 from oocbe.model.problem import Problem

@@ -19,8 +19,7 @@ from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.costs import case_limit, elimination_seconds, making_seconds
 from oocbe.junction_trees.evidence import CaseEvidence, Cases
-from oocbe.junction_trees.query_elimination.answer import QueryAnswer
-from oocbe.junction_trees.query_elimination.case_by_case import answer_cases
+from oocbe.junction_trees.query_elimination.answer import QueryAnswer, answer_cases
 from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.junction_trees.stored.answers import StoredCalibration
 from oocbe.junction_trees.stored.tree import StoredTree

@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import CorruptDataError, DiskError, UnsupportedError, UsageError
-from oocbe.junction_trees.compiled import CompiledTree, assembled
-from oocbe.junction_trees.stored.folder import LARGEST_RECORD, check_new
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError
+from oocbe.junction_trees.cliques import cliques_of
+from oocbe.junction_trees.compiled import CompiledTree, assembled, find_order, tree_of
+from oocbe.junction_trees.stored.folder import LARGEST_RECORD, check_new, unfinished
 from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, open_segment, packed, write_parts
-from oocbe.junction_trees.stored.tree import FORMAT_VERSION, StoredTree, record_of, tree_from
+from oocbe.junction_trees.stored.tree import FORMAT_VERSION, StoredTree, make_tree, record_of, tree_from
 from oocbe.junction_trees.stored_problem import FORMAT_NAME, PROBLEM_DTYPES, RECORD_NAME, problem_arrays, write_arrays
 from oocbe.junction_trees.support import ROW_BYTES, CliqueRows
+from oocbe.model.problem import Problem
+from oocbe.model.settings.machine import give_back_large_blocks, resident_memory
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline
 from oocbe.runtime.temporary_names import temporary_beside
 from oocbe.runtime.urls import refuse_url
@@ -158,3 +165,51 @@ def _in_memory(tree: StoredTree) -> CompiledTree:
         weights = np.concatenate([p.weights for p in parts])
         rows.append(CliqueRows(np.array(values, dtype=own.kind), groups, numbers, {}, weights))
     return assembled(tree.problem, tree.order, tree.cliques, rows, tree.logarithm, tree.is_log)
+
+
+def room_of(memory: int) -> int:
+    """Bytes for rows read from disk, given the memory limit of the process."""
+    return max(int(tuning().sweep_share * memory), memory - resident_memory())
+
+
+def make_or_store(
+    problem: Problem,
+    wanted: str | Sequence[str],
+    memory: int,
+    folder: Path | None,
+    *,
+    order_seconds: float,
+    seed: int,
+    is_log: bool,
+) -> CompiledTree | StoredTree:
+    """A problem's tree: in memory if it fits, else on disk.
+
+    Parameters
+    ----------
+    folder : of a tree on disk, see :func:`oocbe.junction_trees.stored.tree.make_tree`.
+    The rest is as for :func:`oocbe.junction_trees.compiled.compile_tree`.
+
+    Raises
+    ------
+    As these two.
+    """
+    choice: OrderChoice | None = None
+
+    def search() -> OrderChoice:
+        return find_order(problem, wanted, order_seconds, seed) if choice is None else choice
+
+    if folder is None or not unfinished(folder.absolute()).exists():
+        begin = time.perf_counter()
+        choice = search()
+        spent = time.perf_counter() - begin
+        try:
+            tree = tree_of(problem, choice.order, choice.separators, memory, is_log=is_log)
+            return replace(tree, seconds={"order": spent, **tree.seconds})
+        except ResourceError:
+            pass
+    give_back_large_blocks()
+    stored = make_tree(problem, wanted, search, room_of(memory), folder, is_log)
+    if stored is not None:
+        return stored
+    choice = search()
+    return assembled(problem, choice.order, cliques_of(choice.order, choice.separators), (), -math.inf, False)

@@ -15,7 +15,7 @@ from oocbe.elimination.preparation.arity import reduce_arity
 from oocbe.elimination.preparation.temperature import weighted
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.registry import read
-from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult
+from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, joint_of_cases
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.costs import large_cost
 from oocbe.junction_trees.counts import expected_counts
@@ -23,10 +23,8 @@ from oocbe.junction_trees.device_sweeps import usable_backend
 from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, distinct_variables
 from oocbe.junction_trees.evidence import likelihood as checked_likelihood
 from oocbe.junction_trees.explanations import Explanation, marginal_map
-from oocbe.junction_trees.joints import joint_of_cases
-from oocbe.junction_trees.making import make_or_store, room_of
 from oocbe.junction_trees.query_engine import QueryEngine
-from oocbe.junction_trees.storage import open_tree, save_tree
+from oocbe.junction_trees.storage import make_or_store, open_tree, room_of, save_tree
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import tabulated
 from oocbe.model.names import value_index, variable_index
@@ -160,7 +158,8 @@ class JunctionTree:
     @property
     def statistics(self) -> dict[str, Any]:
         """Sizes of the tree: ``cliques``, ``rows``, ``cells`` (of the cliques as dense tables), ``width`` (variables of
-        the largest clique, less one), ``is_stored`` (whether rows are on disk), and ``seconds`` to make it, by phase.
+        the largest clique, less one), ``is_stored`` (whether rows are on disk), ``resumed_rows`` (rows on disk that an
+        earlier process had made), and ``seconds`` to make it, by phase.
         """
         sizes = self.problem.sizes
         cliques = self._tree.cliques
@@ -170,6 +169,7 @@ class JunctionTree:
             "cells": sum(math.prod(sizes[v] for v in clique.variables) for clique in cliques),
             "width": self._tree.width,
             "is_stored": isinstance(self._tree, StoredTree),
+            "resumed_rows": self._tree.resumed_rows if isinstance(self._tree, StoredTree) else 0,
             "seconds": self._tree.seconds,
         }
 

@@ -36,9 +36,8 @@ from oocbe.kernels import backend_for
 from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.model.semiring import MAX_SUM
 from oocbe.runtime.deadline import Deadline
-from oocbe.stress.answers import ResultCheck, summed_up
 from oocbe.stress.kernels.cpu.synthetic import fill_in_order
-from oocbe.stress.segments import SUMS, JoinedRows, MarginalisedRows, RowChecker, check_tables
+from oocbe.stress.segments import SUMS, JoinedRows, MarginalisedRows, ResultCheck, RowChecker, check_tables, summed_up
 from oocbe.stress.tables import SyntheticTable
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.table import Table

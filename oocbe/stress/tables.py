@@ -10,7 +10,7 @@ are sums over a few classes, and the table's n-th row is found in no time, which
 The value of a row is ``mixed(rank) + (own + rank) mod c + mixed(rank, e)``: terms that look random, and one that runs
 through all own values, whose maximum over those of one parity is known. So each row of a result can be checked by
 itself; that none is missing or there twice is seen from the number of rows and the sums of their numbers and of the
-squares of these (:mod:`oocbe.stress.answers`).
+squares of these (:mod:`oocbe.stress.segments`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.junction_trees import answer_files, making
+from oocbe.junction_trees import case_files, storage
 from oocbe.runtime.deadline import current
 
 NETWORK = """network weather { }
@@ -50,14 +50,14 @@ def tree(tmp_path_factory):
 
 def test_a_tree_that_takes_too_long_ends_with_the_time_limit(tmp_path, monkeypatch):
     """Time is up as soon as the order is found: only reading was held to the limit."""
-    search = making.find_order
+    search = storage.find_order
 
     def late(*arguments):
         found = search(*arguments)
         current().interrupt()
         return found
 
-    monkeypatch.setattr(making, "find_order", late)
+    monkeypatch.setattr(storage, "find_order", late)
     (tmp_path / "weather.bif").write_text(NETWORK)
     arguments = ("compile", tmp_path / "weather.bif", tmp_path / "weather.tree", "--order-seconds", "0")
     done = run(*arguments, "--time-limit", "1000")
@@ -110,7 +110,7 @@ def test_answers_as_arrays_and_as_parquet(tree, tmp_path):
 
 
 def test_a_missing_pyarrow_is_said_before_anything_is_computed(tree, tmp_path, monkeypatch):
-    monkeypatch.setattr(answer_files, "find_spec", lambda _: None)
+    monkeypatch.setattr(case_files, "find_spec", lambda _: None)
     done = run("query", tree, "--cases", tmp_path / "none.csv", "-o", tmp_path / "a.parquet")
     assert (done.exit_code, "'.[parquet]'" in done.stderr) == (2, True)
 

@@ -203,7 +203,7 @@ def test_loops_are_loaded_where_the_limit_has_no_room_for_them(tmp_path):
 THREADLESS = """
 import threading
 import numpy as np, oocbe
-from oocbe.junction_trees.answer_files import write_zarr
+from oocbe.junction_trees.case_files import write_zarr
 from oocbe.model.results.failure import exit_code_of, message_of
 rows = np.arange(60)
 problem = oocbe.Problem(

@@ -48,11 +48,11 @@ def test_another_count_is_refused_with_its_line(tmp_path, line, name):
         lambda: oocbe.count(oocbe.propagate(problem.with_evidence({"1": "1"})).reduced),
         lambda: oocbe.solve(problem, semiring="sum-product"),
     ):
-        with pytest.raises(UnsupportedError, match="line 4: the file asks for"):
+        with pytest.raises(UnsupportedError, match="line 4: this comment requests"):
             refused()
     assert not (tmp_path / "q.uai").exists()
     result = oocbe.solve(path)
-    assert result.value == 0 and f"{path}, line 4: the file asks for" in result.notes[0]
+    assert result.value == 0 and f"{path}, line 4: this comment requests" in result.notes[0]
     assert "the optimum does not depend on that" in oocbe.bound(path).notes[0]
 
 
@@ -88,7 +88,7 @@ def test_lines_that_are_no_clauses_are_refused_by_name(tmp_path, line, what):
 
 def test_behind_the_end_comments_are_heard_and_clauses_are_not(tmp_path):
     assert oocbe.count(written(tmp_path, f"{CLAUSES}%\n0\nc\n1 0\n")).value == 9
-    with pytest.raises(UnsupportedError, match="line 6: the file asks for"):
+    with pytest.raises(UnsupportedError, match="line 6: this comment requests"):
         oocbe.count(written(tmp_path, f"{CLAUSES}%\n0\nc p show 1 0\n"))
 
 
@@ -106,7 +106,7 @@ def test_clauses_count_and_not_how_many_the_header_promises(tmp_path, promised, 
     result = oocbe.count(written(tmp_path, text.replace("4 2", f"4 {promised}", 1) + "%\n0\n", name))
     assert result.value == 9
     assert result.notes == (
-        f"{tmp_path / name}: the header promises {amount(promised, 'clause')}, and the file has 2, which count",
+        f"{tmp_path / name}: the header states {amount(promised, 'clause')}; the 2 of the file are used",
     )
 
 

@@ -200,7 +200,9 @@ def test_format_by_name_and_by_suffix(tmp_path):
     path = tmp_path / "p.txt"
     path.write_bytes(SMALL["wcsp"])
     assert read(path, format="wcsp").evaluate((1,)) == 5
-    with pytest.raises(UsageError, match=r"suffix tells no format; name one .* known formats: " + ", ".join(SUFFIXES)):
+    with pytest.raises(
+        UsageError, match=r"unknown suffix of a file format; name one .* known formats: " + ", ".join(SUFFIXES)
+    ):
         read(path)
     with pytest.raises(UsageError, match="unknown format 'json'"):
         read(path, format="json")

@@ -117,7 +117,7 @@ def test_problems_without_agents_get_one_a_variable(tmp_path):
 
 def test_what_cannot_be_written(tmp_path):
     with pytest.raises(
-        UnsupportedError, match="knows costs to minimise and utilities to maximise; this is sum-product"
+        UnsupportedError, match="has costs to minimise or utilities to maximise; the semiring is sum-product"
     ):
         write(Problem((Variable("x", 2),), semiring=SUM_PRODUCT), tmp_path / "p.yaml")
     with pytest.raises(UnsupportedError, match="the label 'a b' has white space"):

@@ -18,7 +18,7 @@ import numpy as np
 
 import oocbe
 from oocbe.errors import ResourceError
-from oocbe.junction_trees import making
+from oocbe.junction_trees import storage
 from oocbe.junction_trees.stored import folder as folders
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -54,7 +54,7 @@ def stored_tree(problem: Problem, folder: Path | None = None, **options: object)
         raise ResourceError("this tree is to be made on disk")
 
     sizes = {"tree_piece_rows": PIECE_ROWS, "least_tree_piece_rows": PIECE_ROWS, "tree_segment_bytes": SEGMENT_BYTES}
-    with mock.patch.object(making, "tree_of", refuse), tuned(**sizes):
+    with mock.patch.object(storage, "tree_of", refuse), tuned(**sizes):
         return oocbe.JunctionTree(problem, order_seconds=0, folder=folder, **options)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oocbe.junction_trees.picked_rows import LEAST_ROWS, RowLists
+from oocbe.junction_trees.calibration import LEAST_ROWS, RowLists
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem

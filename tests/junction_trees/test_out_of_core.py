@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -22,6 +23,7 @@ from oocbe.junction_trees.stored import rows, sweep
 from oocbe.junction_trees.stored.pieces import SEGMENT_NAME
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.stored_problem import RECORD_NAME
+from oocbe.model.settings.tuning import tuned
 from oocbe.tables import disk, disk_budget, faults
 from oocbe.tables.records import render_record
 from tests.helpers.killed_trees import network, stored_tree
@@ -320,7 +322,30 @@ def test_a_full_disk_is_told_and_leaves_what_is_safe(tmp_path):
 
     with disk.hooked(full), pytest.raises(DiskError, match="disk is full"):
         stored_tree(network(), tmp_path / "a.tree")
-    assert stored_tree(network(), tmp_path / "a.tree").log_evidence == pytest.approx(0, abs=1e-9)
+    resumed = stored_tree(network(), tmp_path / "a.tree")
+    assert resumed.log_evidence == pytest.approx(0, abs=1e-9)
+    assert 0 < resumed.statistics["resumed_rows"] < resumed.rows
+    assert stored_tree(network(), tmp_path / "b.tree").statistics["resumed_rows"] == 0
+
+
+def test_a_resumed_compilation_says_from_where_it_went_on(tmp_path):
+    """It printed the same lines as one from the start."""
+    oocbe.write(dense(17), tmp_path / "dense.uai")
+    arguments = ["compile", str(tmp_path / "dense.uai"), str(tmp_path / "a.tree"), "--memory", "1MiB"]
+    written = 0
+
+    def full(operation, path):
+        nonlocal written
+        written += operation == "write" and SEGMENT_NAME[:4] in path.name
+        if written > 3:
+            raise OSError(28, "No space left on device")
+
+    with tuned(tree_piece_rows=1 << 14, least_tree_piece_rows=1 << 14, tree_segment_bytes=1 << 17):
+        with disk.hooked(full):
+            assert CliRunner().invoke(app, arguments).exit_code == 30
+        done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert re.search(r"resumed +after [\d,]+ rows of an earlier process", done.output)
 
 
 def test_the_commands(tmp_path):

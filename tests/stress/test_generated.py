@@ -18,7 +18,6 @@ from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuned
 from oocbe.stress import generated_operations
-from oocbe.stress.answers import check_joined, check_marginalised
 from oocbe.stress.generated_operations import (
     JOIN_MAXIMISE,
     MAXIMISE,
@@ -29,6 +28,7 @@ from oocbe.stress.generated_operations import (
     digest_here,
     forecast_digest,
 )
+from oocbe.stress.segments import check_joined, check_marginalised
 from oocbe.stress.tables import SyntheticTable
 from oocbe.tables.table import Table
 from tests.elimination.test_segments import Failing, Sending

@@ -8,7 +8,7 @@ import pytest
 from oocbe.algebra import join_maximise, join_sum, maximise
 from oocbe.errors import UsageError
 from oocbe.model.semiring import MAX_SUM
-from oocbe.stress.answers import check_joined, check_marginalised
+from oocbe.stress.segments import check_joined, check_marginalised
 from oocbe.stress.tables import SyntheticTable
 from oocbe.tables.table import Table
 

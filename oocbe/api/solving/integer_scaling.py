@@ -15,13 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.plan.plan import easy_orders
 from oocbe.elimination.preparation.ranges import EXACT_SUM, FRACTION, are_fractions
 from oocbe.elimination.reformulation import Number, Reformulation
+from oocbe.elimination.refusals import has_logarithms
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination
 from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline, suppressed_limit
+from oocbe.search.row_results import FEW_ROWS
 
 
 @dataclass(frozen=True)
@@ -76,3 +82,26 @@ def _least_from(bound: float, step: float) -> int:
     """The least number of steps that reaches a bound: fewer steps are less than the bound. All sums are smaller in
     magnitude than :data:`EXACT_SUM`."""
     return math.ceil(max(-EXACT_SUM, min(bound, EXACT_SUM)) / step)
+
+
+UNBOUNDED = "bounds exist for sums only: solved by sums of logarithms"
+OUT_OF_RANGE = "products underflow or overflow float64 on the way: solved by sums of their logarithms"
+"""Reason for the use of logarithms, for a result's notes."""
+
+
+def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
+    """Whether to use logarithms: for floats, unless elimination of the products is fast.
+
+    Products of integers are exact, and are not converted. If an order, no bounds or a resumable run is requested, the
+    given problem is eliminated.
+    """
+    semiring = problem.semiring
+    if not semiring.selects or semiring.combination is not Combination.MULTIPLY or problem.is_integral:
+        return False
+    is_free = options.bounds == options.order == options.tables == "auto" and options.workdir is None
+    if not is_free or not problem.variables or not has_logarithms(problem):
+        return False
+    choices: list[OrderChoice] = []
+    with suppressed_limit(), Deadline(options.time_limit):
+        choices = easy_orders(problem, options)
+    return not choices or sum(choices[0].predicted_rows) > FEW_ROWS

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from oocbe.api.solving.integer_scaling import IntegerScaling
-from oocbe.api.solving.log_domain import prefers_logarithms
+from oocbe.api.solving.integer_scaling import IntegerScaling, prefers_logarithms
 from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.narrow.narrow_plan import narrow_plan
 from oocbe.elimination.narrow.narrow_problem import narrow_problem

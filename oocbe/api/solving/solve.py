@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
-from oocbe.api.solving import log_domain
 from oocbe.api.solving.history import History
-from oocbe.api.solving.integer_scaling import IntegerScaling
+from oocbe.api.solving.integer_scaling import OUT_OF_RANGE, UNBOUNDED, IntegerScaling, prefers_logarithms
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
@@ -126,14 +125,14 @@ def _solved_or_by_logarithms(
     stack: Stack, options: SolveOptions, history: History, begin: float, interruption: Interruption
 ) -> tuple[Stack, Result]:
     """The result of a checked problem, or of its logarithms, and the stack that it belongs to."""
-    problem, why = stack.problem, log_domain.UNBOUNDED
-    if not log_domain.prefers_logarithms(problem, options):
+    problem, why = stack.problem, UNBOUNDED
+    if not prefers_logarithms(problem, options):
         try:
             return _solved(stack, options, history, begin, interruption)
         except FloatRangeError:
             if options.workdir is not None or not has_logarithms(problem):
                 raise
-            why = log_domain.OUT_OF_RANGE
+            why = OUT_OF_RANGE
     with unlimited():  # partial results at a limit refer to them
         logarithms = Logarithms.of(problem, why)
     limit = options.time_limit

@@ -107,7 +107,6 @@ def answered(
     from oocbe.api.tasks import count as counting
     from oocbe.api.tasks import k_best as best
     from oocbe.api.tasks import marginals as weights
-    from oocbe.api.tasks import mpe as explanation
     from oocbe.api.tasks.at_once import answered_at_once
     from oocbe.api.tasks.result import lifted, task_result
     from oocbe.elimination.buckets.resources import memory_warning
@@ -122,7 +121,7 @@ def answered(
     is_solve = task == "mpe"  # it warns and propagates itself, and can be resumed
     warnings = () if is_solve else (memory_warning(settings), why_from_the_start(task, settings))
     ways: dict[str, Callable[[], TaskResult]] = {
-        "mpe": lambda: explanation.most_probable_explanation(loaded, settings, observer),
+        "mpe": lambda: best.most_probable_explanation(loaded, settings, observer),
         "count": lambda: counting.count(loaded, settings, observer),
         "count-optimal": lambda: counting.count_optimal(loaded, settings, observer),
         "kbest": lambda: best.k_best(loaded, settings, k, observer),
@@ -170,14 +169,13 @@ def load_engine() -> None:
     """Load the modules of tasks after reading, so that a malformed file is reported sooner."""
     import oocbe.api.tasks.count
     import oocbe.api.tasks.k_best
-    import oocbe.api.tasks.marginals
-    import oocbe.api.tasks.mpe  # noqa: F401
+    import oocbe.api.tasks.marginals  # noqa: F401
 
 
 def most_probable_explanation(
     problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
 ) -> TaskResult:
-    """The assignment with the greatest product of values, and its logarithm; see :mod:`oocbe.api.tasks.mpe`."""
+    """The assignment with the greatest product of values, and its logarithm; see :mod:`oocbe.api.tasks.k_best`."""
     return run_task("mpe", problem, options, **overrides)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.orders.separators import ScopeGraph, Separators
+from oocbe.junction_trees.dense_factors import components, relevant
 from oocbe.junction_trees.query_elimination.complete_tree import CompleteTree
 from oocbe.junction_trees.query_elimination.factors import CaseFactors
-from oocbe.junction_trees.relevance import components, relevant
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline

@@ -54,7 +54,7 @@ class StoredTree:
     order : variables as they were eliminated. stored : the cliques, children before their parents.
     logarithm : natural logarithm of the factor divided out of all weights. is_log : whether weights are logarithms.
     folder : of the rows. memory : limit of a sweep, in bytes.
-    seconds : wall time by phase: ``order`` and ``rows``.
+    seconds : wall time by phase: ``order`` and ``rows``. resumed_rows : rows that an earlier process had made.
     """
 
     problem: Problem
@@ -65,6 +65,7 @@ class StoredTree:
     folder: Path
     memory: int
     seconds: dict[str, float] = field(default_factory=dict)
+    resumed_rows: int = 0
 
     @property
     def is_possible(self) -> bool:
@@ -173,6 +174,7 @@ def _make(
                 )
             order, cliques = tuple(found["found"]), checked_cliques(found, len(problem.variables))
             folder.find_segments()
+        resumed_rows = sum(made.piece.rows for own in folder.made.values() for made in own)
         searched = time.perf_counter()
         weights = weights_of(problem, order, is_log)
         if weights.logarithm > -math.inf and not is_log and _may_leave_range(weights, cliques):
@@ -191,7 +193,9 @@ def _make(
         record = record_of(problem, order, cliques, entries, logarithm, weights.is_log)
         folder.finish({**record, "files": files})
         seconds = {"order": searched - begin, "rows": time.perf_counter() - searched}
-        return StoredTree(problem, order, stored, logarithm, weights.is_log, folder.target, memory, seconds)
+        return StoredTree(
+            problem, order, stored, logarithm, weights.is_log, folder.target, memory, seconds, resumed_rows
+        )
 
 
 def _may_leave_range(weights: Weights, cliques: Sequence[Clique]) -> bool:

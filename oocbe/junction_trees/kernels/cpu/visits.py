@@ -23,7 +23,7 @@ def list_visits(
     stale: Any,
     is_stale_known: Any,
 ) -> Any:
-    """The arrays of a :class:`oocbe.junction_trees.programs.Program`, in the order of its attributes.
+    """The arrays of a :class:`oocbe.junction_trees.arrays.Program`, in the order of its attributes.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def list_visits(
         edge from it to its parent. edge_start : int64 (cliques + 1,), where the edges into each clique begin.
     is_child, is_always_read : bool (edges,), whether it comes from a child, and is read whatever the evidence.
     places : :class:`oocbe.junction_trees.arrays.Places`.
-    observed, targets, rows_of, stale : int64, as for :meth:`oocbe.junction_trees.programs.TreeShape.program`.
+    observed, targets, rows_of, stale : int64, as for :meth:`oocbe.junction_trees.arrays.TreeShape.program`.
     is_stale_known : whether ``stale`` is given; else cliques with evidence in their subtrees are stale.
 
     Returns

@@ -150,7 +150,7 @@ def steps_up(
 
     Parameters
     ----------
-    program : :class:`oocbe.junction_trees.programs.Program`. parents : of each clique, -1 for a root.
+    program : :class:`oocbe.junction_trees.arrays.Program`. parents : of each clique, -1 for a root.
     collected : bool (cliques,), whether a clique's message is computed.
     """
     height = np.zeros(len(parents), dtype=np.int64)

@@ -232,7 +232,7 @@ class DeviceTree:
 
     @with_retry
     def plan(self, program: Any) -> SweepPlan:
-        """The steps of a program, :class:`oocbe.junction_trees.programs.Program`."""
+        """The steps of a program, :class:`oocbe.junction_trees.arrays.Program`."""
         collected = np.zeros(self.cliques, dtype=np.bool_)
         collected[program.collected] = True
         known = (self._tree, self._layout, program, self._parents)

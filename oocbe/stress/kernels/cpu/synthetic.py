@@ -246,7 +246,7 @@ def check_join(
 
     fields : of own value 1, own value 2, the eliminated variable (of a join sum), the group's variables. joined : int64
     (pieces, 3), first rank, and result rows before and of each rank, where both class lists are constant; see
-    ``oocbe.stress.answers``. sums : count, sum of row numbers and of their squares are added here, modulo 2^64.
+    ``oocbe.stress.segments``. sums : count, sum of row numbers and of their squares are added here, modulo 2^64.
     Returns the first row that is wrong, or -1.
     """
     half = settings1[1]
