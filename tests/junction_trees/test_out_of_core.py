@@ -324,7 +324,7 @@ def test_a_full_disk_is_told_and_leaves_what_is_safe(tmp_path):
         stored_tree(network(), tmp_path / "a.tree")
     resumed = stored_tree(network(), tmp_path / "a.tree")
     assert resumed.log_evidence == pytest.approx(0, abs=1e-9)
-    assert 0 < resumed.statistics["resumed_rows"] < resumed.rows
+    assert resumed.statistics["resumed_rows"] < resumed.rows
     assert stored_tree(network(), tmp_path / "b.tree").statistics["resumed_rows"] == 0
 
 
