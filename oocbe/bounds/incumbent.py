@@ -105,64 +105,95 @@ def find_incumbent(
     ModelError : ``start`` is not an assignment of the problem.
     """
     begin = working_time()
-    semiring = problem.semiring
-    if semiring.combination is not Combination.ADD or not semiring.selects:
-        raise UnsupportedError(f"{problem.name}: incumbents are searched for in min-sum and max-sum, not {semiring}")
-    sign = -1 if semiring.marginalisation is Marginalisation.MAX else 1
-    best: Incumbent | None = None
-    if start is not None:
-        value = problem.evaluate(start)  # a wrong length or value raises
-        if value is not None:
-            best = Incumbent(value, tuple(int(v) for v in start), 0.0, 0, "given")
-    found = search_model(problem)
-    if found.is_infeasible or not problem.variables:
-        return best or _evaluated(problem, (), begin, 0) if not problem.variables else best
-    state, settings = _initial_state(found, start)
-    if best is not None:
-        state.totals[1] = sign * best.value - found.constant
-    chunk = max(1, min(LONGEST_CHUNK, CHUNK_WORK // int(found.model.start[-1])))
-    goal = -math.inf if target is None else sign * target
-    found_at = 0.0
-    call = 0
-    left = math.inf if iterations is None else iterations
-    deadline = current()
-    is_compiled = deadline is None  # without a limit the search waits: its result is a function of the seed
-    while left > 0 and state.totals[1] + found.constant > goal:
-        is_late = working_time() - begin >= seconds if call else seconds <= 0
-        is_late = is_late or (call > 0 and deadline is not None and deadline.passed)
-        if is_late or (should_stop is not None and should_stop()):
-            break
-        call_seed = np.random.SeedSequence((seed, call)).generate_state(1)[0]
-        arguments = (found.model, found.soft, found.hard, state, settings, call_seed)
-        is_compiled = is_compiled or is_ready(search, *arguments, 1, current_flag())
-        steps = int(min(chunk if is_compiled else _interpreted_chunk(found), left))
-        left -= steps
-        if (search if is_compiled else _search_interpreted)(*arguments, steps, current_flag()):
-            found_at = working_time()
-        call += 1
-    if not found_at:
-        return best
-    candidate = _evaluated(problem, tuple(state.best.tolist()), begin, int(state.counts[1]), found_at)
-    if candidate is None or (best is not None and sign * best.value <= sign * candidate.value):
-        return best
-    return candidate
+    found = LocalSearch(problem, seed, start)
+    left = max(seconds - (working_time() - begin), 1e-9) if seconds > 0 else 0.0
+    return found.run(left, should_stop, target, iterations)
 
 
-def first_incumbent(problem: Problem) -> Incumbent | None:
-    """An assignment after a few moves of an interpreted search, which needs no compilation, or None."""
-    begin, found = working_time(), search_model(problem)
-    if found.is_infeasible or not problem.variables:
-        return None
-    state, settings = _initial_state(found, None)
-    model, steps = (found.model, found.soft, found.hard), _interpreted_chunk(found)
-    if not _search_interpreted(*model, state, settings, 0, steps, np.zeros(1, dtype=np.int64)):
-        return None
-    return _evaluated(problem, tuple(state.best.tolist()), begin, steps)
+class LocalSearch:
+    """Tabu search of one problem, which can be continued; parameters and errors as of :func:`find_incumbent`.
 
+    Attributes
+    ----------
+    best : the best assignment so far, or None. is_infeasible : whether constraints of single variables forbid all.
+    """
 
-def _interpreted_chunk(found: SearchModel) -> int:
-    """Iterations of an interpreted call: each looks at all slots."""
-    return max(1, min(LONGEST_CHUNK, INTERPRETED_STEPS // int(found.model.start[-1])))
+    def __init__(self, problem: Problem, seed: int = 0, start: Sequence[int] | None = None) -> None:
+        semiring = problem.semiring
+        if semiring.combination is not Combination.ADD or not semiring.selects:
+            raise UnsupportedError(
+                f"{problem.name}: incumbents are searched for in min-sum and max-sum, not {semiring}"
+            )
+        self._problem, self._seed, self._calls = problem, seed, 0
+        self._sign = -1 if semiring.marginalisation is Marginalisation.MAX else 1
+        self._begin = working_time()
+        value = None if start is None else problem.evaluate(start)  # a wrong length or value raises
+        self.best: Incumbent | None = None
+        if start is not None and value is not None:
+            self.best = Incumbent(value, tuple(int(v) for v in start), 0.0, 0, "given")
+        self._model = search_model(problem)
+        self.is_infeasible = self._model.is_infeasible
+        if problem.variables and not self.is_infeasible:
+            self._state, self._settings = _initial_state(self._model, start)
+            slots = int(self._model.model.start[-1])  # an iteration looks at all of them
+            self._chunk = max(1, min(LONGEST_CHUNK, CHUNK_WORK // slots))
+            self._interpreted_chunk = max(1, min(LONGEST_CHUNK, INTERPRETED_STEPS // slots))
+            if self.best is not None:
+                self._state.totals[1] = self._sign * self.best.value - self._model.constant
+
+    def take(self, value: int | float, assignment: Sequence[int]) -> None:
+        """Continue from an assignment found elsewhere if it is better."""
+        if self.best is None or self._sign * value < self._sign * self.best.value:
+            self.best = Incumbent(value, tuple(assignment), 0.0, 0, "given")
+            if self._problem.variables and not self.is_infeasible:
+                self._state.best[:] = assignment
+                self._state.totals[1] = self._sign * value - self._model.constant
+
+    def run(
+        self,
+        seconds: float,
+        should_stop: Callable[[], bool] | None = None,
+        target: float | None = None,
+        iterations: int | None = None,
+        is_interpreted: bool = False,
+    ) -> Incumbent | None:
+        """Continue, at least by one call unless ``seconds`` is 0; returns the best assignment so far.
+
+        Python interprets the calls while another process compiles the search, or always with ``is_interpreted``.
+        """
+        begin, deadline, sign = working_time(), current(), self._sign
+        if not self._problem.variables:
+            self.best = self.best or self._evaluated((), begin)
+        if not self._problem.variables or self.is_infeasible:
+            return self.best
+        found, state = self._model, self._state
+        goal = -math.inf if target is None else sign * target
+        is_compiled = deadline is None and not is_interpreted  # without a limit the result is a function of the seed
+        left, found_at, is_first = math.inf if iterations is None else iterations, 0.0, True
+        while left > 0 and state.totals[1] + found.constant > goal:
+            is_late = working_time() - begin >= seconds or (deadline is not None and deadline.passed)
+            is_late = seconds <= 0 if is_first else is_late
+            if is_late or (should_stop is not None and should_stop()):
+                break
+            call_seed = np.random.SeedSequence((self._seed, self._calls)).generate_state(1)[0]
+            arguments = (found.model, found.soft, found.hard, state, self._settings, call_seed)
+            is_compiled = is_compiled or (not is_interpreted and is_ready(search, *arguments, 1, current_flag()))
+            steps = int(min(self._chunk if is_compiled else self._interpreted_chunk, left))
+            left -= steps
+            if (search if is_compiled else _search_interpreted)(*arguments, steps, current_flag()):
+                found_at = working_time()
+            self._calls, is_first = self._calls + 1, False
+        candidate = self._evaluated(tuple(state.best.tolist()), found_at) if found_at else None
+        if candidate is not None and (self.best is None or sign * candidate.value < sign * self.best.value):
+            self.best = candidate
+        return self.best
+
+    def _evaluated(self, assignment: tuple[int, ...], found_at: float) -> Incumbent | None:
+        value = self._problem.evaluate(assignment)
+        if value is None:
+            return None
+        iterations = int(self._state.counts[1]) if assignment else 0
+        return Incumbent(value, assignment, found_at - self._begin, iterations, "tabu search with ejection")
 
 
 def _search_interpreted(*arguments: Any) -> bool:
@@ -172,16 +203,6 @@ def _search_interpreted(*arguments: Any) -> bool:
         return bool(interpreted(search)(*arguments))
     finally:
         np.random.set_state(before)  # noqa: NPY002
-
-
-def _evaluated(
-    problem: Problem, assignment: tuple[int, ...], begin: float, iterations: int, found_at: float | None = None
-) -> Incumbent | None:
-    value = problem.evaluate(assignment)
-    if value is None:
-        return None
-    seconds = (found_at or working_time()) - begin
-    return Incumbent(value, assignment, seconds, iterations, "tabu search with ejection")
 
 
 def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[SearchState, Settings]:

@@ -34,9 +34,9 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline, unlimited
-from oocbe.search.incumbent_search import BESIDE_ROWS_SECONDS, IncumbentSearch
+from oocbe.search.elimination_attempts import EliminationAttempts
+from oocbe.search.incumbent_search import IncumbentSearch
 from oocbe.search.mini_bucket_rounds import MiniBucketRounds
-from oocbe.search.plain_elimination import PlainElimination
 from oocbe.search.portfolio import TERMS
 from oocbe.search.scope import RunningOrder, Scope
 from oocbe.search.search_statistics import Statistics
@@ -50,7 +50,7 @@ QUICK_CAP = 1 << 16
 """Cap on a message's rows in the first round at a threshold, which tries one order per heuristic."""
 
 FIRST_LOOK_SECONDS = 0.1
-"""Seconds that the bound waits for a first incumbent. With an incumbent it can stop early."""
+"""Seconds of local search before all other solvers. With an incumbent the bound can stop early."""
 
 LEAST_RULED_OUT = 0.02
 """Minimum share of values ruled out by a bound for another bound on the remaining values at once."""
@@ -89,13 +89,14 @@ class BoundedSolve(SubSolver):
         engine: BucketEngine,
         run: Run,
         start: Start,
-        plain: PlainElimination,
+        plain: EliminationAttempts,
         searches: Searches,
     ) -> None:
         super().__init__(known)
         self._plain, self._searches = plain, searches
         plain.keep = self._keep
         self.mini_buckets = MiniBucketRounds(problem, options, known)
+        self._incumbents = IncumbentSearch(problem, options, known)
         self._memory = run.memory
         self.tables = TableBounds(options, engine.deadline)
         self._problem, self._options = problem, options
@@ -121,39 +122,32 @@ class BoundedSolve(SubSolver):
         """
         known, options = self._known, self._options
         attempt = None if self._run.known is None else self._run.known.get("attempt")
-        seconds = min(options.incumbent_seconds, self._engine.deadline.remaining)
-        with IncumbentSearch(self._problem, seconds, options.seed, BESIDE_ROWS_SECONDS) as self._incumbents:
-            try:
-                self._width = self._resumed_width()
-                if attempt is not None and self._plain.resume(attempt):
-                    return
-                begin = working_time()
-                self._searches.load()
-                self._incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (working_time() - begin)))
-                self._take()
-                self._engine.deadline.check_requested()
-                self._join_portfolio()
-                self._searches.portfolio.run(self._is_done, self._take)
-            except TimeLimitError as reached:
-                self.statistics.stopped = str(reached)
-            except ResourceError as error:
-                self._take()
-                if known.lower is None and known.value is None:
-                    raise
-                self.statistics.stopped = str(error)
-            except BaseException:
-                self._take()  # keep the incumbent so that the error report can show it
+        try:
+            self._width = self._resumed_width()
+            if attempt is not None and self._plain.resume(attempt, self._engine.deadline):
+                return
+            self._searches.load()
+            if self._incumbents.is_available:
+                self._incumbents.work(min(FIRST_LOOK_SECONDS, options.incumbent_seconds), self._engine.deadline)
+            self._join_portfolio()
+            self._searches.portfolio.run(self._is_done)
+        except TimeLimitError as reached:
+            self.statistics.stopped = str(reached)
+        except ResourceError as error:
+            if known.lower is None and known.value is None:
                 raise
-            self._searches.report(self.statistics)
-            self.tables.report(self.statistics)
-            with unlimited():
-                self._conclude_search()
+            self.statistics.stopped = str(error)
+        self._searches.report(self.statistics)
+        self.tables.report(self.statistics)
+        with unlimited():
+            self._conclude_search()
 
     def _join_portfolio(self) -> None:
         searches, portfolio = self._searches, self._searches.portfolio
         searches.join_bounds()
         after = searches.first_seconds
         portfolio.add("bounds", self, replace(TERMS["bounds"], after=after))
+        portfolio.add("incumbents", self._incumbents, replace(TERMS["incumbents"], after=after))
         if self._options.bounds == "auto":
             portfolio.add("mini-buckets", self.mini_buckets, replace(TERMS["mini-buckets"], after=after))
         portfolio.add("plain", self._plain, replace(TERMS["plain"], after=after))
@@ -169,12 +163,9 @@ class BoundedSolve(SubSolver):
     def _all_rounds(self) -> Generator[None]:
         """Compute the root bound, then search below rising thresholds."""
         known, options = self._known, self._options
-        self._incumbents.go_on()
         _load_relaxation()
-        self._take()
         seconds = self._plain.root_seconds(min(options.bound_seconds, self._left))
         whole = self._bound(Scope(Stack(self._problem)), math.inf, seconds)
-        self._take()
         self._engine.deadline.check_requested()
         yield
         self._searches.lay_out()
@@ -188,36 +179,27 @@ class BoundedSolve(SubSolver):
             yield from self._search_below(whole, min(known.lower + width, known.upper_bound), resumed)
             resumed = None
             width = next_width(known, width)
-            self._take()
             yield
 
     def _conclude_search(self) -> None:
-        """Take the last incumbent, or search for one briefly, and publish the bounds."""
+        """Search for an assignment if there is none, and publish the bounds."""
         known, options, deadline = self._known, self._options, self._engine.deadline
         incumbents = self._incumbents
-        self._take()
         if self._plain.result is not None:
             return
         if known.lower is None:
             with suppress(OocbeError), Deadline(LAST_BOUND_SECONDS):
                 self._bound(Scope(Stack(self._problem)), math.inf, 0.0)
         if known.value is None and not known.is_closed:
-            incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
-            self._take()
+            with suppress(TimeLimitError):
+                incumbents.work(options.incumbent_seconds, deadline)
         is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
         if known.value is None and not known.is_closed and is_wanted:
             incumbents.search_a_moment()
-            self._take()
         if not known.is_closed:
             # A resumed run starts from these bounds: a limit may come before the first round.
             with suppress(ResourceError):
                 self._keep_anew()
-
-    def _take(self) -> None:
-        """Take the current best assignment of the incumbent search."""
-        best = self._incumbents.best
-        if best is not None:
-            self._known.offer(best.value, best.assignment, best.method)
 
     def _keep(self, attempt: dict[str, Any] | None, running: RunningOrder | None = None) -> None:
         """Publish the bounds for a resumed run.
@@ -281,12 +263,10 @@ class BoundedSolve(SubSolver):
             self._run.set_memory(self._searches.make_room(self._memory))
             run, reached = self._racing(scope), threshold
             winner = run(choices, RowPruner(scope.problem, scope.source, threshold), cap)
-            if winner is None:
-                self._take()
-                if known.upper_bound >= threshold:
-                    winner, reached = self.tables.race(
-                        scope, choices[0], known.lower, threshold, cap * CAP_FACTOR, run, self._left
-                    )
+            if winner is None and known.upper_bound >= threshold:
+                winner, reached = self.tables.race(
+                    scope, choices[0], known.lower, threshold, cap * CAP_FACTOR, run, self._left
+                )
             statistics.seconds["forward"] += working_time() - begin
             if winner is not None:
                 self._conclude(winner, scope, reached)
@@ -295,7 +275,7 @@ class BoundedSolve(SubSolver):
             assert known.lower is not None
             if known.upper_bound < threshold or known.lower >= threshold:
                 return  # bounds have passed the threshold: the caller chooses the next one
-            self._incumbents.extend(options.incumbent_seconds)
+            self._incumbents.budget += options.incumbent_seconds
             scope = self._tightened(scope, threshold, min(share, self._left))
             if known.upper_bound < threshold:
                 return

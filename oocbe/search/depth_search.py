@@ -14,9 +14,6 @@ search*: Allouche, de Givry, Katsirelos, Schiex and Zytnicki 2015, *Anytime hybr
 decomposition for weighted CSP*). Path ends are counted, not nodes, as assignments are found at ends. The least bound of
 all open nodes is a lower bound on the optimum.
 
-If the estimated remaining time is long, a share of the time is used for neighbourhoods of the incumbent
-(:mod:`oocbe.search.neighbourhoods`), which improve it long before the main search does.
-
 Any thread can search nodes of the heap: after a tenth of a second all threads do
 (:mod:`oocbe.search.depth_worker`), in short rounds, and their current nodes count as open
 (:mod:`oocbe.search.open_nodes`). A node is stored as its decisions, which are valid below any root, so nodes created
@@ -27,6 +24,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -42,11 +40,10 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.depth_tree import ascended, blank_node, first_bytes, laid_out, root_of
+from oocbe.search.depth_tree import Tree, ascended, blank_node, first_bytes, laid_out, root_of
 from oocbe.search.depth_worker import BESIDE_SECONDS, CALL_SECONDS, FIRST_NODES, Shared, Worker
 from oocbe.search.kernels.cpu.depth_first import WEIGHT_BITS
 from oocbe.search.kernels.cpu.node_state import SearchNode
-from oocbe.search.neighbourhoods import Neighbourhood, Neighbourhoods
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import SubSolver
 
@@ -61,17 +58,6 @@ ROUND_SECONDS = 0.05
 checked, and results are reported."""
 
 
-FAR_SECONDS = 4.0
-"""Minimum estimated remaining time, in seconds, for neighbourhoods to be searched, after :data:`ALONE_SECONDS`."""
-
-PAYING_SHARE, LEAST_SHARE, PATIENCE_SECONDS = 1.0, 0.25, 2.0
-"""Time of neighbourhoods relative to the thread seconds of the main search. PAYING_SHARE applies while it is at most
-twice the time at their last improvement plus PATIENCE_SECONDS, LEAST_SHARE after that."""
-
-MOST_OF_THREADS = 4
-"""One in this many threads searches neighbourhoods; at least one does."""
-
-
 class DepthSearch(SubSolver):
     """Depth-first search of one reduced min-sum problem.
 
@@ -79,7 +65,9 @@ class DepthSearch(SubSolver):
     ----------
     reduction : the reduced problem and its postsolve. known : updated. memory : limit of the states, in bytes.
 
-    While a call of ``work`` returns or raises, all threads are idle.
+    Attributes
+    ----------
+    shared : data of all threads; None before the root. While a call of ``work`` returns or raises, all are idle.
     """
 
     def __init__(self, reduction: Reduction, known: SharedBounds, memory: int) -> None:
@@ -88,45 +76,37 @@ class DepthSearch(SubSolver):
         self._begin_seconds = 0.0
         self._linear = laid_out(self._tables)
         self._blank: SearchNode | None = None
-        self._shared: Shared | None = None
+        self.shared: Shared | None = None
         self._workers: list[Worker] = []
-        self._neighbourhoods: Neighbourhoods | None = None
-        self._whole_seconds, self._alone_seconds = 0.0, 0.0
 
     @property
     def nodes(self) -> int:  # type: ignore[override]
         """Nodes created so far by all threads."""
-        return 0 if self._shared is None else self._shared.nodes
+        return 0 if self.shared is None else self.shared.nodes
 
     @property
     def expected(self) -> float:
         """Estimated total seconds, assuming that sibling values have subtrees of equal size; infinite until the first
         subtree is closed."""
-        behind = 0.0 if self._shared is None else self._shared.open.behind
-        taken = self.seconds - self._begin_seconds - self._alone_seconds
-        return taken / behind if behind > 0.0 else math.inf
+        behind = 0.0 if self.shared is None else self.shared.open.behind
+        return (self.seconds - self._begin_seconds) / behind if behind > 0.0 else math.inf
 
     @property
     def summary(self) -> str:
         """Summary for the result."""
         by = f" by {len(self._workers)} threads" if len(self._workers) > 1 else ""
-        near = self._neighbourhoods
-        beside = f", {near.tried:,} neighbourhoods in {near.seconds:.3g} s of a thread" if near and near.tried else ""
-        return (
-            f"depth-first search: {self.nodes:,} nodes in {self.seconds:.3g} s{by}{beside}, "
-            f"over {self._reduction.summary}"
-        )
+        return f"depth-first search: {self.nodes:,} nodes in {self.seconds:.3g} s{by}, over {self._reduction.summary}"
 
     def _step(self, seconds: float, deadline: Deadline) -> None:
         """Run one compiled call, the work between two calls, or one multi-threaded round."""
-        known, shared = self._known, self._shared
+        known, shared = self._known, self.shared
         if known.is_closed:
             self.is_over = True
             return
         if shared is None:
             self._begin()
             return
-        self._take_in()
+        self.take_in()
         if shared.open.is_empty:
             known.raise_lower(known.upper_bound, "depth-first search")
             self.is_over = True
@@ -134,24 +114,21 @@ class DepthSearch(SubSolver):
         threads = self._threads()
         for worker in self._workers[threads:]:
             worker.put_back()
-        near = self._near(threads)
         if threads > 1:
-            self._work_side_by_side(threads, near, min(seconds, ROUND_SECONDS), deadline)
-        elif near:
-            self._alone_seconds += self._run([], near, min(seconds, CALL_SECONDS), deadline)
+            self._root_below()
+            self.run_all(self._workers[:threads], max(min(seconds, ROUND_SECONDS), BESIDE_SECONDS), deadline)
+            self._tell_least()
         elif self._workers[0].is_at_node:
-            begin = working_time()
             self._workers[0].search_on(CALL_SECONDS)
-            self._whole_seconds += working_time() - begin
             self._tell()
         else:
             self._tell_least()
             self._root_below()
             self._workers[0].take()
 
-    def _take_in(self) -> None:
+    def take_in(self) -> None:
         """Take a better incumbent found elsewhere: its values are tried first."""
-        known, shared = self._known, self._shared
+        known, shared = self._known, self.shared
         assert shared is not None
         if known.upper_bound < shared.upper:
             shared.upper = known.upper_bound
@@ -160,7 +137,7 @@ class DepthSearch(SubSolver):
 
     def _threads(self) -> int:
         """Number of threads for the next round; missing workers are created."""
-        shared, workers, blank = self._shared, self._workers, self._blank
+        shared, workers, blank = self.shared, self._workers, self._blank
         assert shared is not None and blank is not None
         if self.worked - self._begin_seconds < ALONE_SECONDS:
             return 1
@@ -169,57 +146,30 @@ class DepthSearch(SubSolver):
             workers.append(Worker(shared, len(workers), blank, workers[0].pace, workers[0].node.failures))
         return min(threads, len(workers))
 
-    def _near(self, threads: int) -> list[Neighbourhood]:
-        """The neighbourhood searches for the next round."""
-        shared, known = self._shared, self._known
-        assert shared is not None
-        taken = self.worked - self._begin_seconds - self._alone_seconds
-        behind = shared.open.behind
-        left = taken / behind - taken if behind > 0.0 else math.inf
-        if taken < ALONE_SECONDS or left < FAR_SECONDS or (shared.wanted < 0).all():
-            return []
-        near = self._neighbourhoods
-        if near is None:
-            near = self._neighbourhoods = Neighbourhoods(shared, self._weights())
-        is_paying = near.seconds <= 2 * near.improved_at + PATIENCE_SECONDS
-        if near.seconds > (PAYING_SHARE if is_paying else LEAST_SHARE) * self._whole_seconds:
-            return []
-        lower = self._tables.least if known.lower is None else known.lower
-        return near.prepared(max(1, threads // MOST_OF_THREADS), lower, self._workers[0].pace)
+    @property
+    def pace(self) -> float:
+        """Seconds per node."""
+        return self._workers[0].pace
 
-    def _work_side_by_side(self, threads: int, near: list[Neighbourhood], seconds: float, deadline: Deadline) -> None:
-        """Run several threads for ``seconds``, then report assignments and the lower bound."""
-        self._root_below()
-        for worker in self._workers[threads - len(near) : threads]:
-            worker.put_back()
-        workers = self._workers[: threads - len(near)]
-        self._whole_seconds += len(workers) * self._run(workers, near, max(seconds, BESIDE_SECONDS), deadline)
-        self._tell_least()
-
-    def _run(self, workers: list[Worker], near: list[Neighbourhood], seconds: float, deadline: Deadline) -> float:
-        """Run one thread for each search for ``seconds``, then report assignments; returns the seconds taken."""
-        shared = self._shared
+    def run_all(self, searches: Sequence[Tree], seconds: float, deadline: Deadline) -> None:
+        """Run one thread for each search for ``seconds``, then report assignments."""
+        shared = self.shared
         assert shared is not None
         shared.is_stopped = False
-        begin = working_time()
-        work = [(one, begin + seconds, deadline) for one in (*workers, *near)]
+        until = working_time() + seconds
         try:
-            run_all(lambda one, *given: one.work(*given), work, self._stop)
+            run_all(lambda one: one.work(until, deadline), [(one,) for one in searches], self._stop)
         finally:
-            taken = working_time() - begin
-            if near and self._neighbourhoods is not None:
-                self._neighbourhoods.took(len(near) * taken)
             self._tell()
-        return taken
 
     def _stop(self) -> None:
         """Make all threads return soon."""
-        assert self._shared is not None
-        self._shared.is_stopped = True
+        assert self.shared is not None
+        self.shared.is_stopped = True
 
     def _tell(self) -> None:
         """Report the best new assignment, if any; no thread is running."""
-        shared = self._shared
+        shared = self.shared
         assert shared is not None
         if shared.found is not None:
             (value, assignment), shared.found = shared.found, None
@@ -227,8 +177,8 @@ class DepthSearch(SubSolver):
 
     def _tell_least(self) -> None:
         """Report the least bound of all open nodes; no thread is running, and all assignments have been reported."""
-        assert self._shared is not None
-        least = self._shared.open.least
+        assert self.shared is not None
+        least = self.shared.open.least
         if -math.inf < least < math.inf:
             self._prove(least, "depth-first search")
 
@@ -246,7 +196,7 @@ class DepthSearch(SubSolver):
             if found is not None:
                 known.offer(found.value, found.assignment, found.method)
         self._root()
-        shared, blank = self._shared, self._blank
+        shared, blank = self.shared, self._blank
         assert shared is not None and blank is not None
         if first_bytes(blank) > self._memory:
             self.is_over = True
@@ -256,7 +206,7 @@ class DepthSearch(SubSolver):
 
     def _root_below(self) -> None:
         """Recompute the root below the incumbent if that is better; running nodes are unchanged."""
-        shared = self._shared
+        shared = self.shared
         assert shared is not None
         if shared.open.least < shared.upper < shared.root.ascent.threshold:
             self._root()
@@ -266,14 +216,14 @@ class DepthSearch(SubSolver):
         known = self._known
         ascent = ascended(self._tables, known.upper_bound)
         if self._blank is None:
-            self._blank = blank_node(ascent, self._weights())
+            self._blank = blank_node(ascent, self.weights())
         root = root_of(ascent, self._linear, self._blank)
-        if self._shared is None:
-            self._shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, root)
-        self._shared.root = root
+        if self.shared is None:
+            self.shared = Shared(self._tables, self._linear, self._memory, known.upper_bound, root)
+        self.shared.root = root
         self._prove(ascent.unscale(ascent.bound), "dual ascent")
 
-    def _weights(self) -> NDArray[np.int64]:
+    def weights(self) -> NDArray[np.int64]:
         """Branching weight of each function: its average cost, in fixed point."""
         most = max(float(self._known.upper_bound - self._tables.least), sys.float_info.min)
         above = self._tables.weights(most)[[len(part.scope) > 1 for part in self._tables.parts]]

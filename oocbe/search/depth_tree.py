@@ -16,6 +16,7 @@ from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.runtime.compilation import working_time
+from oocbe.runtime.deadline import Deadline
 from oocbe.search.kernels.cpu.depth_first import AFTER, DEPTH, LAST, NODES, Search, restore, search_depth_first
 from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS, Linear
 from oocbe.search.kernels.cpu.node_state import SearchNode, near_uses
@@ -92,6 +93,10 @@ class Tree:
             wanted=np.full(len(sizes), -1, dtype=np.int64),
             counts=np.array([0, 0, -1, 0], dtype=np.int64),
         )
+
+    def work(self, until: float, deadline: Deadline) -> None:
+        """Search until a time of :func:`~oocbe.runtime.compilation.working_time`, at least one step."""
+        raise NotImplementedError
 
     def begin(self, root: Root, path: NDArray[np.int64], upper: int | float) -> bool:
         """Make the node of a path of decisions below a root the first of the tree; returns whether assignments below it

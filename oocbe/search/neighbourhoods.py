@@ -21,12 +21,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.threads import threads_at_hand
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
+from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import Root, Tree, ascended, blank_node, first_bytes, kept_bytes, root_of
 from oocbe.search.depth_worker import BESIDE_SECONDS, Shared
-from oocbe.search.kernels.cpu.depth_first import AFTER, BEFORE, DECISION, FULL, IS, LEAF, PAUSED, VALUE, VARIABLE
+from oocbe.search.kernels.cpu.depth_first import AFTER, BEFORE, DECISION, FULL, IS, LEAF, NODES, PAUSED, VALUE, VARIABLE
 from oocbe.search.kernels.cpu.node_state import SearchNode
+from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import SubSolver
 
 LEAST_BITS, MOST_BITS, MORE_BITS = 22.0, 66.0, 5.5
 """Initial and maximum size of a neighbourhood, and growth per step, in bits (log2 of the number of assignments of its
@@ -49,66 +53,74 @@ NARROWER = 0.9
 one."""
 
 
-class Neighbourhoods:
+class Neighbourhoods(SubSolver):
     """Neighbourhood searches of one problem, one a thread.
 
     Parameters
     ----------
-    shared : the main search, source of assignments and receiver of improvements.
-    weight : int64 (functions,), as of :func:`~oocbe.search.depth_tree.blank_node`.
-
-    Attributes
-    ----------
-    seconds : total time. tried : number of neighbourhoods. improved_at : ``seconds`` at the last improvement.
+    search : the main search, source of assignments and receiver of improvements. known : updated by it.
     """
 
-    def __init__(self, shared: Shared, weight: NDArray[np.int64]) -> None:
-        self._shared, self._weight = shared, weight
+    def __init__(self, search: DepthSearch, known: SharedBounds) -> None:
+        super().__init__(known)
+        self._main = search
         self._root: Root | None = None
         self._blank: SearchNode | None = None
         self._searches: list[Neighbourhood] = []
-        self._found = 0
-        self.seconds = self.improved_at = 0.0
 
     @property
-    def tried(self) -> int:
-        """Number of neighbourhoods searched so far."""
-        return sum(search.tried for search in self._searches)
+    def is_available(self) -> bool:
+        """Whether the main search is open and has an assignment."""
+        shared = self._main.shared
+        is_open = not (self.is_over or self._main.is_over)
+        return is_open and shared is not None and bool((shared.wanted >= 0).any())
 
-    def prepared(self, threads: int, lower: int | float, pace: float) -> list[Neighbourhood]:
+    @property
+    def nodes(self) -> int:  # type: ignore[override]
+        """Nodes created so far by all threads."""
+        return sum(int(one.search.counts[NODES]) for one in self._searches)
+
+    @property
+    def summary(self) -> str:
+        """Summary for the result."""
+        return f"{sum(one.tried for one in self._searches):,} neighbourhoods in {self.seconds:.3g} s"
+
+    def _step(self, seconds: float, deadline: Deadline) -> None:
+        """Run all threads; without memory for a single one the solver is over."""
+        known, main = self._known, self._main
+        if known.is_closed:
+            self.is_over = True
+            return
+        main.take_in()
+        searches = self.prepared(threads_at_hand())
+        self.is_over = not searches
+        main.run_all(searches, max(seconds, BESIDE_SECONDS), deadline)
+
+    def prepared(self, threads: int) -> list[Neighbourhood]:
         """The searches for ``threads`` threads, fewer if memory is short, below a threshold near the incumbent.
-
-        Parameters
-        ----------
-        lower : proven bound on the optimum. pace : seconds per node.
 
         Raises
         ------
         TimeLimitError : the deadline of the enclosing block came.
         """
-        shared = self._shared
+        shared = self._main.shared
+        assert shared is not None
+        lower = shared.tables.least if self._known.lower is None else self._known.lower
         threshold = shared.upper + max(shared.upper - lower, 0)
         threshold = threshold if math.isfinite(threshold) else shared.upper
         root = self._root
         if root is None or threshold - lower < NARROWER * (root.ascent.threshold - lower):
             ascent = ascended(shared.tables, threshold)
             if self._blank is None:
-                self._blank = blank_node(ascent, self._weight)
+                self._blank = blank_node(ascent, self._main.weights())
             root = self._root = root_of(ascent, shared.linear, self._blank)
         assert self._blank is not None
         searches = self._searches
         while len(searches) < threads and shared.take_room(first_bytes(self._blank)):
-            searches.append(Neighbourhood(shared, len(searches), root, self._blank, pace))
+            searches.append(Neighbourhood(shared, len(searches), root, self._blank, self._main.pace))
         for search in searches:
             search.next_root = root
         return searches[:threads]
-
-    def took(self, seconds: float) -> None:
-        """Add to the time, and record improvements made in it."""
-        self.seconds += seconds
-        found = sum(search.found for search in self._searches)
-        if found > self._found:
-            self._found, self.improved_at = found, self.seconds
 
 
 class Neighbourhood(Tree):
@@ -116,12 +128,12 @@ class Neighbourhood(Tree):
 
     Parameters
     ----------
-    shared : as of :class:`Neighbourhoods`. number : of this search, the seed of its random choices.
+    shared : data of the main search. number : of this search, the seed of its random choices.
     root, blank, pace : as of :class:`~oocbe.search.depth_tree.Tree`.
 
     Attributes
     ----------
-    next_root : of later neighbourhoods. tried, found : number of neighbourhoods searched, and of improvements.
+    next_root : of later neighbourhoods. tried : number of neighbourhoods searched.
     """
 
     def __init__(self, shared: Shared, number: int, root: Root, blank: SearchNode, pace: float) -> None:
@@ -135,7 +147,7 @@ class Neighbourhood(Tree):
         self._upper: int | float = shared.upper
         self._nodes_left = 0
         self._is_open = self._is_away = self._is_shaken = self._is_refuted = self._is_better = False
-        self.tried = self.found = 0
+        self.tried = 0
 
     def work(self, until: float, deadline: Deadline) -> None:
         """Search until a time of :func:`~oocbe.runtime.compilation.working_time`, at least one step."""
@@ -228,7 +240,7 @@ class Neighbourhood(Tree):
         if value is None or value >= self._upper:
             return
         self._values[:], self._worth, self._upper, self._is_better = assignment, value, value, True
-        self.found += self._shared.find(value, assignment)
+        self._shared.find(value, assignment)
         if self._is_shaken:
             self._nodes_left, self._is_away = 0, True
 

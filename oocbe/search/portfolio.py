@@ -93,16 +93,20 @@ TERMS = {
     # Its estimates are more reliable than those of beam search, hence the larger factor.
     "depth": Terms(soon=4.0),
     "beam": Terms(after=HEAD_START, soon=2.0),
+    # They improve the incumbent of a long depth-first search long before it does itself.
+    "neighbourhoods": Terms(share=0.5, after=1.0),
     # A sum over pieces has the best bound of some problems that are hard in one place, and no bound of others.
     "subproblems": Terms(share=0.5, after=1.0, leading=16.0),
     # Its estimate is right within a small factor, so an attempt may start after as long.
     "reduced": Terms(after=HEAD_START),
     # Root bounds that have not closed a problem in the time of a first attempt take long, and few problems need them.
     "bounds": Terms(after=FIRST_SECONDS),
+    # Beam and depth-first searches soon find better assignments than local search.
+    "incumbents": Terms(share=0.25, after=FIRST_SECONDS, waits_for="bounds"),
     # About a fifth of the time: their bounds are better on dense networks of costs only.
     "mini-buckets": Terms(share=0.75, after=FIRST_SECONDS, waits_for="bounds"),
-    # Its cost is a quarter of the estimate: bounded search should not take longer than elimination would have.
-    "plain": Terms(share=3.5, after=FIRST_SECONDS, waits_for="bounds"),
+    # Bounded search should not take longer than elimination would have.
+    "plain": Terms(share=14.0, after=FIRST_SECONDS, waits_for="bounds"),
 }
 """Terms of the solvers by name. See :class:`~oocbe.search.searches.Searches` for changes by the form of the problem."""
 
@@ -140,14 +144,12 @@ class Portfolio:
         """Add a solver; solvers of equal virtual time run in the order in which they were added."""
         self.members[name] = Member(solver, terms or TERMS[name])
 
-    def run(
-        self, is_done: Callable[[], bool], look: Callable[[], None], most: float = math.inf, more: float = 0.0
-    ) -> None:
+    def run(self, is_done: Callable[[], bool], most: float = math.inf, more: float = 0.0) -> None:
         """Run until all solvers have ended, or have used their time.
 
         Parameters
         ----------
-        is_done : whether to stop earlier. look : called between slices; fetches better assignments found elsewhere.
+        is_done : whether to stop earlier.
         most, more : time limit of each solver, in seconds, and additional time while it is expected to end soon. Once
             a solver is hopeless, a limited run ends for all but those near their end.
 
@@ -159,7 +161,6 @@ class Portfolio:
             member = self.next(most, more)
             if member is None:
                 return
-            look()
             if member.solver.work(self._seconds(member), self._deadline).is_better:
                 member.progress_at = member.solver.seconds
 

@@ -2,8 +2,9 @@
 
 Beam search (:mod:`oocbe.search.row_search`) merges nodes; depth-first search (:mod:`oocbe.search.depth_search`) orders
 the variables anew in each node, and closes easy problems sooner. Subproblems are solved for the lower bound
-(:mod:`oocbe.search.subproblems`). What reduction leaves is eliminated if that is quick
-(:mod:`oocbe.search.reduced_elimination`). :mod:`oocbe.search.portfolio` gives them time, beside bounds and elimination.
+(:mod:`oocbe.search.subproblems`), neighbourhoods for the incumbent (:mod:`oocbe.search.neighbourhoods`). What reduction
+leaves is eliminated (:mod:`oocbe.search.elimination_attempts`). :mod:`oocbe.search.portfolio` gives them time, beside
+bounds and elimination.
 
 Beam search does not support linear constraints over many variables: such problems get depth-first search only. Packing
 problems are first given to linear programs, which bound them by cliques of conflicts, then to depth-first search. If a
@@ -40,7 +41,7 @@ DEPTH_MEMORY = 0.25
 HELD_SHARE = 0.125
 """Share of the message memory that a beam pass may hold when messages are computed. A larger pass is dropped."""
 
-SEARCHES = ("beam", "depth", "subproblems")
+SEARCHES = ("beam", "depth", "neighbourhoods", "subproblems")
 """Names of the searches in the portfolio, in the order of the summary."""
 
 
@@ -135,7 +136,7 @@ class Searches:
             self._run(seconds, more)
 
     def _run(self, most: float, more: float) -> None:
-        self.portfolio.run(lambda: self._known.is_near_enough, lambda: None, most, more)
+        self.portfolio.run(lambda: self._known.is_near_enough, most, more)
 
     def lay_out(self) -> None:
         """Add the searches that apply to the problem to the portfolio."""
@@ -181,12 +182,15 @@ class Searches:
         # An easy solve ends before these are needed.
         from oocbe.bounds.clique_variables import with_clique_variables
         from oocbe.search.depth_search import DepthSearch
-        from oocbe.search.reduced_elimination import ReducedElimination
+        from oocbe.search.elimination_attempts import ReducedElimination
+        from oocbe.search.neighbourhoods import Neighbourhoods
         from oocbe.search.row_search import RowSearch
         from oocbe.search.subproblems import SubproblemSearch
 
         memory = int(WORK_SHARE * message_memory(options))
-        add("depth", DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory)))
+        depth = DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory))
+        add("depth", depth)
+        add("neighbourhoods", Neighbourhoods(depth, known))
         if not self._form.is_packing and not reduction.tables.linear:
             self._beam = RowSearch(reduction, known, memory, options.backend)
             room = partial(self.make_room, message_memory(options))

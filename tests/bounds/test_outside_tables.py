@@ -208,7 +208,7 @@ def test_a_search_says_what_tables_did(monkeypatch):
     monkeypatch.setattr(bounded, "QUICK_CAP", 32)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
     monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)
-    monkeypatch.setattr(bounded.PlainElimination, "is_available", False)
+    monkeypatch.setattr(bounded.EliminationAttempts, "is_available", False)
     monkeypatch.setattr(table_bounds, "BUILD_SECONDS", math.inf)  # however slow the machine, or cold its cache
     monkeypatch.setattr(table_bounds, "LEAST_DROPPED", 0.0)
     options = {"order_seconds": 0, "incumbent_seconds": 0, "bound_seconds": 0.5}

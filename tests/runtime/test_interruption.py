@@ -119,19 +119,17 @@ def test_assignments_found_beside_elimination_under_a_time_limit_are_returned(mo
     found = pressing.press
 
     def when_found():
-        end = time.monotonic() + LONG
-        while time.monotonic() < end and not incumbents[0].best:
-            time.sleep(0.01)
+        incumbents[0]._thread.join(LONG)
         found()
 
     incumbents = []
-    search = oocbe.search.incumbent_search.IncumbentSearch
+    search = oocbe.search.incumbent_search.SearchBeside
 
     def remembered(*arguments):
         incumbents.append(search(*arguments))
         return incumbents[-1]
 
-    monkeypatch.setattr("oocbe.search.incumbent_search.IncumbentSearch", remembered)
+    monkeypatch.setattr("oocbe.search.incumbent_search.SearchBeside", remembered)
     pressing.press = when_found
     result = interrupted(oocbe.solve, problem, observer=pressing, bounds="none", time_limit=10 * LONG)
     assert (result.status, problem.evaluate(result.assignment)) == ("interrupted", result.value)

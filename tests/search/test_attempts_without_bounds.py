@@ -16,8 +16,9 @@ from oocbe.errors import DiskError, TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.model.settings.tuning import tuned, tuning
 from oocbe.search import bounded, mini_bucket_rounds, portfolio
-from oocbe.search import plain_elimination as attempts
+from oocbe.search.elimination_attempts import EliminationAttempts
 from oocbe.search.portfolio import Terms
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import grid_network, scale_free_network
@@ -32,12 +33,12 @@ AT_ONCE = Terms(share=1e9, waits_for="bounds")
 def impatient(monkeypatch):
     """Bounds give up their first round at once, and attempts are due from the beginning."""
     monkeypatch.setattr(bounded, "QUICK_CAP", 1)
-    monkeypatch.setattr(attempts, "LEAST_PATIENCE", 0.0)
-    monkeypatch.setattr(attempts, "PATIENCE_SHARE", 0.0)
     monkeypatch.setattr(mini_bucket_rounds.MiniBucketRounds, "is_available", False)
     monkeypatch.setitem(portfolio.TERMS, "plain", AT_ONCE)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
     monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
+    with tuned(least_root_seconds=0.0, root_share=0.0, attempt_order_share=0.0):
+        yield
 
 
 SETTINGS = {"order_seconds": 0, "incumbent_seconds": 0.002, "bound_seconds": 0.05}
@@ -77,11 +78,11 @@ def test_the_optimum_is_the_same(structure, gives_up):
         patch.setattr(bounded, "QUICK_CAP", 1)
         patch.setattr(bounded, "CAP_FACTOR", 2)
         patch.setitem(portfolio.TERMS, "plain", AT_ONCE)
-        for name in ("LEAST_PATIENCE", "PATIENCE_SHARE", *(["LEAST_ALLOWANCE"] if gives_up else [])):
-            patch.setattr(attempts, name, 0.0)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
         patch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
-        result = oocbe.solve(problem, **SETTINGS)
+        names = ("least_root_seconds", "root_share", "attempt_order_share", *(["least_allowance"] if gives_up else []))
+        with tuned(**dict.fromkeys(names, 0.0)):
+            result = oocbe.solve(problem, **SETTINGS)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)
         return
@@ -89,9 +90,9 @@ def test_the_optimum_is_the_same(structure, gives_up):
     check(problem, result.value, result.assignment, expected)
 
 
-def attempts_at(problem, deadline, eliminate=None, **options):
+def attempts_at(problem, eliminate=None, **options):
     known = SharedBounds(problem, oocbe.SolveOptions().gap, lambda *_: None)
-    return attempts.PlainElimination(problem, MIN_SUM, oocbe.SolveOptions(**options), known, deadline, eliminate)
+    return EliminationAttempts(lambda: problem, MIN_SUM, oocbe.SolveOptions(**options), known, eliminate)
 
 
 def test_later_attempts_may_take_longer():
@@ -105,15 +106,15 @@ def test_later_attempts_may_take_longer():
 
     problem = hard()
     with solving.Deadline() as deadline:
-        made = attempts_at(problem, deadline, eliminate, order_seconds=0)
+        made = attempts_at(problem, eliminate, order_seconds=0)
         made.keep = kept.append
-        assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
+        assert made.root_seconds(20.0) == tuning().least_root_seconds
         made.work(0.0, deadline)
         assert (allowed, made.cost > 0.0) == ([], True), "orders come first"
         for _ in range(3):
             assert made.is_available and made.result is None
             made.work(0.0, deadline)
-            assert made.cost == 0.0
+        assert made.cost == pytest.approx(64 * allowed[0], rel=0.1), "the time limit of the next attempt"
     assert made.result.status == "optimal" and made.is_over
     assert [None if content is None else content["allowance"] for content in kept] == [
         pytest.approx(allowed[0], rel=0.1),
@@ -128,16 +129,14 @@ def test_later_attempts_may_take_longer():
 
 
 def test_the_first_bound_is_given_little_where_rows_are_far_fewer_than_cells():
-    with solving.Deadline() as deadline:
-        problem = scale_free_network(10, 100, seed=0)
-        made = attempts_at(problem, deadline)
-        assert attempts._patience(made._complete_seconds) > 4 * attempts.LEAST_PATIENCE
-        assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
+    made = attempts_at(scale_free_network(10, 100, seed=0))
+    assert tuning().root_share * made._complete_seconds > 4 * tuning().least_root_seconds
+    assert made.root_seconds(20.0) == tuning().least_root_seconds
 
 
 def test_expectations_beyond_reach_are_not_tried():
     with solving.Deadline() as deadline:
-        made = attempts_at(grid_network(16, 10, seed=1), deadline, order_seconds=0)
+        made = attempts_at(grid_network(16, 10, seed=1), order_seconds=0)
         assert made.root_seconds(20.0) == 20.0
         made.work(math.inf, deadline)
     assert made.is_over and made.result is None

@@ -26,6 +26,7 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search, depth_tree, depth_worker, searches
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_worker import Worker
+from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.kernels.cpu.depth_first import (
     AFTER,
     BEFORE,
@@ -38,7 +39,6 @@ from oocbe.search.kernels.cpu.depth_first import (
     MOST_TRIED,
     UP_TO,
 )
-from oocbe.search.reduced_elimination import ReducedElimination
 from oocbe.search.row_search import RowSearch
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
@@ -87,7 +87,7 @@ def test_parity_checks(seed, monkeypatch):
     assert known.is_closed
     assert known.value == pytest.approx(optimum(problem), abs=1e-9)
     assert made.nodes > 2
-    open_nodes = made._shared.open
+    open_nodes = made.shared.open
     ahead = [0.5**node.path.length for node in open_nodes.heap]  # where bounds have met the value before the end
     assert [node.part for node in open_nodes.heap] == ahead
     assert open_nodes._ahead == pytest.approx(sum(ahead), abs=1e-9)
@@ -237,7 +237,7 @@ def left_of_functions(network, state):
 def check_node(made):
     """What follows from the state of the node at work, and what it costs in all."""
     worker = made._workers[0]
-    root, node, search = made._shared.root.ascent, worker.node, worker.search
+    root, node, search = made.shared.root.ascent, worker.node, worker.search
     network = root.network
     state = node.state
     values = state[: network.value_start[-1]]
@@ -286,7 +286,7 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
             if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
                 check_node(made)
                 nodes += 1
-                gone += int((made._shared.root.ascent.state == REMOVED).sum())
+                gone += int((made.shared.root.ascent.state == REMOVED).sum())
     assert nodes > 20
     assert gone > 20
 
@@ -393,7 +393,7 @@ def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others(
         assert (rounds.seconds > 0) == is_tried
         assert known.is_closed == is_tried
         rounds.lay_out()
-        rounds.portfolio.run(partial(getattr, known, "is_closed"), lambda: None)
+        rounds.portfolio.run(partial(getattr, known, "is_closed"))
         assert known.is_closed
         assert rounds.seconds > 0
 

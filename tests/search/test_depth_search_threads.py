@@ -98,7 +98,7 @@ def test_larger_problems_take_several_threads_and_have_the_value_of_one(pause, t
             assert known.is_closed
             assert known.value == problem.evaluate(known.assignment)
             values.append(known.value)
-            assert made._shared.open.behind == pytest.approx(1.0 - sum(node.part for node in made._shared.open.heap))
+            assert made.shared.open.behind == pytest.approx(1.0 - sum(node.part for node in made.shared.open.heap))
             assert len(made._workers) == threads
             sharers += len(set(takers)) > 1
             assert threads > 1 or set(takers) == {0}
@@ -128,8 +128,8 @@ def test_no_thread_is_at_work_between_slices_and_bounds_hold_then(monkeypatch):
             made.work(0.0, Deadline())
             assert not running
             slices += 1
-            if made._shared is not None:
-                nodes = made._shared.open
+            if made.shared is not None:
+                nodes = made.shared.open
                 held += len(nodes.at_work)
                 assert nodes.at_work.keys() == {w._number for w in made._workers if w.is_at_node}
                 assert min(nodes.least, known.upper_bound) <= best
@@ -152,10 +152,10 @@ def test_fewer_threads_than_before_put_back_what_the_others_have(monkeypatch):
     first.put_back()
     for worker in made._workers:
         worker.take()
-    assert len(made._shared.open.at_work) > 2
+    assert len(made.shared.open.at_work) > 2
     monkeypatch.setenv("OOCBE_THREADS", "1")
     made.work(0.0, Deadline())
-    assert made._shared.open.at_work.keys() <= {0}
+    assert made.shared.open.at_work.keys() <= {0}
     made.work(math.inf, Deadline())
     assert known.is_closed
     alone = SharedBounds(problem, NO_GAP, lambda *_: None)
@@ -209,7 +209,7 @@ def test_the_deadline_ends_all_and_it_can_go_on_later(monkeypatch):
     with pytest.raises(TimeLimitError):
         made.work(math.inf, deadline)
     assert not made.is_over
-    assert made._shared.found is None
+    assert made.shared.found is None
     assert not known.is_closed
     made.work(math.inf, Deadline())
     assert known.is_closed
@@ -225,7 +225,7 @@ def test_workers_share_the_memory(monkeypatch):
     monkeypatch.setattr(depth_tree, "FIRST_ROOM", 1)
     _, made = search(problem)
     assert len(made._workers) == THREADS
-    assert made._shared.kept_bytes == sum(depth_tree.kept_bytes(worker.node) for worker in made._workers)
+    assert made.shared.kept_bytes == sum(depth_tree.kept_bytes(worker.node) for worker in made._workers)
     each = depth_tree.first_bytes(made._blank)
     for most in (1, 2, 3):
         known, made = search(problem, most * each + each // 2)

@@ -116,7 +116,7 @@ def test_the_optimum_under_linear_constraints(pause, is_reduced, monkeypatch):
 def check_assignments(made: DepthSearch, lows: list[list[int]]) -> None:
     """That no permitted assignment of the values left costs more by the node's state than by the functions."""
     worker = made._workers[0]
-    network, node, search = made._shared.root.ascent.network, worker.node, worker.search
+    network, node, search = made.shared.root.ascent.network, worker.node, worker.search
     linear = laid_out(made._tables)
     for values in np.ndindex(*map(len, lows)):
         assignment = [low[a] for low, a in zip(lows, values, strict=True)]
@@ -132,7 +132,7 @@ def check_assignments(made: DepthSearch, lows: list[list[int]]) -> None:
             table = table.reshape(sizes[::-1]).T if len(sizes) == 2 else table.reshape(sizes)
             cost += int(table[tuple(own)])
             cost -= sum(int(node.state[network.message_start[use] + a]) for use, a in zip(uses, own, strict=True))
-        fresh = RowAscent(made._tables, made._shared.root.ascent.threshold)
+        fresh = RowAscent(made._tables, made.shared.root.ascent.threshold)
         true = sum(int(fresh.state[network.value_start[v] + a]) for v, a in enumerate(assignment))
         for f in range(len(network.function_start) - 1):
             uses = range(network.function_start[f], network.function_start[f + 1])
@@ -161,7 +161,7 @@ def test_at_every_node_multipliers_make_nothing_dearer(monkeypatch):
         while not made.is_over:
             made.work(0.0, Deadline())
             if any(worker.is_at_node and not worker.is_refuted for worker in made._workers):
-                start = made._shared.root.ascent.network.value_start
+                start = made.shared.root.ascent.network.value_start
                 lows = [
                     np.flatnonzero(made._workers[0].node.state[start[v] : start[v + 1]] != REMOVED).tolist()
                     for v in range(len(start) - 1)
@@ -232,7 +232,7 @@ def test_a_multiplier_raises_the_bound_of_the_root():
         known.offer(optimum(problem), best_assignment(problem), "brute force")
         made = DepthSearch(whole, known, 1 << 30)
         made._root()
-        bounds.append(made._shared.root.ascent.bound)
+        bounds.append(made.shared.root.ascent.bound)
     assert bounds[0] > 1.3 * bounds[1]
 
 
@@ -262,7 +262,7 @@ def test_problems_with_wide_linear_constraints_are_searched_depth_first_and_not_
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
     rounds = Searches(problem, SolveOptions(), known, Deadline())
     rounds.open()
-    assert {*rounds.portfolio.members} == {"depth"}
+    assert {*rounds.portfolio.members} == {"depth", "neighbourhoods"}
     rounds.first(math.inf)
     assert known.value == optimum(problem)
     result = oocbe.solve(problem)

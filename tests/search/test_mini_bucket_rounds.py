@@ -16,8 +16,8 @@ from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.model.settings.option_values import Gap
 from oocbe.search import bounded, mini_bucket_rounds, portfolio
+from oocbe.search.elimination_attempts import EliminationAttempts
 from oocbe.search.mini_bucket_rounds import MiniBucketRounds
-from oocbe.search.plain_elimination import PlainElimination
 from oocbe.search.portfolio import Terms
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import grid_network
@@ -72,7 +72,7 @@ def test_their_time_is_told_apart(monkeypatch):
     problem = grid_network(5, 3, tightness=0.0, seed=1)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
     monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
-    monkeypatch.setattr(PlainElimination, "is_available", False)
+    monkeypatch.setattr(EliminationAttempts, "is_available", False)
     options = {"order_seconds": 0, "incumbent_seconds": 0, "bound_seconds": 0}
     with monkeypatch.context() as patch:
         patch.setattr(MiniBucketRounds, "is_available", False)

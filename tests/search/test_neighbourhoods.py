@@ -1,4 +1,4 @@
-"""Searches near assignments: what they find is worth what they say, they come to optima, and they know when to rest."""
+"""Searches near assignments: what they find is worth what they say, and they come to optima."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from oocbe.bounds.row_reduction import reduced
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search, depth_worker
@@ -20,10 +21,11 @@ from oocbe.search.depth_search import DepthSearch
 from oocbe.search.depth_tree import kept_bytes
 from oocbe.search.kernels.cpu.depth_first import VALUE, VARIABLE
 from oocbe.search.neighbourhoods import LEAST_BITS, MORE_BITS, MOST_BITS, Neighbourhood, Neighbourhoods
+from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
-from tests.helpers.depth_searches import NO_GAP, check_solved, search, whole
+from tests.helpers.depth_searches import NO_GAP, begun, check_solved, search, whole
 from tests.helpers.effort import examples
 
 ENDLESS = 1e9
@@ -34,7 +36,6 @@ ENDLESS = 1e9
 def _beside_the_search_from_its_first_node(monkeypatch):
     monkeypatch.setenv("OOCBE_THREADS", "1")
     monkeypatch.setattr(depth_search, "ALONE_SECONDS", 0.0)
-    monkeypatch.setattr(depth_search, "FAR_SECONDS", -math.inf)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)  # no assignment to begin with
     monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-4)
     monkeypatch.setattr(depth_worker, "FIRST_PAUSE", 2)
@@ -44,17 +45,21 @@ def with_an_assignment(problem):
     """A search that has just found its first assignment."""
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
     made = DepthSearch(whole(problem), known, 1 << 30)
-    while made._shared is None or (made._shared.wanted < 0).all():
+    while made.shared is None or (made.shared.wanted < 0).all():
         assert not made.is_over
         made.work(0.0, Deadline())
     return known, made
 
 
+def one_beside(made):
+    """The neighbourhood search of one thread beside a search."""
+    (one,) = Neighbourhoods(made, made._known).prepared(1)
+    return one
+
+
 def until(made, count):
     """Have one thread search so many neighbourhoods; returns that search."""
-    shared = made._shared
-    near = Neighbourhoods(shared, made._weights())
-    (one,) = near.prepared(1, shared.tables.least, 1e-5)
+    one = one_beside(made)
     while one.tried < count:
         one.work(working_time() + 1e-4, Deadline(math.inf))
     return one
@@ -68,20 +73,29 @@ def test_the_optimum_and_bounds_with_neighbourhoods_beside(make, threads, is_red
     monkeypatch.setattr(depth_search, "BESIDE_SECONDS", 1e-4)
     for seed in range(examples(30)):
         problem = make(seed)
-        known, made = search(problem, is_reduced=is_reduced)  # whatever it reports is checked
+        known, made = begun(problem, is_reduced=is_reduced)  # whatever they report is checked
+        near = Neighbourhoods(made, known)
+        assert not near.is_available, "there is no assignment"
+        while not made.is_over:
+            made.work(0.0, Deadline())
+            if near.is_available:
+                near.work(1e-4, Deadline())
         check_solved(problem, known, made)
+        assert not near.is_available
 
 
-def test_a_longer_search_has_them_beside():
+def test_the_searches_of_a_problem_have_them_once_there_is_an_assignment():
     random = np.random.default_rng(1)
     costs = [Function.from_array(pair, random.integers(0, 20, (4, 4))) for pair in combinations(range(11), 2)]
     problem = Problem(tuple(Variable(f"x{v}", 4) for v in range(11)), tuple(costs))
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
-    made = DepthSearch(whole(known.problem), known, 1 << 30)
-    made.work(math.inf, Deadline())
-    assert known.is_closed
-    assert made._neighbourhoods.tried
-    assert "neighbourhoods" in made.summary
+    made = Searches(problem, SolveOptions(), known, Deadline())
+    made.lay_out()
+    depth, near = (made.portfolio.members[name].solver for name in ("depth", "neighbourhoods"))
+    while not near.is_available:
+        depth.work(0.0, Deadline())
+    near.work(1e-3, Deadline())
+    assert " neighbourhoods in " in made.summary
 
 
 def test_they_come_to_optima_by_themselves():
@@ -89,10 +103,10 @@ def test_they_come_to_optima_by_themselves():
     for seed in range(5):
         problem = random_network(9, 4, 0.6, tightness=0.1, seed=seed)
         _, made = with_an_assignment(problem)
-        begin = made._shared.upper
+        begin = made.shared.upper
         until(made, 300)
-        assert made._shared.upper == optimum(problem)
-        better += made._shared.upper < begin
+        assert made.shared.upper == optimum(problem)
+        better += made.shared.upper < begin
         made._tell()
         assert made._known.value == problem.evaluate(made._known.assignment)
     assert better
@@ -145,52 +159,34 @@ def test_what_is_found_elsewhere_is_where_they_go_on():
     assert found.is_over
     known.offer(other.value, other.assignment, "another search")
     made.work(0.0, Deadline())
-    assert tuple(made._shared.wanted.tolist()) == other.assignment
+    assert tuple(made.shared.wanted.tolist()) == other.assignment
 
 
 def test_without_memory_there_are_none_and_the_search_goes_on():
     problem = random_network(9, 4, 0.6, tightness=0.1, seed=2)
     _, made = with_an_assignment(problem)
-    room = kept_bytes(made._workers[0].node)
-    known, made = search(problem, room)
+    known, made = with_an_assignment(problem)
+    made.shared.memory = kept_bytes(made._workers[0].node)
+    near = Neighbourhoods(made, known)
+    near.work(math.inf, Deadline())
+    assert near.is_over and near.nodes == 0
+    made.work(math.inf, Deadline())
     check_solved(problem, known, made)
-    assert made._neighbourhoods.tried == 0
-
-
-def test_easy_searches_have_none(monkeypatch):
-    monkeypatch.setattr(depth_search, "FAR_SECONDS", ENDLESS)
-    monkeypatch.setattr(depth_search, "ALONE_SECONDS", ENDLESS)
-    _, made = search(random_network(9, 4, 0.6, tightness=0.1, seed=2))
-    assert made._neighbourhoods is None
-
-
-def test_they_rest_once_they_have_led_nowhere_for_long(monkeypatch):
-    monkeypatch.setattr(depth_search, "PATIENCE_SECONDS", 0.0)
-    _, made = with_an_assignment(random_network(12, 4, 0.5, tightness=0.0, seed=4))
-    made._whole_seconds = 8.0
-    lists = []
-    for taken, improved in ((0.0, 0.0), (6.0, 3.0), (6.0, 2.9), (1.9, 0.0)):
-        made._near(1)
-        made._neighbourhoods.seconds, made._neighbourhoods.improved_at = taken, improved
-        lists.append(len(made._near(1)))
-    assert lists == [1, 1, 0, 1]
 
 
 def test_values_beyond_floating_point_are_no_thresholds():
-    _, made = with_an_assignment(random_network(8, 3, 0.5, tightness=0.0, seed=4))
-    made._shared.upper = 1.7e308
-    near = Neighbourhoods(made._shared, made._weights())
-    (one,) = near.prepared(1, -1.7e308, 1e-5)
+    known, made = with_an_assignment(random_network(8, 3, 0.5, tightness=0.0, seed=4))
+    made.shared.upper, known.lower = 1.7e308, -1.7e308
+    one = one_beside(made)
     assert one.next_root.ascent.threshold == 1.7e308
 
 
 def test_a_deadline_ends_them():
     _, made = with_an_assignment(random_network(12, 4, 0.5, tightness=0.0, seed=4))
-    near = Neighbourhoods(made._shared, made._weights())
-    (one,) = near.prepared(1, made._shared.tables.least, 1e-5)
+    one = one_beside(made)
     deadline = Deadline(0.0)
     one.work(working_time() + ENDLESS, deadline)
-    made._shared.is_stopped = True
+    made.shared.is_stopped = True
     one.work(working_time() + ENDLESS, Deadline(math.inf))
     assert one.tried == 0
 
@@ -206,8 +202,7 @@ def test_any_number_of_variables_is_free_whatever_ties_them(shape):
     costs = [Function.from_array(pair, [[0, 1], [2, 0]]) for pair in ties]
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(costs))
     _, made = with_an_assignment(problem)
-    near = Neighbourhoods(made._shared, made._weights())
-    (one,) = near.prepared(1, made._shared.tables.least, 1e-5)
+    one = one_beside(made)
     for most in (1, 200, count // 2, count // 2 + 1, count):
         assert one._near(most, math.inf).sum() == most
     for bits in (22.0, 66.0):

@@ -74,7 +74,7 @@ class Setting:
         return solver
 
     def run(self, seconds: float = math.inf, is_done: Callable[[], bool] = lambda: False, **given) -> None:
-        self.portfolio.run(lambda: is_done() or self.clock.now >= seconds, lambda: None, **given)
+        self.portfolio.run(lambda: is_done() or self.clock.now >= seconds, **given)
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0, 4.0])

@@ -14,10 +14,11 @@ from oocbe.bounds.row_tables import ScopeTables
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuned
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import portfolio, reduced_elimination, searches
+from oocbe.search import portfolio, searches
+from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.portfolio import Terms
-from oocbe.search.reduced_elimination import ReducedElimination
 from oocbe.search.search_statistics import Statistics
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
@@ -63,24 +64,24 @@ def test_its_optimum_is_that_of_the_whole(make, monkeypatch):
     assert variables > 2
 
 
-def test_orders_come_first_and_the_attempt_costs_their_estimate(monkeypatch):
+def test_orders_come_first_and_the_attempt_costs_their_estimate():
     known, elimination = elimination_of(pedigree_like(30, 4))
     assert elimination.cost == 0.0
-    monkeypatch.setattr(reduced_elimination, "LONG", 0.0)  # the greedy orders are not enough
-    elimination.work(0.0, Deadline())
-    assert elimination.cost == reduced_elimination.ORDER_SECONDS
-    elimination.work(0.0, Deadline())
-    assert 0.0 < elimination.cost < 1.0
-    assert not known.is_closed
-    elimination.work(0.0, Deadline())
-    assert known.is_closed and elimination.is_over
+    with tuned(quick_attempt_seconds=0.0):  # the greedy orders are not enough
+        elimination.work(0.0, Deadline())
+        searched = elimination.cost
+        elimination.work(0.0, Deadline())
+        assert 0.0 < searched < elimination.cost < 1.0
+        assert not known.is_closed
+        elimination.work(0.0, Deadline())
+        assert known.is_closed and elimination.is_over
 
 
 def test_what_is_out_of_reach_is_forgotten(monkeypatch):
-    monkeypatch.setattr(reduced_elimination, "MOST_SECONDS", 1e-9)
     monkeypatch.setattr(row_reduction, "MOST_JOINED", 1)  # something is left
     known, elimination = elimination_of(pedigree_like(30, 4))
-    elimination.work(math.inf, Deadline())
+    with tuned(attempt_reach_seconds=1e-9):
+        elimination.work(math.inf, Deadline())
     assert elimination.is_over and "_problem" not in vars(elimination)
     assert known.lower is None
 
@@ -93,12 +94,12 @@ def test_what_cannot_be_held_or_kept_is_not_tried(tmp_path):
     assert known.lower is None and elimination.is_over
 
 
-def test_one_that_takes_too_long_is_given_up(monkeypatch):
-    monkeypatch.setattr(reduced_elimination, "ALLOWANCE", 0.0)
-    monkeypatch.setattr(reduced_elimination, "LEAST_ALLOWANCE", 0.0)
+def test_one_that_takes_too_long_is_given_up_until_there_is_more_time():
     known, elimination = elimination_of(pedigree_like(30, 4))
-    elimination.work(math.inf, Deadline())
-    assert known.lower is None and elimination.is_over
+    with tuned(attempt_allowance=0.0, least_allowance=0.0):
+        while not elimination.given_up_seconds:
+            elimination.work(0.0, Deadline())
+    assert known.lower is None and elimination.is_available
     statistics = Statistics()
     elimination.report(statistics)
     assert not statistics.bounds

@@ -25,8 +25,8 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search import beam_pass, bounded, portfolio, row_problem, row_results, row_search
 from oocbe.search.beam_pass import BeamPass, WeightedPrimalGraph
 from oocbe.search.depth_search import DepthSearch
+from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.portfolio import FIRST_SECONDS, PARAMETERS, Terms
-from oocbe.search.reduced_elimination import ReducedElimination
 from oocbe.search.row_search import RowSearch
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
@@ -295,7 +295,7 @@ def test_rows_that_wait_count_as_memory_for_messages(monkeypatch):
     rounds.portfolio.members = {"beam": rounds.portfolio.members["beam"]}
     given_up = 0
     while not known.is_closed:
-        rounds.portfolio.run(partial(next, iter((False, True))), lambda: None)
+        rounds.portfolio.run(partial(next, iter((False, True))))
         held = (1 << 40) - rounds.make_room(1 << 40)
         if held and given_up < 5:
             assert rounds.make_room(8 * held) == 7 * held

@@ -29,6 +29,7 @@ def check_searches(problem: Problem, every: Assignments, own: Assignments, case:
     from oocbe.runtime.deadline import Deadline
     from oocbe.search import depth_search, subproblems
     from oocbe.search.depth_search import DepthSearch
+    from oocbe.search.neighbourhoods import Neighbourhoods
     from oocbe.search.shared_bounds import SharedBounds
     from oocbe.search.subproblems import SubproblemSearch
 
@@ -57,11 +58,15 @@ def check_searches(problem: Problem, every: Assignments, own: Assignments, case:
             if parts.is_over:
                 break
             parts.work(0.0, Deadline())
-    forced = {"ALONE_SECONDS": 0.0, "FAR_SECONDS": -math.inf, "LOOK_SECONDS": 0.0, "CALL_SECONDS": 1e-4}
+    forced = {"ALONE_SECONDS": 0.0, "LOOK_SECONDS": 0.0, "CALL_SECONDS": 1e-4}
     with mock.patch.multiple(depth_search, **forced):
         known = SharedBounds(problem, Gap(), told)
         made = DepthSearch(reduction, known, 1 << 24)
-        made.work(math.inf, Deadline())
+        near = Neighbourhoods(made, known)
+        while not made.is_over:
+            made.work(0.0, Deadline())
+            if near.is_available:
+                near.work(1e-4, Deadline())
     if known.assignment is not None:
         # By the problem's own sums it counts, which near a threshold differ from the exact ones by rounding.
         value, counts = every.value_of(known.assignment), problem.evaluate(known.assignment) is not None

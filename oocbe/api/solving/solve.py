@@ -17,10 +17,10 @@ from oocbe.api.solving.history import History
 from oocbe.api.solving.integer_scaling import OUT_OF_RANGE, UNBOUNDED, IntegerScaling, prefers_logarithms
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.engine.consumption import carried_in_rows
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.narrow.narrow_result import narrow_result
 from oocbe.elimination.observer import Observer
-from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -256,10 +256,13 @@ class _Solving:
         else:
             self.run.orders(list)
         from oocbe.search.bounded import BoundedSolve
-        from oocbe.search.plain_elimination import PlainElimination  # not for an easy solve
+        from oocbe.search.elimination_attempts import EliminationAttempts  # not for an easy solve
 
-        known, beside = self._knowledge_of(found), (self._attempt, speed_of(options.backend), self._graph)
-        others = PlainElimination(problem, self.semiring, options, known, self.deadline, *beside)
+        known = self._knowledge_of(found)
+        # Row predictions ignore consumptions carried in rows.
+        is_possible = options.bounds == "auto" and not carried_in_rows(problem)
+        fixed = (self.semiring, options, known, self._attempt, self._graph, is_possible)
+        others = EliminationAttempts(lambda: problem, *fixed)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
         search.statistics.seconds["order"] = spent
         self._statistics = search.statistics
