@@ -8,7 +8,6 @@ reparametrised.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -39,7 +38,6 @@ def bound_sources(
     seconds: float,
     seed: int = 0,
     upper_bound: int | float | None = None,
-    order: Sequence[int] | None = None,
     improve: bool = False,
 ) -> list[BoundSource]:
     """Sources of bounds for the rows of a problem's messages, the one with the best root bound first.
@@ -52,7 +50,6 @@ def bound_sources(
     upper_bound : only assignments strictly below it count (an incumbent's value); None: the problem's own.
     improve : let sources look for assignments, too. The bounds of a source with an ``assignment`` are valid only for
         assignments strictly better than that one: the caller must take it as incumbent.
-    order : variables in an order along which costs are shifted, such as the reverse elimination order; None: as given.
 
     Returns
     -------
@@ -77,7 +74,7 @@ def bound_sources(
     found = [constant]
     # The sources found so far are valid when time runs out.
     with suppress(TimeLimitError):
-        _improve(problem, constant, found, seconds, seed, improve, order)
+        _improve(problem, constant, found, seconds, seed, improve)
     found.sort(key=lambda source: source.root, reverse=True)
     return [*found]
 
@@ -89,7 +86,6 @@ def _improve(
     seconds: float,
     seed: int,
     improve: bool,
-    order: Sequence[int] | None,
 ) -> None:
     """Append bounds better than the constant, or replace it if the problem is infeasible.
 
@@ -115,7 +111,7 @@ def _improve(
         )
     if any(len(f.scope) >= 2 for f in problem.functions):
         share = (deadline - working_time()) * (ASCENT_SHARE if conflicts else 1)
-        ascended = _ascended(problem, constant.fixed_point, removed, share, order, True)
+        ascended = _ascended(problem, constant.fixed_point, removed, share, True)
         if ascended is not None:
             found.append(ascended)
             removed = ascended.removed
@@ -123,7 +119,7 @@ def _improve(
         if is_requested():
             break
         left = (deadline - working_time()) / (len(conflicts) - number)
-        linear = _linear(problem, c, constant, removed, left, seed, improve, order)
+        linear = _linear(problem, c, constant, removed, left, seed, improve)
         if linear is not None:
             found.append(linear)
             if linear.root >= max(source.root for source in found):
@@ -164,34 +160,18 @@ def _ascended(
     fixed_point: FixedPoint,
     removed: NDArray[np.uint8],
     seconds: float,
-    order: Sequence[int] | None,
     with_constraints: bool,
 ) -> AdditiveSource | None:
     """The source named ``local-polytope``; None if its sums overflow 64-bit integers."""
-    ascent = DualAscent(problem, fixed_point, removed, with_constraints, order)
+    ascent = DualAscent(problem, fixed_point, removed, with_constraints)
     ascent.run(seconds)
     try:
         terms = ascent.terms()
         source = AdditiveSource("local-polytope", "", problem, fixed_point, terms, ascent.removed)
     except ValueRangeError:
         return None
-    source.residuals = ascent.residuals
     source.why = f"{ascent.passes} passes of dual ascent over the functions give {source.root} at the root"
     return source
-
-
-def ascended_source(
-    problem: Problem, seconds: float, upper_bound: int | float, order: Sequence[int] | None = None
-) -> AdditiveSource | None:
-    """The source ``local-polytope`` alone, which has residuals; parameters as for :func:`bound_sources`.
-
-    None if no assignment counts, no function has two variables, or sums overflow 64-bit integers.
-    """
-    problem = problem.below(upper_bound)
-    constant = constant_source(problem)
-    if constant.root == math.inf or not any(len(f.scope) >= 2 for f in problem.functions):
-        return None
-    return _ascended(problem, constant.fixed_point, constant.removed, seconds, order, True)
 
 
 def _linear(
@@ -202,7 +182,6 @@ def _linear(
     seconds: float,
     seed: int,
     improve: bool,
-    order: Sequence[int] | None,
 ) -> AdditiveSource | None:
     """The source named ``lp``; None if its sums overflow 64-bit integers, or without HiGHS (see ``constant.why``)."""
     try:
@@ -216,7 +195,7 @@ def _linear(
     fixed_point = constant.fixed_point
     base = minimum_terms(conflicts.capped, fixed_point)
     if any(len(f.scope) >= 2 for f in problem.functions):
-        soft = _ascended(conflicts.capped, fixed_point, removed, seconds * ASCENT_SHARE, order, False)
+        soft = _ascended(conflicts.capped, fixed_point, removed, seconds * ASCENT_SHARE, False)
         base = base if soft is None else soft.terms
         removed = removed if soft is None else soft.removed
     forbidden = replace(conflicts.forbidden, removed=conflicts.forbidden.removed | removed)

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.estimators import AdditiveSource, Terms
 from oocbe.bounds.fixed_point import FixedPoint
-from oocbe.bounds.forbidden import removed_values
+from oocbe.bounds.forbidden import SingleValues, removed_values
 from oocbe.bounds.kernels.cpu.estimators import SOFT
-from oocbe.bounds.single_values import SingleValues
 from oocbe.model.problem import Problem
 
 

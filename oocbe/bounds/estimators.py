@@ -18,7 +18,7 @@ the separator's variables separately, and on other variables, which take their c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,11 +77,6 @@ def joined(one: Terms, other: Terms) -> Terms:
     )
 
 
-Residual = tuple[tuple[int, ...], NDArray[np.int64], bool]
-"""A scope; the cost of a function beyond its term in fixed point (one axis a variable, -1 where infeasible); whether
-it is a hard constraint."""
-
-
 class AdditiveSource:
     """A source of bounds (:class:`oocbe.elimination.row_pruning.row_bounds.BoundSource`) made of terms.
 
@@ -95,7 +90,6 @@ class AdditiveSource:
 
     Attributes
     ----------
-    residuals : costs of functions and hard constraints beyond their terms, at least 0, or None if unknown.
     margin : error bound of sums of floats.
 
     Raises
@@ -115,7 +109,6 @@ class AdditiveSource:
         self.name = name
         self.why = why
         self.assignment: tuple[int, ...] | None = None
-        self.residuals: Callable[[], list[Residual]] | None = None
         self.terms = terms
         self.removed = removed
         self.fixed_point = fixed_point

@@ -11,7 +11,7 @@ Results do not depend on the search's arithmetic: the problem evaluates each ret
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +78,6 @@ def find_incumbent(
     seconds: float,
     seed: int = 0,
     start: Sequence[int] | None = None,
-    should_stop: Callable[[], bool] | None = None,
     target: float | None = None,
     iterations: int | None = None,
 ) -> Incumbent | None:
@@ -91,7 +90,6 @@ def find_incumbent(
         however long set-up took, unless the limit is 0.
     seed : of every random choice. With ``iterations`` and enough time, the result is a function of the seed.
     start : initial assignment; if it is feasible, the result is not worse.
-    should_stop : polled regularly; True ends the search.
     target : stop at a value at least as good.
     iterations : limit on the iterations of the search; None: no limit.
 
@@ -107,7 +105,7 @@ def find_incumbent(
     begin = working_time()
     found = LocalSearch(problem, seed, start)
     left = max(seconds - (working_time() - begin), 1e-9) if seconds > 0 else 0.0
-    return found.run(left, should_stop, target, iterations)
+    return found.run(left, target, iterations)
 
 
 class LocalSearch:
@@ -152,7 +150,6 @@ class LocalSearch:
     def run(
         self,
         seconds: float,
-        should_stop: Callable[[], bool] | None = None,
         target: float | None = None,
         iterations: int | None = None,
         is_interpreted: bool = False,
@@ -173,7 +170,7 @@ class LocalSearch:
         while left > 0 and state.totals[1] + found.constant > goal:
             is_late = working_time() - begin >= seconds or (deadline is not None and deadline.passed)
             is_late = seconds <= 0 if is_first else is_late
-            if is_late or (should_stop is not None and should_stop()):
+            if is_late:
                 break
             call_seed = np.random.SeedSequence((self._seed, self._calls)).generate_state(1)[0]
             arguments = (found.model, found.soft, found.hard, state, self._settings, call_seed)

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.forbidden import Forbidden
-from oocbe.bounds.kernels.cpu.local_cuts import lift, separate
-from oocbe.bounds.kernels.cpu.neighbourhoods import grow_neighbourhood, pack_subproblem
+from oocbe.bounds.kernels.cpu.local_cuts import grow_neighbourhood, lift, pack_subproblem, separate
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.model.problem import Problem
 from oocbe.runtime.compilation import working_time

@@ -1,7 +1,7 @@
 """The local polytope bound for functions of any arity: sequential dual ascent over the variables.
 
 Each function passes parts of its cost to its variables, value by value. The minimum reduced costs of all functions plus
-the cheapest value of each variable are a lower bound. A pass visits the variables along an order, takes all spare
+the cheapest value of each variable are a lower bound. A pass visits the variables in turn, takes all spare
 cost of their functions, and passes equal parts on to the functions with later variables, then back again: the bound
 never falls (Kolmogorov 2006, TRW-S, for pairs; Kolmogorov 2015, SRMP, for larger scopes). Forbidden tuples cost
 infinity; values without a tuple in some function are removed on the way (arc consistency).
@@ -13,7 +13,6 @@ integers, and its reduced costs are recomputed in integers, so that the bound is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,7 +111,6 @@ class DualAscent:
     ----------
     problem : in the min-sum semiring. fixed_point : of the terms. removed : uint8, 1 for removed values.
     with_constraints : whether costs move through hard constraints, too; otherwise through functions only.
-    order : variables in the order of a pass; None: as they are numbered.
     """
 
     def __init__(
@@ -121,7 +119,6 @@ class DualAscent:
         fixed_point: FixedPoint,
         removed: NDArray[np.uint8],
         with_constraints: bool = True,
-        order: Sequence[int] | None = None,
     ) -> None:
         self._fixed_point = fixed_point
         self._parts, self._skipped = _parts(problem, fixed_point, with_constraints)
@@ -141,7 +138,6 @@ class DualAscent:
         sizes = np.array(problem.sizes, dtype=np.int64)[self._network.variable]
         self._shares = np.zeros(int(sizes.sum()))
         self._shares_of_parts = np.add.reduceat(sizes, self._network.function_start[:-1]) if parts else sizes
-        self._order = np.array(order if order is not None else range(len(problem.sizes)), dtype=np.int64)
         self.passes = 0
 
     def run(self, seconds: float) -> None:
@@ -152,20 +148,18 @@ class DualAscent:
         patience = 0
         with Deadline(max(0.0, seconds)) as deadline:
             while not deadline.passed and patience < PATIENCE and best < math.inf:
-                self._sweep(self._order, True, deadline.flag)
-                self._sweep(self._order[::-1].copy(), True, deadline.flag)
+                self._sweep(True, True, deadline.flag)
+                self._sweep(False, True, deadline.flag)
                 self.passes += 1
                 now = self._bound()
                 patience = patience + 1 if now - best <= LITTLE * (best - start) + 1e-12 * abs(best) else 0
                 best = max(best, now)
         # All spare costs end with the variables, where other relaxations expect them.
-        self._sweep(self._order, False, current_flag())
+        self._sweep(True, False, current_flag())
 
-    def _sweep(self, order: NDArray[np.int64], hand_on: bool, stop: NDArray[np.int64]) -> None:
-        """One pass along an order; an interrupted pass also leaves a valid bound."""
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        sweep(self._network, order, rank, self._shares, self.removed, self._costs, hand_on, stop)
+    def _sweep(self, is_forward: bool, hand_on: bool, stop: NDArray[np.int64]) -> None:
+        """One pass; an interrupted pass also leaves a valid bound."""
+        sweep(self._network, is_forward, self._shares, self.removed, self._costs, hand_on, stop)
 
     def _bound(self) -> float:
         """The bound in floating point, to measure progress; infinite if no assignment counts."""
@@ -201,27 +195,3 @@ class DualAscent:
         offset = network.message_start - network.value_start[-1]
         own = Terms(network.function_start, network.variable, offset, shares, least, kind)
         return joined(joined(self._unary, own), skipped)
-
-    def residuals(self) -> list[tuple[tuple[int, ...], NDArray[np.int64], bool]]:
-        """Costs of each function and constraint over two or more variables beyond its term of :meth:`terms`.
-
-        Entries: scope; costs in fixed point, an axis a variable, at least 0, or -1 where no assignment counts; whether
-        it is a hard constraint.
-        """
-        terms = self.terms()
-        skipped = len(terms.constant) - len(self._parts) - len(self._skipped)
-        found = []
-        for number, part in enumerate(self._parts):
-            shape = tuple(self._problem.sizes[v] for v in part.scope)
-            exact = part.exact.reshape(shape)
-            rest, never = exact - terms.constant[skipped + number], exact == NEVER
-            for axis, v in enumerate(part.scope):
-                use = int(terms.start[skipped + number]) + axis
-                along = [1] * len(shape)
-                along[axis] = shape[axis]
-                begin = int(terms.offset[use])
-                rest = rest - terms.entries[begin : begin + shape[axis]].reshape(along)
-                gone = self.removed[self._first[v] : self._first[v + 1]] > 0
-                never = never | gone.reshape(along)
-            found.append((part.scope, np.where(never, -1, rest), part.is_hard))
-        return found

@@ -46,10 +46,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.kernels.cpu.row_ascent import Level, ascend_all, bound_rows
-from oocbe.bounds.kernels.cpu.row_values import count_left, first_left
-from oocbe.bounds.row_tables import ScopeTables
-from oocbe.bounds.scaled_costs import ScaledCosts
+from oocbe.bounds.kernels.cpu.row_ascent import Level, ascend_all, bound_rows, count_left, first_left
+from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.kernels.cpu.projection import REMOVED, AscentNetwork

@@ -9,29 +9,51 @@ satisfaction problems*).
 
 Before that, values without support in a hard constraint are removed to a fixed point (*generalised arc
 consistency*; Mackworth 1977, *Consistency in networks of relations*): in pedigrees, what relatives cannot have passed
-on. Then values that no optimal assignment needs are removed (:mod:`oocbe.bounds.value_elimination`), and functions that
-are sums of smaller ones are split (:mod:`oocbe.bounds.decomposition`). Each of these may enable another elimination and
+on. Then values that no optimal assignment needs are removed (:mod:`oocbe.bounds.row_reduction`), and functions that
+are sums of smaller ones are split (:mod:`oocbe.bounds.row_reduction`). Each of these may enable another elimination and
 vice versa, so all are repeated to a fixed point. Circuits, games and proteins are often solved completely.
+
+Decomposition of functions into sums of functions over fewer variables.
+
+A variable without influence on a function leaves its scope. If the joint cost of two variables is the sum of their
+separate costs, whatever the values of the others, the function is the sum of one without the first and one without
+the second (*pairwise decomposition*: Favier, de Givry, Legarra and Schiex 2011, *Pairwise decomposition for
+combinatorial optimization in graphical models*). The primal graph loses edges, so separators are smaller and more
+variables have few neighbours. Only exact decompositions are made: integers are split, floats are not, as their sums
+would round differently.
+
+Values that no optimal assignment needs, because another value of the same variable is never worse.
+
+If the substitution of b for a never raises the cost, whatever the values of other variables, each assignment with a has
+one with b at no higher cost, and a is removed: at least one optimal assignment remains. This is called *dead-end
+elimination* (Desmet, De Maeyer, Hazes and Lasters 1992, *The dead-end elimination theorem and its use in protein
+side-chain positioning*; differences for each assignment of the neighbours are Goldstein's, 1994, *Efficient rotamer
+elimination applied to protein side-chains and related spin glasses*) and *soft neighbourhood substitutability*
+(Lecoutre, Roussel and Dehani 2012, *WCSP integration of soft neighborhood substitutability*; de Givry, Prestwich and
+O'Sullivan 2013, *Dead-end elimination for weighted CSP*). A condition on each function is sufficient for their sum: the
+*loss* of a substitution in a function is the largest difference over all assignments of the other variables that permit
+a. If the losses sum to at most 0, a is removed. Cost moves between functions and variables change no difference, so
+repetition after dual ascent gains nothing; removal of the neighbours' values does.
+
+The removal keeps one optimal assignment only. Counts, the k best and marginals need all of them.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.decomposition import Costs, pieces_of
-from oocbe.bounds.kernels.cpu.table_elimination import eliminate_variable
-from oocbe.bounds.linear_parts import LinearParts
+from oocbe.bounds.kernels.cpu.table_elimination import add_worst_losses, eliminate_variable
 from oocbe.bounds.row_tables import ScopeTable, ScopeTables
-from oocbe.bounds.value_elimination import values_needed
 from oocbe.elimination.preparation.listed_factors import starts_of
-from oocbe.model.parts import Variable
+from oocbe.model.parts import LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline
 
@@ -395,3 +417,138 @@ class _Reducing:
         """A variable with its remaining number of values."""
         whole = self._tables.problem.variables[v]
         return whole if whole.size == self._sizes[v] else Variable(whole.name, self._sizes[v])
+
+
+LARGEST_SPLIT = 1 << 32
+"""Maximum magnitude of a function that is split: magnitudes of the pieces grow, and sums must stay within 64 bits."""
+
+Costs = tuple[NDArray[Any], NDArray[np.bool_]]
+"""Costs (0 if forbidden) and a mask of permitted cells; one axis a variable."""
+
+Piece = tuple[tuple[int, ...], Costs]
+"""A scope and a function over it."""
+
+
+def pieces_of(scope: tuple[int, ...], costs: Costs) -> list[Piece]:
+    """Functions that add up to a given one, over as few variables as possible."""
+    scope, costs = _without_idle(scope, costs)
+    values, permitted = costs
+    can_split = values.dtype.kind == "i" and len(scope) >= 2 and permitted.all()
+    if can_split and int(np.abs(values).max()) <= LARGEST_SPLIT:
+        for i, j in combinations(range(len(scope)), 2):
+            rest = values - values.take([0], axis=j)
+            if (rest == rest.take([0], axis=i)).all():
+                without_j = _first(values, j), _first(permitted, j)
+                without_i = _first(rest, i), _first(permitted, i)
+                return pieces_of(_less(scope, j), without_j) + pieces_of(_less(scope, i), without_i)
+    return [(scope, costs)]
+
+
+def _without_idle(scope: tuple[int, ...], costs: Costs) -> Piece:
+    """The function without the variables that it does not depend on."""
+    values, permitted = costs
+    for axis in reversed(range(len(scope))):
+        is_idle = values.shape[axis] == 1 or (
+            (values == values.take([0], axis=axis)).all() and (permitted == permitted.take([0], axis=axis)).all()
+        )
+        if is_idle:
+            scope, values, permitted = _less(scope, axis), _first(values, axis), _first(permitted, axis)
+    return scope, (values, permitted)
+
+
+def _first(array: NDArray[Any], axis: int) -> NDArray[Any]:
+    """The slice at index 0 along an axis, without the axis."""
+    return array.take([0], axis=axis).squeeze(axis)
+
+
+def _less(scope: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return scope[:axis] + scope[axis + 1 :]
+
+
+class LinearParts:
+    """Linear constraints over variables that lose values.
+
+    Parameters
+    ----------
+    constraints : of the whole problem.
+    """
+
+    def __init__(self, constraints: Sequence[LinearConstraint]) -> None:
+        self._constraints = constraints
+        self._coefficients: list[dict[int, NDArray[np.int64]]] = [
+            dict(zip(c.scope, c.coefficients, strict=True)) for c in constraints
+        ]
+        self._capacities = [c.capacity for c in constraints]
+        self._over: dict[int, list[int]] = {}
+        for place, c in enumerate(constraints):
+            for v in c.scope:
+                self._over.setdefault(v, []).append(place)
+
+    def has(self, v: int) -> bool:
+        """Whether a constraint contains the variable."""
+        return v in self._over
+
+    def keep(self, v: int, kept: NDArray[np.int64]) -> None:
+        """Keep only some values of a variable."""
+        for place in self._over.get(v, ()):
+            self._coefficients[place][v] = self._coefficients[place][v][kept]
+
+    def fix(self, v: int) -> None:
+        """Remove a variable with one value from the constraints."""
+        for place in self._over.pop(v, ()):
+            self._capacities[place] -= int(self._coefficients[place].pop(v)[0])
+
+    def orders(self, v: int, dtype: Any) -> list[tuple[NDArray[Any], NDArray[np.bool_]]]:
+        """Linear constraints as functions over a variable's values, for dominance tests between values.
+
+        Each has shape (values, thresholds): costs of 0, and permitted cells. A value with smaller consumption permits a
+        superset of thresholds, so it blocks its replacement by a value of larger consumption. dtype : of costs.
+        """
+        found = []
+        for place in self._over.get(v, ()):
+            own = self._coefficients[place][v]
+            permitted = own[:, None] <= np.unique(own)[None]
+            found.append((np.zeros(permitted.shape, dtype=dtype), permitted))
+        return found
+
+    def left(self, number: Mapping[int, int]) -> tuple[LinearConstraint, ...]:
+        """The constraints that can bind, over the remaining variables. number : new number of each variable."""
+        found = []
+        for c, coefficients, capacity in zip(self._constraints, self._coefficients, self._capacities, strict=True):
+            lows = {v: int(own.min()) for v, own in coefficients.items()}
+            own = replace(
+                c,
+                scope=tuple(number[v] for v in coefficients),
+                coefficients=tuple(own - lows[v] for v, own in coefficients.items()),
+                capacity=capacity - sum(lows.values()),
+            )
+            if own.can_bind:
+                found.append(own)
+        return tuple(found)
+
+
+Rows = tuple[NDArray[Any], NDArray[np.bool_]]
+"""Costs of a function and a mask of permitted cells, (values of the variable, assignments of the others)."""
+
+
+def values_needed(size: int, functions: Sequence[Rows], rounding: float = 0.0) -> NDArray[np.int64]:
+    """The values of a variable that an optimal assignment may need; none if all are forbidden.
+
+    Parameters
+    ----------
+    size : values of the variable. functions : all functions over it, int64 or float64.
+    rounding : maximum error of a sum of floats; a smaller gain counts only if no single function has a loss.
+    """
+    is_integral = all(values.dtype.kind == "i" for values, _ in functions)
+    losses = np.zeros((size, size), dtype=np.int64 if is_integral else np.float64)
+    blocked, costs_more = np.zeros((size, size), dtype=bool), np.zeros((size, size), dtype=bool)
+    is_left = np.ones(size, dtype=bool)
+    for values, permitted in functions:
+        is_left &= permitted.any(axis=1)
+        add_worst_losses(values, permitted, losses, blocked, costs_more)
+    is_no_worse = ~blocked & ((losses <= 0 if is_integral else losses < -rounding) | ~costs_more)
+    np.fill_diagonal(is_no_worse, False)
+    for a in np.flatnonzero(is_left & is_no_worse.any(axis=1)):
+        is_left[a] = not (is_no_worse[a] & is_left).any()
+    found: NDArray[np.int64] = np.flatnonzero(is_left)
+    return found

@@ -198,12 +198,9 @@ class Race:
 
     def _begun(self, choice: OrderChoice, cap: int | None) -> Attempt:
         """A new attempt with an order, before its forward pass."""
-        pruner = None if self._pruner is None else self._pruner.for_order(choice.order, cap)
         store = self._run.make_store()
-        if pruner is not None:
-            store.set_aside(pruner.nbytes)
         prepared = prepare(self._problem, self._semiring, choice.order, dtype=self._dtype)
-        forward = self._forward(prepared, self._dominance, store, cap, self._engine, pruner, self._tables)
+        forward = self._forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
         return Attempt(choice, prepared, store, forward, self._run)
 
 

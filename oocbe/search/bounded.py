@@ -14,7 +14,7 @@ its own, the order search gets more time, and the cap rises. Between these steps
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -39,12 +39,9 @@ from oocbe.search.incumbent_search import IncumbentSearch
 from oocbe.search.mini_bucket_rounds import MiniBucketRounds
 from oocbe.search.portfolio import TERMS
 from oocbe.search.scope import RunningOrder, Scope
-from oocbe.search.search_statistics import Statistics
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import SubSolver
-from oocbe.search.table_bounds import Round, TableBounds
-from oocbe.search.thresholds import first_width, next_width
+from oocbe.search.subsolver import Statistics, SubSolver
 
 QUICK_CAP = 1 << 16
 """Cap on a message's rows in the first round at a threshold, which tries one order per heuristic."""
@@ -76,7 +73,7 @@ class BoundedSolve(SubSolver):
 
     Attributes
     ----------
-    statistics, mini_buckets, tables : resources used; ``statistics`` excludes searches, mini-buckets and tables.
+    statistics, mini_buckets : resources used; ``statistics`` excludes searches and mini-buckets.
     """
 
     is_coarse = True
@@ -98,7 +95,6 @@ class BoundedSolve(SubSolver):
         self.mini_buckets = MiniBucketRounds(problem, options, known)
         self._incumbents = IncumbentSearch(problem, options, known)
         self._memory = run.memory
-        self.tables = TableBounds(options, engine.deadline)
         self._problem, self._options = problem, options
         self._engine = engine
         self._run = run
@@ -138,7 +134,6 @@ class BoundedSolve(SubSolver):
                 raise
             self.statistics.stopped = str(error)
         self._searches.report(self.statistics)
-        self.tables.report(self.statistics)
         with unlimited():
             self._conclude_search()
 
@@ -261,15 +256,10 @@ class BoundedSolve(SubSolver):
             assert scope.source is not None
             begin = working_time()
             self._run.set_memory(self._searches.make_room(self._memory))
-            run, reached = self._racing(scope), threshold
-            winner = run(choices, RowPruner(scope.problem, scope.source, threshold), cap)
-            if winner is None and known.upper_bound >= threshold:
-                winner, reached = self.tables.race(
-                    scope, choices[0], known.lower, threshold, cap * CAP_FACTOR, run, self._left
-                )
+            winner = self._race(scope, choices, threshold, cap)
             statistics.seconds["forward"] += working_time() - begin
             if winner is not None:
-                self._conclude(winner, scope, reached)
+                self._conclude(winner, scope, threshold)
                 return
             yield
             assert known.lower is not None
@@ -302,23 +292,19 @@ class BoundedSolve(SubSolver):
                 return smaller
             scope = smaller
 
-    def _racing(self, scope: Scope) -> Round:
-        """A function that runs a round of a race below its pruner's threshold, which may be below the scope's."""
+    def _race(self, scope: Scope, choices: list[OrderChoice], threshold: int | float, cap: int) -> RaceWinner | None:
+        """Run a round of a race below a threshold, with at most ``cap`` rows a message; None if it is given up."""
+        assert scope.source is not None
+        problem = scope.problem.below(threshold)
         # Rows kept by dominance may violate a constraint that elimination leaves out but bounds use.
-        fixed = (self._options.dominance and not left_out(scope.problem), self._run, self._engine)
-
-        def run(choices: Sequence[OrderChoice], pruner: RowPruner, cap: int) -> RaceWinner | None:
-            # Messages of a resumed run are valid below this threshold, and no higher one.
-            problem = scope.problem.below(pruner.upper_bound)
-            start = self._starter(scope, pruner.upper_bound, cap)
-            race = Race(problem, problem.semiring, [*choices], *fixed, pruner)
-            for attempt in race.round(cap):
-                with attempt:
-                    attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=problem.semiring.selects)
-            self.statistics.attempts += race.attempts
-            return race.winner
-
-        return run
+        fixed = (self._options.dominance and not left_out(problem), self._run, self._engine)
+        start = self._starter(scope, threshold, cap)
+        race = Race(problem, problem.semiring, choices, *fixed, RowPruner(scope.problem, scope.source, threshold))
+        for attempt in race.round(cap):
+            with attempt:
+                attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=problem.semiring.selects)
+        self.statistics.attempts += race.attempts
+        return race.winner
 
     def _starter(
         self, scope: Scope, threshold: int | float, cap: int
@@ -403,3 +389,29 @@ def _load_relaxation() -> None:
 
     with suppress(ImportError):  # without HiGHS there is no linear program; the bounds report it
         import oocbe.bounds.relaxation  # noqa: F401
+
+
+WIDER = 8
+"""Growth factor of the distance between lower bound and threshold."""
+
+GAP_PARTS = 8
+"""Thresholds but the first cover at least this part (an eighth) of the gap."""
+
+LEAST_WIDTH = 2.0**-30
+"""Width of the first threshold relative to the upper bound, for non-integral values."""
+
+
+def first_width(known: SharedBounds) -> int | float:
+    """Distance of neighbouring values; for non-integral values, a share of the gap. Never 0, even of subnormal gaps."""
+    if known.grid.step:
+        return known.grid.step
+    assert known.lower is not None
+    return max((known.upper_bound - known.lower) / GAP_PARTS, abs(known.upper_bound) * LEAST_WIDTH, math.ulp(0.0))
+
+
+def next_width(known: SharedBounds, width: int | float) -> int | float:
+    """The next width: larger, and at least a share of the current gap."""
+    part = 0 if known.lower is None or known.value is None else (known.upper_bound - known.lower) / GAP_PARTS
+    if known.grid.step == 0:
+        return max(WIDER * width, part)
+    return max(WIDER * width, math.floor(part) // known.grid.step * known.grid.step)

@@ -20,7 +20,6 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search.kernels.cpu.depth_first import AFTER, DEPTH, LAST, NODES, Search, restore, search_depth_first
 from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS, Linear
 from oocbe.search.kernels.cpu.node_state import SearchNode, near_uses
-from oocbe.search.open_nodes import ROOT
 from oocbe.search.row_search import ascend_root
 
 PASSES, RADIUS = 2, 2
@@ -168,7 +167,7 @@ def root_of(ascent: RowAscent, linear: Linear, node: SearchNode) -> Root:
     work = MULTIPLIER_WORK * len(linear.coefficient) + int(ascent.tables.pass_work)
     rounds = max(1, min(ROOT_ROUNDS, ROOT_WORK // max(1, work)))
     beside = (linear, node, ascent.bound, ascent.need, PASSES, RADIUS, rounds)
-    ascent.bound = int(restore(ascent.network, *beside, ROOT.decisions))
+    ascent.bound = int(restore(ascent.network, *beside, np.zeros((0, AFTER + 1), dtype=np.int64)))
     ascent.state = node.state.copy()
     return Root(ascent, node.stale.copy())
 

@@ -40,9 +40,8 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.search_statistics import Statistics
 from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import SubSolver
+from oocbe.search.subsolver import Statistics, SubSolver
 
 Eliminate = Callable[[list[OrderChoice], Deadline], Result | None]
 """Eliminates along one of several orders; raises TimeLimitError when its deadline comes. None: no result of its own."""
@@ -155,7 +154,8 @@ class EliminationAttempts(SubSolver):
             self._estimate = self._expected(self._choices)
             if numbers.quick_attempt_seconds < self._estimate <= numbers.attempt_reach_seconds:
                 longest = longest_search(options.order_seconds, deadline.remaining)
-                self._search_seconds = min(longest, numbers.attempt_order_share * self._estimate)
+                least, share = numbers.least_order_seconds, numbers.attempt_order_share
+                self._search_seconds = min(longest, max(least, share * self._estimate))
         self._allowance = numbers.attempt_allowance * self._estimate + numbers.least_allowance
         if self._estimate > numbers.attempt_reach_seconds:
             self.is_over = True

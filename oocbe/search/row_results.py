@@ -17,9 +17,9 @@ from oocbe.model.results.result import LinearHandling, Result, Status
 from oocbe.model.semiring import Marginalisation
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search.search_statistics import Statistics
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import Statistics
 
 EASY_SECONDS = 0.8
 """Time limit of a first attempt, in seconds, if elimination without bounds is fast."""

@@ -18,9 +18,8 @@ from oocbe.bounds.row_ascent import RowAscent
 from oocbe.bounds.row_reduction import Reduction
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.beam_pass import BeamPass, BeamPassResult, WeightedPrimalGraph
-from oocbe.search.search_statistics import Statistics
 from oocbe.search.shared_bounds import SharedBounds
-from oocbe.search.subsolver import SubSolver
+from oocbe.search.subsolver import Statistics, SubSolver
 
 NARROW_WIDTH = 16
 """Beam width of passes below thresholds near the proven bound."""

@@ -15,8 +15,7 @@ import oocbe
 from oocbe.bounds.mini_buckets import join_graph
 from oocbe.bounds.mini_buckets.join_graph import JoinGraph
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising
-from oocbe.bounds.row_tables import ScopeTables
-from oocbe.bounds.scaled_costs import ScaledCosts
+from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem

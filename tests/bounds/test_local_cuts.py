@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from oocbe.bounds.kernels.cpu.local_cuts import lift
-from oocbe.bounds.kernels.cpu.neighbourhoods import grow_neighbourhood, pack_subproblem
+from oocbe.bounds.kernels.cpu.local_cuts import grow_neighbourhood, lift, pack_subproblem
 from oocbe.bounds.local_cuts import NODE_LIMIT, _flat
 
 LITERALS = 40

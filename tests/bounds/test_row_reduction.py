@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from oocbe.bounds import row_reduction
-from oocbe.bounds.decomposition import pieces_of
-from oocbe.bounds.row_reduction import Elimination, Removal, reduced
+from oocbe.bounds.row_reduction import Elimination, Removal, pieces_of, reduced, values_needed
 from oocbe.bounds.row_tables import ScopeTables
-from oocbe.bounds.value_elimination import values_needed
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.stress import random_network

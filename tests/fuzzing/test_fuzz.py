@@ -182,7 +182,7 @@ def test_sums_of_floats_in_another_order_are_the_same_row():
     functions = [{**function(scope), "form": "rows"} for scope in ([0, 1, 2, 3, 4], [1, 2], [1, 3])]
     problem = {"sizes": sizes, "semiring": "min-sum", "constant": None, "upper_bound": None, "functions": functions}
     case = {"mode": "bounds", "problem": {**problem, "constraints": [], "linear": []}, "threshold": "middle"}
-    case |= {"part": 0.2, "order": [0, 1, 2, 3, 4], "eliminated": [], "improve": False, "cells": 1, "chance": 0}
+    case |= {"part": 0.2, "order": [0, 1, 2, 3, 4], "eliminated": [], "improve": False, "chance": 0}
     case |= {"source": 0, "threads": 1, "piece_rows": None, "block_rows": None, "dominance": False}
     assert check_case(case) is None
 

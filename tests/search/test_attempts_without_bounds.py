@@ -28,6 +28,9 @@ from tests.helpers.small_problems import brute_force, check, make_problem, struc
 AT_ONCE = Terms(share=1e9, waits_for="bounds")
 """Terms of attempts that come before everything else but a first bound."""
 
+AT_ONCE_NUMBERS = ("least_root_seconds", "root_share", "least_order_seconds", "attempt_order_share")
+"""Numbers that are 0 where orders and a first bound take no time."""
+
 
 @pytest.fixture
 def impatient(monkeypatch):
@@ -37,7 +40,7 @@ def impatient(monkeypatch):
     monkeypatch.setitem(portfolio.TERMS, "plain", AT_ONCE)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
     monkeypatch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
-    with tuned(least_root_seconds=0.0, root_share=0.0, attempt_order_share=0.0):
+    with tuned(**dict.fromkeys(AT_ONCE_NUMBERS, 0.0)):
         yield
 
 
@@ -80,7 +83,13 @@ def test_the_optimum_is_the_same(structure, gives_up):
         patch.setitem(portfolio.TERMS, "plain", AT_ONCE)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
         patch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
-        names = ("least_root_seconds", "root_share", "attempt_order_share", *(["least_allowance"] if gives_up else []))
+        names = (
+            "least_root_seconds",
+            "root_share",
+            "least_order_seconds",
+            "attempt_order_share",
+            *(["least_allowance"] if gives_up else []),
+        )
         with tuned(**dict.fromkeys(names, 0.0)):
             result = oocbe.solve(problem, **SETTINGS)
     if expected is None:

@@ -22,7 +22,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
-from oocbe.search import bounded, depth_search, incumbent_search, small_tables, thresholds
+from oocbe.search import bounded, depth_search, incumbent_search, presolve
 from oocbe.search.elimination_attempts import ReducedElimination
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, clique, make_problem, structures, without_bound
@@ -201,7 +201,7 @@ def test_what_is_found_before_time_ends_is_known_to_bounds(monkeypatch):
     found = out_of_time_after(1, monkeypatch)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: True)
     monkeypatch.setattr(ReducedElimination, "is_available", False)
-    monkeypatch.setattr(small_tables, "LARGEST", 0)
+    monkeypatch.setattr(presolve, "LARGEST", 0)
     result = solve(problem, time_limit=60, incumbent_seconds=1)
     assert result.status == "limit"
     assert result.bound is not None
@@ -351,5 +351,5 @@ def test_a_limit_that_has_come_already_leaves_what_is_known_at_once(semiring, dt
 def test_thresholds_rise_within_subnormal_gaps(gap):
     """An eighth of such a gap may be 0, with which a search never ended."""
     known = SimpleNamespace(grid=SimpleNamespace(step=0), lower=0.0, upper_bound=gap, value=gap)
-    width = thresholds.first_width(known)
-    assert 0 < width < thresholds.next_width(known, width)
+    width = bounded.first_width(known)
+    assert 0 < width < bounded.next_width(known, width)

@@ -17,8 +17,7 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import Deadline
 from oocbe.search import depth_search, depth_tree, depth_worker
 from oocbe.search.depth_search import DepthSearch
-from oocbe.search.depth_worker import Worker
-from oocbe.search.open_nodes import ROOT, OpenNodes, Path
+from oocbe.search.depth_worker import ROOT, OpenNodes, Path, Worker
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs

@@ -94,7 +94,8 @@ def test_the_searches_of_a_problem_have_them_once_there_is_an_assignment():
     depth, near = (made.portfolio.members[name].solver for name in ("depth", "neighbourhoods"))
     while not near.is_available:
         depth.work(0.0, Deadline())
-    near.work(1e-3, Deadline())
+    while not near.nodes:
+        near.work(1e-3, Deadline())
     assert " neighbourhoods in " in made.summary
 
 

@@ -19,9 +19,9 @@ from oocbe.runtime.deadline import Deadline
 from oocbe.search import portfolio, searches
 from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.portfolio import Terms
-from oocbe.search.search_statistics import Statistics
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import Statistics
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, photographs
 from tests.helpers.effort import examples
 

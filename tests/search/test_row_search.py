@@ -22,7 +22,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import beam_pass, bounded, portfolio, row_problem, row_results, row_search
+from oocbe.search import beam_pass, bounded, portfolio, row_results, row_search, searches
 from oocbe.search.beam_pass import BeamPass, WeightedPrimalGraph
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.elimination_attempts import ReducedElimination
@@ -206,7 +206,7 @@ def latin_square(order: int, seed: int) -> Problem:
 
 
 def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
-    monkeypatch.setattr(row_problem, "DENSE", 2.0)
+    monkeypatch.setattr(searches, "DENSE", 2.0)
     problem = latin_square(4, seed=1)
     known = SharedBounds(problem, NO_GAP, lambda *_: None)
     Searches(problem, SolveOptions(), known, Deadline()).first(math.inf)

@@ -12,9 +12,9 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
+from oocbe.search import presolve
 from oocbe.search import presolve as module
-from oocbe.search import small_tables
-from oocbe.search.small_tables import eliminated_whole
+from oocbe.search.presolve import eliminated_whole
 from oocbe.stress import random_network
 from tests.helpers.bound_problems import anything, hidden_solution, optimum
 
@@ -56,9 +56,9 @@ def test_not_where_a_table_is_large_or_rows_are_asked_for(monkeypatch):
     before = nothing_removed(ScopeTables.of(random_network(6, 5, 1.0, tightness=0.0, seed=1)))
     assert eliminated_whole(before, AUTO) is not before
     assert eliminated_whole(before, SolveOptions(tables="incomplete")) is before
-    monkeypatch.setattr(small_tables, "LARGEST", 5**6 - 1)
+    monkeypatch.setattr(presolve, "LARGEST", 5**6 - 1)
     assert eliminated_whole(before, AUTO) is before
-    monkeypatch.setattr(small_tables, "LARGEST", 5**6)
+    monkeypatch.setattr(presolve, "LARGEST", 5**6)
     assert eliminated_whole(before, AUTO) is not before
 
 

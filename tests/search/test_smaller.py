@@ -16,7 +16,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime import interruption
-from oocbe.search import bounded, small_tables
+from oocbe.search import bounded
 from oocbe.search import presolve as module
 from oocbe.search.presolve import is_easy, presolve
 from oocbe.stress import random_network
@@ -35,7 +35,7 @@ def always(monkeypatch):
 @pytest.fixture
 def only_what_costs_nothing(monkeypatch):
     """Eliminate no variable whose neighbours' tables would grow."""
-    monkeypatch.setattr(small_tables, "LARGEST", 0)
+    monkeypatch.setattr(module, "LARGEST", 0)
 
 
 def maximised(problem: Problem) -> Problem:

@@ -151,22 +151,6 @@ def check_messages(source: Any, problem: Problem, own: Assignments, case: Descri
         check_message(scope.source, scope.problem, left, gone, _separator(scope.problem, gone), tally)
 
 
-def check_with_tables(problem: Problem, own: Assignments, case: Description, tally: Tally) -> None:
-    """Rows of messages along the case's order, with tables of mini-buckets beside the additive bound."""
-    from oocbe.bounds.bounds import ascended_source
-    from oocbe.bounds.mini_buckets.outside_tables import OutsideTables
-
-    order, limit = case["order"], problem.upper_bound
-    if limit is None or any(c.can_bind for c in problem.linear_constraints):
-        return
-    source = ascended_source(problem, 1.0, limit, order)
-    if source is None or source.root >= limit:
-        return
-    tables = OutsideTables(problem, source, limit, order, case["cells"], 1 << 30, case["chance"])
-    for gone, separator in _buckets(problem, order):
-        check_message(tables, problem, own, gone, separator, tally)
-
-
 def check_message(
     source: Any, problem: Problem, own: Assignments, gone: Sequence[int], separator: Sequence[int], tally: Tally
 ) -> None:
@@ -201,7 +185,6 @@ def _outside(bound: Any, problem: Problem, gone: Sequence[int], unit: int) -> Ca
     constant = counted(bound.constant, unit)
     tables = {v: [counted(entry, unit) for entry in table.tolist()] for v, table in bound.tables.items()}
     prices = {number: counted(price, unit) for number, price in bound.prices.items()}
-    joints = [(j.scope, j.values.reshape(j.sizes), counted(j.unit, unit)) for j in bound.joint]
 
     def added(assignment: Row) -> int:
         total = constant + sum(table[assignment[v]] for v, table in tables.items())
@@ -210,8 +193,6 @@ def _outside(bound: Any, problem: Problem, gone: Sequence[int], unit: int) -> Ca
             for v, own in zip(linear.scope, linear.coefficients, strict=True):
                 if v in gone:
                     total += price * (int(own[assignment[v]]) - int(own.min()))
-        for scope, values, step in joints:
-            total += int(values[tuple(assignment[v] for v in scope)]) * step
         return total
 
     return added
@@ -224,17 +205,3 @@ def _separator(problem: Problem, gone: Sequence[int]) -> list[int]:
         if set(part.scope) & set(gone):
             found.update(part.scope)
     return sorted(found - set(gone))
-
-
-def _buckets(problem: Problem, order: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Variables eliminated and separator of each bucket's message."""
-    parts = [(set(part.scope), set[int]()) for part in (*problem.functions, *problem.constraints)]
-    found = []
-    for v in order:
-        own = [part for part in parts if v in part[0]]
-        parts = [part for part in parts if v not in part[0]]
-        separator = set[int]().union(*(scope for scope, _ in own)) - {v}
-        gone = {v}.union(*(inside for _, inside in own))
-        parts.append((separator, gone))
-        found.append((sorted(gone), sorted(separator)))
-    return found

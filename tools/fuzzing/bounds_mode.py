@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from .bound_checks import Assignments, check_messages, check_root, check_with_tables
+from .bound_checks import Assignments, check_messages, check_root
 from .descriptions import ADDED, Description, is_refused_for_range, problem_of, random_description, smaller_descriptions
 from .outcome import Tally
 from .pruned_tables import check_tables
@@ -54,7 +54,6 @@ def draw(random: Random) -> Description:
         "order": random.sample(range(count), count),
         "eliminated": sorted({random.randint(0, count), random.randint(0, count)}),
         "improve": random.random() < 0.3,
-        "cells": random.choice((1, 4, 64, 1000)),
         "chance": random.randint(0, 99),
         "source": random.randint(0, 9),
         "threads": random.choice((1, 2, 3)),
@@ -118,7 +117,7 @@ def _check(case: Description, tally: Tally) -> None:
     threshold = every.threshold_at(case["threshold"], case["part"])  # None: all count
     limited, counted = problem.below(threshold), every.below(threshold)
     try:
-        sources = bound_sources(problem, SECONDS, seed, threshold, case["order"], case["improve"])
+        sources = bound_sources(problem, SECONDS, seed, threshold, case["improve"])
     except ValueRangeError as error:
         tally.refused(error, is_refused_for_range(case["problem"]) or _terms(case["problem"]) >= LARGEST_TERMS)
         return
@@ -130,7 +129,6 @@ def _check(case: Description, tally: Tally) -> None:
             own = counted.better_than(source.assignment)
         check_root(source, own, threshold, tally)
         check_messages(source, limited, own, case, tally)
-    check_with_tables(limited, counted, case, tally)
     check_row_bounds(problem, every, threshold, case, tally)
     check_searches(limited, every, counted, case, tally)
     if threshold is not None:

@@ -57,9 +57,9 @@ from oocbe.runtime.interruption import Interruption, listening
 from oocbe.search.incumbent_search import beside_elimination, offer_first
 from oocbe.search.presolve import PresolvedProblem, is_easy, presolve
 from oocbe.search.row_results import opening_result, result_by_rows, result_of_bounds
-from oocbe.search.search_statistics import Statistics
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
+from oocbe.search.subsolver import Statistics
 from oocbe.tables.faults import fault_point
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import numpy as np
 from oocbe.bounds.mini_buckets.join_graph import JoinGraph
 from oocbe.bounds.mini_buckets.mini_buckets import MiniBucketPass
 from oocbe.bounds.mini_buckets.mini_buckets_partition import shape_of
-from oocbe.bounds.row_tables import ScopeTables
-from oocbe.bounds.scaled_costs import ScaledCosts
+from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError
 from oocbe.runtime.deadline import Deadline

@@ -343,8 +343,6 @@ class MessageMaker:
             strategy = self._decide(task)
             if not strategy.is_whole:
                 return None
-        if self._pruner is not None and prepared.consumption is None and not is_on_device(message):
-            message = self._pruner.surviving(message, subtree_members(task.subtree), bucket.separator)
         if message.limbs:
             message = replace(message, values=trim_limbs(message.values))
         if self._dominance is not None:

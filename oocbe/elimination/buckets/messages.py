@@ -103,17 +103,13 @@ class MessageStore:
 
     @property
     def in_memory(self) -> int:
-        """Bytes of main memory taken by messages and by :meth:`set_aside`."""
+        """Bytes of main memory taken by messages."""
         return self._held.used
 
     @property
     def free(self) -> int:
         """Bytes of the limit that are free now."""
         return self._held.free
-
-    def set_aside(self, nbytes: int) -> None:
-        """Count bytes of the limit as permanently taken by other data."""
-        self._held.used += nbytes
 
     def room(self, besides: Sequence[Message]) -> MainMemory:
         """The memory as input of a decision; messages in ``besides`` are not movable."""

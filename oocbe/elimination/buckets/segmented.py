@@ -276,8 +276,7 @@ class _Sent:
         if id(join) not in self._joins:
             builder, constraints, functions = join.builder.for_factors(join.constraints, join.functions)
             tables = tuple((members, self._table(source)) for members, source in join.tables)
-            pruning = None if join.pruning is None else replace(join.pruning, joint=())  # joins do not use joint
-            factors = replace(join, constraints=tuple(constraints), functions=tuple(functions), pruning=pruning)
+            factors = replace(join, constraints=tuple(constraints), functions=tuple(functions))
             self._joins[id(join)] = join, SentJoin(replace(factors, builder=builder, tables=()), tables)
         return self._joins[id(join)][1]
 

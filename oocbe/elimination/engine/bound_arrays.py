@@ -16,39 +16,21 @@ in flat arrays, which the kernels of both backends use.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.buckets.join_arrays import BoundArrays
-from oocbe.kernels.cpu.buckets.joint_bounds import JointArrays, rows_below
 from oocbe.kernels.cpu.buckets.lookups import merge_bound_tables
 from oocbe.tables.layout import Field
-from oocbe.tables.table import Table
 
 MERGED_BITS = 8
 """Maximum index bits of a merged table: 256 entries of 8 bytes."""
 
 LARGEST_SUM = 1 << 61
 """Limit of sums of values and bounds, so that they fit in 64 bits."""
-
-
-@dataclass(frozen=True)
-class JointTable:
-    """A bound's table over several variables.
-
-    Attributes
-    ----------
-    scope : variables of the separator, the slowest first. sizes : of their domains.
-    values : int32 (cells,), at least 0. unit : size of 1 in the bound's own scale.
-    """
-
-    scope: tuple[int, ...]
-    sizes: tuple[int, ...]
-    values: NDArray[np.int32]
-    unit: int | float
 
 
 @dataclass(frozen=True)
@@ -62,7 +44,6 @@ class RowPruning:
     tables : variable of the separator -> int64 or float64 (domain size,), scaled; variables may be missing.
     threshold : rows whose bound reaches it are dropped, scaled.
     prices : of one unit of each constraint whose consumption rows carry, scaled, at least 0.
-    joint : additional tables for the test of complete rows.
     """
 
     scale: int
@@ -70,7 +51,6 @@ class RowPruning:
     tables: Mapping[int, NDArray[Any]]
     threshold: int | float
     prices: tuple[int | float, ...] = ()
-    joint: tuple[JointTable, ...] = ()
 
 
 def no_bounds(levels: int, dtype: np.dtype[Any]) -> BoundArrays:
@@ -161,35 +141,3 @@ def _merged_tables(
             entries,
         )
     return entries, base[:-1]
-
-
-def surviving_rows(table: Table, separator: Sequence[int], pruning: RowPruning) -> Table:
-    """The rows of a message in host memory whose bound, including joint tables, is below the threshold.
-
-    separator : variables of its layout, in that order.
-    """
-    fields = dict(zip(separator, table.layout.fields, strict=True))
-    kind = np.dtype(np.float64 if table.values.dtype.kind == "f" else np.int64)
-    additive = bound_arrays(pruning, separator, table.layout.fields, dict.fromkeys(separator, 0), 1, kind, 0)
-    lookups: list[tuple[Field, int]] = []
-    for joint in pruning.joint:
-        step = 1
-        for v in reversed(joint.scope):
-            lookups.append((fields[v], step))
-            step *= joint.sizes[joint.scope.index(v)]
-    counts = [len(joint.scope) for joint in pruning.joint]
-    lengths = [len(joint.values) for joint in pruning.joint]
-    arrays = JointArrays(
-        start=np.cumsum([0, *counts]),
-        begin=np.cumsum([0, *lengths])[:-1],
-        word=np.array([f.word for f, _ in lookups], dtype=np.int64),
-        shift=np.array([f.shift for f, _ in lookups], dtype=np.uint64),
-        mask=np.array([f.mask for f, _ in lookups], dtype=np.uint64),
-        step=np.array([step for _, step in lookups], dtype=np.int64),
-        entries=np.concatenate([joint.values for joint in pruning.joint]),
-        unit=np.array([joint.unit for joint in pruning.joint], dtype=kind),
-    )
-    keep = rows_below(table.keys, table.values, additive, arrays)
-    if keep.all():
-        return table
-    return replace(table, keys=np.ascontiguousarray(table.keys[:, keep]), values=table.values[keep])

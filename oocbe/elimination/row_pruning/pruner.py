@@ -22,39 +22,14 @@ elimination, the bounds leave it out as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import NDArray
 
-from oocbe.elimination.engine.bound_arrays import LARGEST_SUM, RowPruning, surviving_rows
+from oocbe.elimination.engine.bound_arrays import LARGEST_SUM, RowPruning
 from oocbe.elimination.engine.consumption import Consumption
 from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound, ValueGrid
 from oocbe.model.problem import Problem
-from oocbe.tables.table import Table
-
-
-class OrderSource(BoundSource, Protocol):
-    """A source of bounds for one elimination order.
-
-    Attributes
-    ----------
-    nbytes : of its tables.
-    """
-
-    @property
-    def nbytes(self) -> int: ...  # noqa: D102
-
-
-class OrderBounds(Protocol):
-    """Bounds made for one elimination order, beside those that are the same for all."""
-
-    def source(self, order: Sequence[int], cap: int | None) -> OrderSource | None:
-        """A source of bounds for an order with messages of at most ``cap`` rows; None if it does not pay."""
-        ...
-
-    def count(self, rows: int, kept: int) -> bool:
-        """Record numbers of tested and surviving rows; returns whether to continue using the source."""
-        ...
 
 
 class RowPruner:
@@ -65,43 +40,14 @@ class RowPruner:
     problem : what the source bounds, in min-sum.
     source : bounds the rows while they are made.
     upper_bound : only assignments with a value strictly below it are wanted.
-    bounds : for one order, used to test complete rows.
-
-    Attributes
-    ----------
-    nbytes : of tables made for one order.
     """
 
-    def __init__(
-        self, problem: Problem, source: BoundSource, upper_bound: int | float, bounds: OrderBounds | None = None
-    ) -> None:
-        self._problem, self._bounds = problem, bounds
-        self._own: RowPruner | None = None
-        self.nbytes = 0
+    def __init__(self, problem: Problem, source: BoundSource, upper_bound: int | float) -> None:
         self.source = source
         self.upper_bound = upper_bound
         self._wanted = ValueGrid.of(problem).largest_below(upper_bound)
         self._largest_value = 0 if not problem.is_integral else int(problem.magnitude)
         self._integral = problem.is_integral
-
-    def for_order(self, order: Sequence[int], cap: int | None) -> RowPruner:
-        """The bounds together with those for an order, if any; cap : maximum rows of a message."""
-        own = None if self._bounds is None else self._bounds.source(order, cap)
-        if own is None:
-            return self
-        made = RowPruner(self._problem, self.source, self.upper_bound, self._bounds)
-        made._own, made.nbytes = RowPruner(self._problem, own, self.upper_bound), own.nbytes
-        return made
-
-    def surviving(self, message: Table, eliminated: int, separator: Sequence[int]) -> Table:
-        """The surviving rows of a message, in host memory and without consumption, under the bounds for its order."""
-        pruning = None if self._own is None or not message.rows else self._own.for_message(eliminated, separator)
-        if self._bounds is None or pruning is None or not pruning.joint:
-            return message
-        kept = surviving_rows(message, separator, pruning)
-        if not self._bounds.count(message.rows, kept.rows):
-            self._own = None
-        return kept
 
     def for_message(
         self, eliminated: int, separator: Sequence[int], consumption: Consumption | None = None
@@ -117,12 +63,11 @@ class RowPruner:
         bound = self.source.for_message(eliminated, separator)
         if not self._integral:
             floats = tuple(float(price) for price in _prices(bound, consumption))
-            return RowPruning(1, float(bound.constant), bound.tables, float(self.upper_bound), floats, bound.joint)
+            return RowPruning(1, float(bound.constant), bound.tables, float(self.upper_bound), floats)
         prices = _prices(bound, consumption)
         threshold = int(self._wanted) * bound.scale + 1
         total = self._largest_value * bound.scale + abs(int(bound.constant)) + abs(threshold)
         total += sum(_largest(table) for table in bound.tables.values())
-        total += sum(int(joint.unit) << 30 for joint in bound.joint)
         if consumption is not None:
             paid = sum(int(p) * (limit + 1) for p, limit in zip(prices, consumption.limits, strict=True))
             if total + paid < LARGEST_SUM:
@@ -131,7 +76,7 @@ class RowPruner:
                 prices = (0,) * len(prices)
         if total >= LARGEST_SUM:
             return None
-        return RowPruning(bound.scale, int(bound.constant), bound.tables, threshold, prices, bound.joint)
+        return RowPruning(bound.scale, int(bound.constant), bound.tables, threshold, prices)
 
 
 def _prices(bound: RowBound, consumption: Consumption | None) -> tuple[int | float, ...]:

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.engine.bound_arrays import JointTable
 from oocbe.model.problem import Problem
 
 
@@ -42,14 +41,12 @@ class RowBound:
     prices : linear constraint (its index) -> what a row's bound rises with a unit that its eliminated variables take of
         the constraint's capacity, beyond the least coefficient of each; at least 0, and 0 for constraints left out.
         The bound holds without that, too.
-    joint : tables over several variables of the separator, whose entries add to the sum; the bound holds without them.
     """
 
     scale: int
     constant: int | float
     tables: Mapping[int, NDArray[Any]] = field(default_factory=dict)
     prices: Mapping[int, int | float] = field(default_factory=dict)
-    joint: tuple[JointTable, ...] = ()
 
 
 class BoundSource(Protocol):

@@ -74,14 +74,23 @@ def _scratch(network: Any) -> Any:
     return largest, np.empty((4, places), dtype=np.int64)
 
 
+@helper
+def _reaches(network: Any, f: Any, v: Any, is_forward: Any) -> Any:
+    """Whether a function has a variable after ``v`` in a pass."""
+    for other in range(network.function_start[f], network.function_start[f + 1]):
+        w = network.variable[other]
+        if (w > v) if is_forward else (w < v):
+            return True
+    return False
+
+
 @jit
-def sweep(network: Any, order: Any, rank: Any, shares: Any, removed: Any, costs: Any, hand_on: Any, stop: Any) -> Any:
+def sweep(network: Any, is_forward: Any, shares: Any, removed: Any, costs: Any, hand_on: Any, stop: Any) -> Any:
     """One pass over the variables: each takes all spare cost of its functions, then passes it to functions ahead.
 
     Parameters
     ----------
-    network : with tables in float64. order, rank : int64 (variables,), the visiting order, and the position of each
-        variable in it.
+    network : with tables in float64. is_forward : whether variables are visited as numbered, or in reverse.
     shares : float64, updated. removed : uint8 (values,), updated: values without a tuple in a function.
     costs : float64 (values,), updated: sums of a value's shares and its own cost.
     hand_on : if False, the costs stay with the variables.
@@ -91,8 +100,9 @@ def sweep(network: Any, order: Any, rank: Any, shares: Any, removed: Any, costs:
     least = np.empty(largest + 1)
     least[largest] = np.inf
     base = network.value_start[len(network.value_start) - 1]
-    for position in range(len(order)):
-        v = order[position]
+    count = len(network.value_start) - 1
+    for position in range(count):
+        v = position if is_forward else count - 1 - position
         if stop[0] != 0:
             return
         if network.use_start[v] == network.use_start[v + 1]:
@@ -110,25 +120,15 @@ def sweep(network: Any, order: Any, rank: Any, shares: Any, removed: Any, costs:
                 else:
                     costs[begin + value] += least[value]
                     shares[network.message_start[use] - base + value] += least[value]
-            is_last, is_first = True, True
-            for other in range(network.function_start[f], network.function_start[f + 1]):
-                if rank[network.variable[other]] > rank[v]:
-                    is_last = False
-                elif rank[network.variable[other]] < rank[v]:
-                    is_first = False
-            ahead += not is_last
-            behind += not is_first
+            ahead += _reaches(network, f, v, is_forward)
+            behind += _reaches(network, f, v, not is_forward)
         if ahead == 0 or not hand_on:
             continue
         weight = 1.0 / max(ahead, behind)
         for i in range(network.use_start[v], network.use_start[v + 1]):
             use = network.uses[i]
             f = network.function[use]
-            is_last = True
-            for other in range(network.function_start[f], network.function_start[f + 1]):
-                if rank[network.variable[other]] > rank[v]:
-                    is_last = False
-            if is_last:
+            if not _reaches(network, f, v, is_forward):
                 continue
             # Equal parts of the costs before the distribution: costs are lowered at the end.
             for value in range(size):
