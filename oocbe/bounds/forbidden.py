@@ -112,8 +112,10 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     is_empty = False
     listed, others = _split(problem)
     known: dict[tuple[tuple[int, ...], bytes], list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
-    for scope, cells in _forbidding_parts(problem, others):
+    for scope, cells in _dense_parts(problem, others):
         check_deadline()
+        if not cells.any():
+            continue
         key = cells.shape, cells.tobytes()  # thousands of parts forbid one of a few patterns
         if key not in known:
             known[key] = _minimal(cells)
@@ -202,13 +204,6 @@ def _split(problem: Problem) -> tuple[list[Constraint], list[Constraint]]:
         is_large = not c.allowed and cells > LARGEST_PART
         (listed if is_sparse or is_large else others).append(c)
     return listed, others
-
-
-def _forbidding_parts(
-    problem: Problem, constraints: Sequence[Constraint]
-) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
-    """Scopes and dense arrays, True where forbidden, of the parts that forbid a tuple."""
-    return ((scope, cells) for scope, cells in _dense_parts(problem, constraints) if cells.any())
 
 
 def _dense_parts(

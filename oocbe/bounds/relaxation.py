@@ -4,9 +4,8 @@ Each round solves the relaxation and adds inequalities that its point violates. 
 quality of the bound, not its validity: they are rounded, and the bound is computed from them in integers
 (:mod:`oocbe.bounds.estimators`).
 
-Assignments from fractional points: literals are taken greedily, the largest first, unless they are forbidden.
-
-Near the optimum of a tight relaxation nearly all literals are 0 or 1, and greedy choices often settle the rest.
+Assignments come from fractional points: literals are taken greedily, the largest first, unless they are forbidden. Near
+the optimum of a tight relaxation nearly all literals are 0 or 1, and greedy choices often settle the rest.
 """
 
 from __future__ import annotations

@@ -9,34 +9,28 @@ satisfaction problems*).
 
 Before that, values without support in a hard constraint are removed to a fixed point (*generalised arc
 consistency*; Mackworth 1977, *Consistency in networks of relations*): in pedigrees, what relatives cannot have passed
-on. Then values that no optimal assignment needs are removed (:mod:`oocbe.bounds.row_reduction`), and functions that
-are sums of smaller ones are split (:mod:`oocbe.bounds.row_reduction`). Each of these may enable another elimination and
-vice versa, so all are repeated to a fixed point. Circuits, games and proteins are often solved completely.
+on. Then unneeded values are removed, and functions that are sums of smaller ones are split. Each of these may enable
+another elimination and vice versa, so all are repeated to a fixed point. Circuits, games and proteins are often solved
+completely.
 
-Decomposition of functions into sums of functions over fewer variables.
-
-A variable without influence on a function leaves its scope. If the joint cost of two variables is the sum of their
-separate costs, whatever the values of the others, the function is the sum of one without the first and one without
-the second (*pairwise decomposition*: Favier, de Givry, Legarra and Schiex 2011, *Pairwise decomposition for
+**Decomposition.** A variable without influence on a function leaves its scope. If the joint cost of two variables is
+the sum of their separate costs, whatever the values of the others, the function is the sum of one without the first and
+one without the second (*pairwise decomposition*: Favier, de Givry, Legarra and Schiex 2011, *Pairwise decomposition for
 combinatorial optimization in graphical models*). The primal graph loses edges, so separators are smaller and more
 variables have few neighbours. Only exact decompositions are made: integers are split, floats are not, as their sums
 would round differently.
 
-Values that no optimal assignment needs, because another value of the same variable is never worse.
-
-If the substitution of b for a never raises the cost, whatever the values of other variables, each assignment with a has
-one with b at no higher cost, and a is removed: at least one optimal assignment remains. This is called *dead-end
-elimination* (Desmet, De Maeyer, Hazes and Lasters 1992, *The dead-end elimination theorem and its use in protein
-side-chain positioning*; differences for each assignment of the neighbours are Goldstein's, 1994, *Efficient rotamer
-elimination applied to protein side-chains and related spin glasses*) and *soft neighbourhood substitutability*
+**Unneeded values.** If the substitution of b for a never raises the cost, whatever the values of other variables, each
+assignment with a has one with b at no higher cost, and a is removed: at least one optimal assignment remains. This is
+called *dead-end elimination* (Desmet, De Maeyer, Hazes and Lasters 1992, *The dead-end elimination theorem and its use
+in protein side-chain positioning*; differences for each assignment of the neighbours are Goldstein's, 1994, *Efficient
+rotamer elimination applied to protein side-chains and related spin glasses*) and *soft neighbourhood substitutability*
 (Lecoutre, Roussel and Dehani 2012, *WCSP integration of soft neighborhood substitutability*; de Givry, Prestwich and
 O'Sullivan 2013, *Dead-end elimination for weighted CSP*). A condition on each function is sufficient for their sum: the
 *loss* of a substitution in a function is the largest difference over all assignments of the other variables that permit
 a. If the losses sum to at most 0, a is removed. Cost moves between functions and variables change no difference, so
-repetition after dual ascent gains nothing; removal of the neighbours' values does.
-
-The removal keeps one optimal assignment only. Counts, the k best and marginals need all of them.
-"""
+repetition after dual ascent gains nothing; removal of the neighbours' values does. The removal keeps one optimal
+assignment only. Counts, the k best and marginals need all of them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """Dense form of a problem for bounds of rows: functions and hard constraints as tables, merged by scope.
 
-A problem's functions as complete tables of costs in fixed point, with a cap.
-
-Each function stores its costs beyond its minimum, rounded down once; later operations are exact in integers. Forbidden
-tuples cost the *cap*, and so do tuples that lift an assignment to the threshold by themselves. A sum of tables that
-reaches the cap belongs to no assignment that counts.
-"""
+In fixed point (:class:`ScaledCosts`), each function stores its costs beyond its minimum, rounded down once; later
+operations are exact in integers. Forbidden tuples cost the *cap*, and so do tuples that lift an assignment to the
+threshold by themselves. A sum of tables that reaches the cap belongs to no assignment that counts."""
 
 from __future__ import annotations
 

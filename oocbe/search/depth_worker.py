@@ -3,8 +3,6 @@
 Each worker has its own state and tree. Shared data (:class:`Shared`) is changed under one lock, which is never held
 during a compiled loop. Workers report nothing outside the search: its owner reports their results when no worker runs.
 
-The open nodes of a multi-threaded search, and their lower bound.
-
 A node is *open* while some assignments below it are not settled. It is either on a heap, or held by a worker. Three
 atomic steps move it (callers hold the search's lock):
 

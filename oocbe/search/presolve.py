@@ -5,14 +5,11 @@ over its variable, and decomposed functions shrink separators. Random spin glass
 more of the rows of elimination. Packing problems are left unchanged: linear programs bound them by cliques of
 conflicts, which sums of functions would hide.
 
-Elimination of the whole reduced problem in one go, if all its tables are small.
-
-A bucket of the engine takes a millisecond or two whatever its size: it is planned, laid out and joined, and its message
-is stored. Chains, circuits and family trees have thousands of buckets of a few dozen cells each. Here their tables are
-added directly, as in reduction (:mod:`oocbe.bounds.row_reduction`), in a tenth of that time; only the best values are
-kept, a byte each.
-
-Given an order, table sizes are bounded in advance: a table has at most as many cells as its variables have assignments.
+If all tables are small, the reduced problem is eliminated at once. A bucket of the engine takes a millisecond or two
+whatever its size: it is planned, laid out and joined, and its message is stored. Chains, circuits and family trees have
+thousands of buckets of a few dozen cells each. Here their tables are added directly, as in reduction, in a tenth of
+that time; only the best values are kept, a byte each. Given an order, table sizes are bounded in advance: a table has
+at most as many cells as its variables have assignments.
 """
 
 from __future__ import annotations

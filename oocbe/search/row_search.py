@@ -1,9 +1,8 @@
 """Bounded dynamic programming over partial assignments, each with its own bound, with a beam that widens.
 
-The first passes (:mod:`oocbe.search.beam_pass`) use thresholds slightly above the proven bound:
-if the bound is tight, nearly all values are ruled out at once and only the optimum remains. Passes below the
-incumbent follow, each wider than the one before: better assignments tighten the next pass,
-and the first pass whose beam discards nothing is the proof (*complete anytime beam search*: Zhang 1998).
+Each pass (:mod:`oocbe.search.beam_pass`) searches below the incumbent and is wider than the one before. Better
+assignments tighten the next pass, and the first pass whose beam discards nothing is the proof (*complete anytime beam
+search*: Zhang 1998).
 
 The search runs in time slices, beside others. It suits problems whose functions can be tabulated and whose bounds
 leave few nodes. It updates its time estimate after each pass.
@@ -21,27 +20,12 @@ from oocbe.search.beam_pass import BeamPass, BeamPassResult, WeightedPrimalGraph
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.search.subsolver import Statistics, SubSolver
 
-NARROW_WIDTH = 16
-"""Beam width of passes below thresholds near the proven bound."""
-
-FEW_EXPECTED = 2e5
-"""A pass with at most this many estimated nodes without a beam is repeated at the same threshold with a wider beam."""
-
-RESTARTS = 4
-"""Maximum number of restarts of the thresholds just above the proven bound after it rose at the root."""
-
 STATE_COPIES = 8
 """Memory of a beam pass, in states per node of the beam width: the parents, twice as many candidates, the concatenated
 candidates, and the selected nodes."""
 
 FIRST_WIDTH, WIDER = 16, 16
-"""Beam width of the first pass below the incumbent, and the growth factor of later passes."""
-
-THRESHOLD_FACTOR = 8
-"""Growth factor of the distance between proven bound and threshold."""
-
-PARTS = 8
-"""For non-integral values the first threshold lies at one part in this many (an eighth) of the gap."""
+"""Beam width of the first pass, and the growth factor of later passes."""
 
 ROW_PASSES, FEW_PASSES = 4, 2
 """Ascent passes per node in wide and in narrow beam passes. Narrow ones forecast as well in less time. On CELAR6-SUB2,
@@ -98,7 +82,7 @@ class RowSearch(SubSolver):
         self.is_hopeless = False
         self._walk_at_work: BeamPass | None = None
         self._ties: WeightedPrimalGraph | None = None
-        self._width: int | None = None
+        self._width = FIRST_WIDTH
         self._orders = [True, False]
         self._steps = self._rounds()
         self._pace = 0.0
@@ -143,67 +127,35 @@ class RowSearch(SubSolver):
         )
 
     def _rounds(self) -> Generator[None, None, None]:
-        """Run beam passes until the problem is closed."""
+        """Run wider and wider passes below the incumbent, until the problem is closed."""
         known = self._known
-        step = known.grid.step
-        distance: int | float = step
-        width, restarts = NARROW_WIDTH, RESTARTS
-        while self._width is None and not known.is_closed:
-            lower = self._tables.least if known.lower is None else known.lower
-            upper = known.upper_bound
-            distance = distance or (upper - lower) / PARTS
-            threshold = min(lower + distance, upper)
-            ascent = yield from self._root(threshold)
-            self._prove(ascent.unscale(ascent.bound), "dual ascent")
-            if ascent.bound >= ascent.need:
-                distance *= THRESHOLD_FACTOR
-                continue
-            if step and restarts and known.lower is not None and lower < known.lower < threshold - step:
-                distance, restarts = step, restarts - 1  # the root bound rose: it may be tight there
-                continue
-            if self._ties is None:
-                self._ties = WeightedPrimalGraph(self._tables, max(upper - lower, step) or 1.0)
-                yield
-            walked = yield from self._walk(BeamPass(ascent, self._ties, width, _passes(width), is_narrow=True))
-            self.is_hopeless = self._is_vain(walked)
-            if walked.cut is None:
-                distance, width = distance * THRESHOLD_FACTOR, NARROW_WIDTH
-            elif walked.expected > FEW_EXPECTED or width > NARROW_WIDTH:
-                break
-            else:
-                width *= WIDER  # same threshold again
-        if self._ties is not None:
-            yield from self._widening(self._ties)
-
-    def _widening(self, ties: WeightedPrimalGraph) -> Generator[None, None, None]:
-        """Run wider and wider passes below the incumbent."""
-        known = self._known
-        width = self._width = self._width or FIRST_WIDTH
         expected: dict[bool, float] = {}
         while not known.is_closed:
-            are_vain = True
+            width, are_vain = self._width, True
             for is_narrow in self._orders:
-                ascent = yield from self._root(known.upper_bound)
-                self._prove(ascent.unscale(ascent.bound), "dual ascent")
-                if ascent.bound >= ascent.need:
+                ascent = yield from self._root()
+                if ascent is None:
                     return
+                if self._ties is None:
+                    unit = known.upper_bound - (self._tables.least if known.lower is None else known.lower)
+                    self._ties = WeightedPrimalGraph(self._tables, max(unit, known.grid.step) or 1.0)
+                    yield
                 room = self._memory // (STATE_COPIES * ascent.state.nbytes)
                 beam = min(width, max(1, room))
-                walked = yield from self._walk(BeamPass(ascent, ties, beam, _passes(beam), is_narrow))
+                walked = yield from self._walk(BeamPass(ascent, self._ties, beam, _passes(beam), is_narrow))
                 if known.is_closed or (walked.cut is not None and width > room):
                     return
                 are_vain = are_vain and self._is_vain(walked)
                 if walked.value is not None and width > FIRST_WIDTH:
                     # Much less remains below the better incumbent: a narrow pass estimates how much.
-                    ascent = yield from self._root(known.upper_bound)
-                    if ascent.bound < ascent.need:
-                        walked = yield from self._walk(BeamPass(ascent, ties, FIRST_WIDTH, FEW_PASSES, is_narrow))
+                    ascent = yield from self._root()
+                    if ascent is not None:
+                        walked = yield from self._walk(BeamPass(ascent, self._ties, FIRST_WIDTH, FEW_PASSES, is_narrow))
                 expected[is_narrow] = walked.expected * self._pace
             self._orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
             self.foreseen = expected[self._orders[0]]
             self.is_hopeless = are_vain
-            width *= WIDER
-            self._width = width
+            self._width = width * WIDER
 
     def _is_vain(self, walked: BeamPassResult) -> bool:
         """Whether the finished pass found no assignment and its bounds ruled out few of many nodes."""
@@ -211,11 +163,12 @@ class RowSearch(SubSolver):
             return False
         return walked.expected * self._pace > HOPELESS_SECONDS
 
-    def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
-        """Dual ascent at the root below a threshold, until progress ends."""
-        ascent = RowAscent(self._tables, threshold, self._backend)
+    def _root(self) -> Generator[None, None, RowAscent | None]:
+        """Dual ascent at the root below the incumbent, until progress ends; None if that is the proof."""
+        ascent = RowAscent(self._tables, self._known.upper_bound, self._backend)
         yield from ascend_root(ascent)
-        return ascent
+        self._prove(ascent.unscale(ascent.bound), "dual ascent")
+        return ascent if ascent.bound < ascent.need else None
 
     def _walk(self, walk: BeamPass) -> Generator[None, None, BeamPassResult]:
         """Run a beam pass and report its bound and assignment."""

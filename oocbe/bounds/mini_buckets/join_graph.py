@@ -10,7 +10,7 @@ bound.
   variables (max-marginal matching; Ihler, Flerova, Dechter and Otten 2012, *Join-graph based cost-shifting schemes*).
   Then each sends its min-marginal over its separator to the bucket of its next variable, as in mini-bucket elimination.
   After this pass the bound is that of mini-buckets with cost shifting. In the first forward pass each bucket is divided
-  after it has received its messages (:mod:`oocbe.bounds.mini_buckets.join_graph`).
+  after it has received its messages (:class:`Partition`).
 * *Backward*: each cluster returns an equal part of its min-marginal to each cluster that sent it a message, and the
   clusters of a bucket are matched again. So later gains reach divided clusters.
 
@@ -19,11 +19,10 @@ the order of the steps). Rounding does not lower it either: of a marginal m, flo
 m - floor(m / parts) is kept, and both are monotone in m. A cell that reaches the *cap* together with the proven bound
 belongs to no assignment that counts and stays there, so that hard constraints are propagated.
 
-Division of a bucket of complete tables into mini-buckets: pairs with the largest loss are joined first.
-
-The choice of functions for each mini-bucket influences the bound far more than the size limit: a larger z with badly
-chosen functions gives a worse bound than a smaller one. The loss of separate elimination from two tables is, for an
-assignment of all their other variables,
+When a bucket is divided, pairs of tables with the largest loss are joined first. The choice of functions for each
+mini-bucket influences the bound far more than the size limit: a larger z with badly chosen functions gives a worse
+bound than a smaller one. The loss of separate elimination from two tables is, for an assignment of all their other
+variables,
 
     min_x (f + g) - min_x f - min_x g,
 

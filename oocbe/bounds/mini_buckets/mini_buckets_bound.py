@@ -3,14 +3,11 @@
 Maximisation is negated and products become sums of logarithms, so mini-buckets only minimise costs; results are
 converted back to the problem's semiring.
 
-The backward pass of mini-bucket elimination: a greedy assignment guided by the messages.
-
-As in the exact backward pass, variables are assigned against the elimination order, each to the cheapest value of its
-bucket (its functions and messages). The messages are bounds only, so the assignment need not be optimal. If
-constraints forbid every value of a variable, earlier choices are undone one by one (depth first, the next best value
-each time; Kask and Dechter 2001). Backtracking has a step limit, and stops at the deadline: afterwards only a pass
-without dead ends gives an assignment.
-"""
+The backward pass gives a greedy assignment. As in the exact one, variables are assigned against the elimination order,
+each to the cheapest value of its bucket (its functions and messages). The messages are bounds only, so the assignment
+need not be optimal. If constraints forbid every value of a variable, earlier choices are undone one by one (depth
+first, the next best value each time; Kask and Dechter 2001). Backtracking has a step limit, and stops at the deadline:
+afterwards only a pass without dead ends gives an assignment."""
 
 from __future__ import annotations
 

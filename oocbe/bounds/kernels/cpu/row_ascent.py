@@ -189,13 +189,13 @@ def _assign(
 
 @jit
 def scratch(network: Any) -> Any:
-    """Scratch for the values of a variable and the positions of a function."""
+    """Scratch for the values of a variable, and four numbers for each position of a function."""
     largest, places = 1, 1
     for v in range(len(network.value_start) - 1):
         largest = max(largest, network.value_start[v + 1] - network.value_start[v])
     for f in range(len(network.function_start) - 1):
         places = max(places, network.function_start[f + 1] - network.function_start[f])
-    return np.empty(largest, dtype=np.int32), np.empty((3, places), dtype=np.int64)
+    return np.empty(largest, dtype=np.int32), np.empty((4, places), dtype=np.int64)
 
 
 @jit

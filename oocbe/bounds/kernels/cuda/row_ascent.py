@@ -2,8 +2,7 @@
 
 States stay in device memory; only bounds are copied to the host. Bounds and states are bit-identical to those of
 :mod:`oocbe.bounds.kernels.cpu.row_ascent`.
-
-Memory layout of a block's rows, computed on the host: see ``Layout`` in :file:`row_ascent.cu`.
+The layout of a block's rows is computed on the host: see ``Layout`` in :file:`row_ascent.cu`.
 """
 
 from __future__ import annotations
