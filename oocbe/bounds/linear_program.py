@@ -136,15 +136,6 @@ class LinearProgram:
         self._highs.changeColBounds(int(self._column[literal]), 0.0, 0.0)
         return True
 
-    def lift(self, least: NDArray[np.float64] | None) -> None:
-        """Set lower bounds on the literals with columns (float64 (literals,)); None: reset them to 0.
-
-        Among the optimal multipliers, this selects those with large reduced costs where lower bounds are large.
-        """
-        count = len(self._literals)
-        lower = np.zeros(count) if least is None else np.minimum(least[self._literals], self._upper)
-        self._highs.changeColsBounds(count, np.arange(count, dtype=np.int32), lower, self._upper)
-
     def solve(self, seconds: float) -> bool:
         """Solve; sets ``bound`` and ``point``. False if no optimum was found (infeasible, or out of time)."""
         self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(0.01, seconds))

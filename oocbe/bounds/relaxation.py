@@ -50,12 +50,6 @@ PATIENCE = 6
 CONTRADICTION_SCALE = 2**24
 """Scale of multipliers of at most 1 in an infeasibility proof."""
 
-VERTICES = 8
-"""Number of optimal multipliers that are averaged."""
-
-LIFT = 1e-5
-"""Maximum lower bound imposed on each literal to obtain other optimal multipliers."""
-
 CLOSED = 1e-4
 """Margin of the solver's bound beyond the largest useful value at which cutting stops: an absolute amount for integer
 costs; for floats, which have any magnitude, in the solver's units of cost."""
@@ -165,7 +159,6 @@ class Relaxation:
         self._program.add([_linear_row(c, n, forbidden) for n, c in numbered])
         self._local = LocalCuts(problem, forbidden, seed)
         self._best: _Multipliers | None = None
-        self._random = np.random.default_rng(seed)
 
     def tighten(self, seconds: float, upper_bound: int | float | None, improve: bool = False) -> None:
         """Solve and cut until the time limit, until no value below ``upper_bound`` is left, or no cut is found.
@@ -177,7 +170,6 @@ class Relaxation:
         self._upper_bound = upper_bound
         if self._solve(deadline):
             self._cut(deadline, improve)
-            self._spread(deadline)
         self._tell()
 
     def _cut(self, deadline: float, improve: bool) -> None:
@@ -249,40 +241,6 @@ class Relaxation:
                 others = others[others != literal]
                 self._program.add([Row(others, np.full(len(others), -1, dtype=np.int64), -1, "taken")])
         return len(fresh)
-
-    def _spread(self, deadline: float) -> None:
-        """Replace the best multipliers by the mean of several equally good ones.
-
-        A solver returns an extreme point of the optimal multipliers, with most reduced costs 0. The mean gives positive
-        bounds to more rows and values, and each extreme point may prove different values too costly.
-        """
-        program = self._program
-        fresh = 1
-        while fresh and not self._is_closed() and _goes_on(deadline) and self._solve(deadline):
-            if self._best is None or program.bound < self._best[0] - self._closed:
-                return  # rows were set aside since the best bound
-            best, found, fresh = self._best, [], 0
-            for _ in range(VERTICES):
-                if is_requested():
-                    break
-                program.lift(LIFT * self._random.random(len(self.removed)))
-                if program.solve(deadline - working_time()):
-                    found.append(program.multipliers())
-                    self._best = (best[0], list(program.rows), found[-1])
-                    fresh += self._remove_costly()
-            program.lift(None)
-            self._best = best
-            if found:
-                # Rows for removed values were added in between: their multiplier was 0 before.
-                padded = [np.pad(f, (0, len(program.rows) - len(f))) for f in found]
-                self._best = self._better((best[0], list(program.rows), np.mean(padded, axis=0)))
-
-    def _better(self, other: _Multipliers) -> _Multipliers:
-        """The other multipliers, unless their exact bound is worse than that of the best."""
-        assert self._best is not None
-        best, root = self._best, self.source("", "").root
-        self._best = other
-        return other if self.source("", "").root >= root else best
 
     def _solve(self, deadline: float) -> bool:
         """Solve the program, and keep the multipliers of the best bound; False if no optimum was found.
