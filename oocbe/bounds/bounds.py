@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.constant_bound import constant_source, minimum_terms
 from oocbe.bounds.costly_tuples import CostlyTuples, drop_tuples_above_bound
-from oocbe.bounds.estimators import AdditiveSource
+from oocbe.bounds.estimators import AdditiveSource, constant_source, minimum_terms
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
 from oocbe.bounds.local_polytope import DualAscent

@@ -13,10 +13,15 @@ terms, as assignments that count satisfy them; eliminated variables contribute t
 without the literals of eliminated variables: the tuples that pay for the rest lie outside. Consumed terms always
 count; the consumption by a row's eliminated variables has the multiplier as its price. The remaining sum depends on
 the separator's variables separately, and on other variables, which take their cheapest value.
+
+The bound ``constant`` is available for every problem: each function outside a message costs at least its minimum.
+Functions over one variable are kept value by value, as they are additive already. All other sources start from these
+terms.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.fixed_point import LARGEST, FixedPoint
-from oocbe.bounds.kernels.cpu.estimators import ELIMINATED, OUTSIDE, SEPARATOR, sum_outside
+from oocbe.bounds.forbidden import SingleValues, removed_values
+from oocbe.bounds.kernels.cpu.estimators import ELIMINATED, OUTSIDE, SEPARATOR, SOFT, sum_outside
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.row_bounds import RowBound, ValueGrid
 from oocbe.errors import ValueRangeError
@@ -196,3 +202,60 @@ class AdditiveSource:
             if kept[term]:
                 prices[number] = prices.get(number, 0) + price
         return self._constant + int(total), sums, prices
+
+
+def minimum_terms(problem: Problem, fixed_point: FixedPoint, with_minima: bool = True) -> Terms:
+    """Soft terms: functions over one variable as they are, others by their minimum, or not at all.
+
+    Zero terms are left out, as are terms of functions that permit no tuple: every bound holds for these.
+    """
+    single = SingleValues.of_functions(problem)
+    entries = _entries(single, fixed_point)
+    says_something = np.zeros(len(single.numbers), dtype=np.bool_)
+    if len(entries):
+        says_something = np.maximum.reduceat(entries != 0, single.starts[:-1])
+    arity = np.fromiter((len(f.scope) for f in problem.functions), dtype=np.int64, count=len(problem.functions))
+    minima = scaled_minima(problem, fixed_point)
+    others = np.flatnonzero((minima != 0) & (arity != 1) & (with_minima | (arity == 0)))
+    # The scope is listed, with entries of 0: the term is outside a message exactly when its function is.
+    scopes = [problem.functions[number].scope for number in others.tolist()]
+    members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity[others].sum()))
+    lengths = np.concatenate([np.ones(int(says_something.sum()), dtype=np.int64), arity[others]])
+    nothing = np.zeros(max(problem.sizes, default=0) if len(members) else 0, dtype=np.int64)
+    return Terms(
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.concatenate([single.variables[says_something], members]),
+        np.concatenate([single.starts[:-1][says_something], np.full(len(members), len(entries))]),
+        np.concatenate([entries, nothing]),
+        np.concatenate([np.zeros(int(says_something.sum()), dtype=np.int64), minima[others]]),
+        np.full(len(lengths), SOFT, dtype=np.uint8),
+    )
+
+
+def scaled_minima(problem: Problem, fixed_point: FixedPoint) -> NDArray[np.int64]:
+    """Minimum of each function in fixed point; 0 for functions that permit no tuple."""
+    least = problem.least_values
+    return fixed_point.down(np.where(least == np.inf, 0, least))
+
+
+def _entries(single: SingleValues, fixed_point: FixedPoint) -> NDArray[np.int64]:
+    """Costs of unary functions in fixed point; forbidden values get the function's maximum; 0 if all are forbidden."""
+    costs, permitted, begins = single.costs, single.permitted, single.starts[:-1]
+    if not len(costs):
+        return np.zeros(0, dtype=np.int64)
+    lowest = np.iinfo(np.int64).min if costs.dtype.kind == "i" else -np.inf
+    largest = np.maximum.reduceat(np.where(permitted, costs, lowest), begins)
+    largest[~np.logical_or.reduceat(permitted, begins)] = 0
+    return fixed_point.down(np.where(permitted, costs, np.repeat(largest, np.diff(single.starts))))
+
+
+def constant_source(problem: Problem) -> AdditiveSource:
+    """The source named ``constant``, for any problem in the min-sum semiring."""
+    fixed_point = FixedPoint.of(problem)
+    removed, is_empty = removed_values(problem)
+    if is_empty or (problem.least_values == np.inf).any():
+        removed[:] = 1
+    terms = minimum_terms(problem, fixed_point)
+    source = AdditiveSource("constant", "", problem, fixed_point, terms, removed)
+    source.why = f"the functions' minima add up to {source.root}"
+    return source

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.constant_bound import minimum_terms, scaled_minima
-from oocbe.bounds.estimators import Terms, joined
+from oocbe.bounds.estimators import Terms, joined, minimum_terms, scaled_minima
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
 from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, sweep

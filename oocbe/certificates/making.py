@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.bounds import Conflicts, conflicts_of
-from oocbe.bounds.constant_bound import minimum_terms
 from oocbe.bounds.costly_tuples import COSTLY, CostlyTuples, largest_saving
+from oocbe.bounds.estimators import minimum_terms
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members
 from oocbe.certificates.tables import nothing_better

@@ -10,7 +10,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 import oocbe
 from oocbe.bounds.bounds import bound_sources
-from oocbe.bounds.constant_bound import minimum_terms
+from oocbe.bounds.estimators import minimum_terms
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import forbidden_sets
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from oocbe.bounds.constant_bound import constant_source, minimum_terms
+from oocbe.bounds.estimators import constant_source, minimum_terms
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import cost_limits, removed_values
 from oocbe.elimination.row_pruning.row_bounds import ValueGrid

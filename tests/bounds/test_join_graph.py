@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.bounds.mini_buckets import join_graph
-from oocbe.bounds.mini_buckets.join_graph import JoinGraph
-from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising
+from oocbe.bounds.mini_buckets import mini_buckets_complete
+from oocbe.bounds.mini_buckets.mini_buckets_complete import JoinGraph, best_of_rising
 from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.parts import Function, Variable
@@ -145,7 +144,7 @@ def test_what_is_proven_stays_when_time_is_up(monkeypatch):
     optimum = brute_force(problem)
     options = SolveOptions(order_seconds=0.0, backend="cpu", incumbent_seconds=0.0)
     looks = []
-    monkeypatch.setattr(join_graph, "check_deadline", lambda: looks.append(len(looks)))
+    monkeypatch.setattr(mini_buckets_complete, "check_deadline", lambda: looks.append(len(looks)))
     whole = oocbe.bound(problem, 3, options, cost_shifting=True).entries[0]
     count = len(looks)
 
@@ -156,7 +155,7 @@ def test_what_is_proven_stays_when_time_is_up(monkeypatch):
             if next(left, None) is None:
                 raise TimeLimitError("the time limit was reached")
 
-        monkeypatch.setattr(join_graph, "check_deadline", look)
+        monkeypatch.setattr(mini_buckets_complete, "check_deadline", look)
         try:
             return oocbe.bound(problem, 3, options, cost_shifting=True)
         except TimeLimitError:

@@ -9,7 +9,7 @@ import pytest
 
 import oocbe
 from oocbe.bounds.bounds import bound_sources
-from oocbe.bounds.constant_bound import constant_source
+from oocbe.bounds.estimators import constant_source
 from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import cost_limits, removed_values
 from oocbe.bounds.mini_buckets import mini_buckets_bound

@@ -22,12 +22,11 @@ from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import Deadline
-from oocbe.search import beam_pass, bounded, portfolio, row_results, row_search, searches
-from oocbe.search.beam_pass import BeamPass, WeightedPrimalGraph
+from oocbe.search import bounded, portfolio, row_results, row_search, searches
 from oocbe.search.depth_search import DepthSearch
 from oocbe.search.elimination_attempts import ReducedElimination
 from oocbe.search.portfolio import FIRST_SECONDS, PARAMETERS, Terms
-from oocbe.search.row_search import RowSearch
+from oocbe.search.row_search import BeamPass, RowSearch, WeightedPrimalGraph
 from oocbe.search.searches import Searches
 from oocbe.search.shared_bounds import SharedBounds
 from oocbe.stress import grid_network, random_network
@@ -72,7 +71,7 @@ def search(problem: Problem, memory: int = 1 << 30) -> tuple[SharedBounds, RowSe
 def test_the_optimum_whatever_the_beam_cuts_off(make, width, monkeypatch):
     monkeypatch.setattr(row_search, "FIRST_WIDTH", width)
     monkeypatch.setattr(row_search, "WIDER", 3)
-    monkeypatch.setattr(beam_pass, "CHOICE", 2)
+    monkeypatch.setattr(row_search, "CHOICE", 2)
     for seed in range(examples(150)):
         problem = make(seed)
         best = optimum(problem)
@@ -278,7 +277,7 @@ def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
         raise MemoryError("no more")
         yield
 
-    monkeypatch.setattr(beam_pass.BeamPass, "steps", failing)
+    monkeypatch.setattr(row_search.BeamPass, "steps", failing)
     monkeypatch.setattr(row_results, "FEW_ROWS", 0)
     result = oocbe.solve(problem, backend="cpu", order_seconds=0)
     assert tried

@@ -131,7 +131,7 @@ def check_messages(source: Any, problem: Problem, own: Assignments, case: Descri
     if limit is None or source.assignment is not None or source.root >= limit:
         return
     from oocbe.elimination.reformulation import Stack
-    from oocbe.search.scope import Scope
+    from oocbe.search.bounded import Scope
 
     scope = Scope(Stack(problem), source).below(limit)
     if scope is None:

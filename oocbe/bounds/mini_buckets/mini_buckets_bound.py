@@ -19,10 +19,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oocbe.bounds.incumbent import find_incumbent
-from oocbe.bounds.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets
+from oocbe.bounds.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets, with_copies
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
 from oocbe.bounds.mini_buckets.mini_buckets_partition import PARTITIONS, MiniBucketShape, largest_fitting
-from oocbe.bounds.mini_buckets.mini_buckets_shift import with_copies
 from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.buckets import elements_of

@@ -1,25 +1,422 @@
-"""Mini-buckets with cost shifting in complete tables: several divisions, the best one shifted to convergence."""
+"""Mini-buckets with cost shifting in complete tables: several divisions, the best one shifted to convergence.
+
+Costs are shifted over the join graph of mini-buckets, in forward and backward passes. A divided bucket eliminates a
+copy of its variable from each mini-bucket; the bound improves as the copies agree. Each mini-bucket is a *cluster* with
+a complete table of costs over its variables. Costs move between clusters as functions of their common variables: one is
+lowered by what the other is raised, so the sum is unchanged for every assignment. All costs stay at least 0. The cost
+of the cheapest cell of a cluster is a cost of every assignment and is added to the bound.
+
+* *Forward*, along the elimination order: the clusters of a bucket first equalise their min-marginals over common
+  variables (max-marginal matching; Ihler, Flerova, Dechter and Otten 2012, *Join-graph based cost-shifting schemes*).
+  Then each sends its min-marginal over its separator to the bucket of its next variable, as in mini-bucket elimination.
+  After this pass the bound is that of mini-buckets with cost shifting. In the first forward pass each bucket is divided
+  after it has received its messages (:class:`Partition`).
+* *Backward*: each cluster returns an equal part of its min-marginal to each cluster that sent it a message, and the
+  clusters of a bucket are matched again. So later gains reach divided clusters.
+
+No step lowers the sum of the clusters' minima, so the bound never falls (block coordinate ascent; Kolmogorov 2015 has
+the order of the steps). Rounding does not lower it either: of a marginal m, floor(m / parts) is given and
+m - floor(m / parts) is kept, and both are monotone in m. A cell that reaches the *cap* together with the proven bound
+belongs to no assignment that counts and stays there, so that hard constraints are propagated.
+
+When a bucket is divided, pairs of tables with the largest loss are joined first. The choice of functions for each
+mini-bucket influences the bound far more than the size limit: a larger z with badly chosen functions gives a worse
+bound than a smaller one. The loss of separate elimination from two tables is, for an assignment of all their other
+variables,
+
+    min_x (f + g) - min_x f - min_x g,
+
+which is never negative (Rollon and Dechter 2010, *New mini-bucket partitioning heuristics*). It matters where both
+tables are cheap: the optimum lies there, and a bound prunes there. So it is sampled: assignments of f's variables are
+drawn with probabilities that fall exponentially with their cost, then those of g's other variables likewise. If no
+loss is sampled, the tables with the most common variables are joined, as the result is smallest.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
+from operator import and_
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from oocbe.bounds.mini_buckets.join_graph import JoinGraph
+from oocbe.algebra.complete_tables.cost_tables import CostTable, add, least, zeros
 from oocbe.bounds.mini_buckets.mini_buckets import MiniBucketPass
 from oocbe.bounds.mini_buckets.mini_buckets_partition import shape_of
 from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
-from oocbe.elimination.buckets.buckets import elements_of
+from oocbe.elimination.buckets.buckets import elements_of, members_of
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError
-from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.deadline import Deadline, check_deadline
+from oocbe.tables.table import format_bytes
+
+
+class JoinGraph:
+    """The clusters of one problem, one order and one z, after the first forward pass.
+
+    Parameters
+    ----------
+    costs : the problem's functions. order : of elimination. z : maximum number of variables of a cluster.
+    memory : limit of all tables, in bytes.
+    temperature : of the samples that guide the division of buckets, in units of the average maximum cost of a function
+        with costs; None: buckets are divided by scope size. seed : of the samples.
+    bucket_done : called in the first pass with each bucket's number (from 1), and cells and bytes of its messages.
+
+    Attributes
+    ----------
+    sizes : of the domains. clusters : in elimination order. buckets : indices of each bucket's clusters.
+    proven : lower bound of all assignments, in fixed point; at least ``costs.cap`` if none counts.
+
+    Raises
+    ------
+    ResourceError : the tables do not fit. TimeLimitError : the deadline of the enclosing block came.
+    """
+
+    def __init__(
+        self,
+        costs: ScaledCosts,
+        order: Sequence[int],
+        z: int,
+        memory: int,
+        seed: int = 0,
+        temperature: float | None = None,
+        bucket_done: Callable[[int, int, int], None] | None = None,
+    ) -> None:
+        self._costs, self._order, self._z = costs, order, z
+        self.sizes = costs.tables.problem.sizes
+        self._position = {v: place for place, v in enumerate(order)}
+        self._memory = memory
+        self.proven = 0 if costs.cap else 1
+        self.clusters: list[Cluster] = []
+        self.buckets: list[list[int]] = []
+        if not self.is_closed:
+            self._build(seed, temperature, bucket_done)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no assignment counts."""
+        return self.proven >= self._costs.cap
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether some bucket has more than one cluster."""
+        return any(len(bucket) > 1 for bucket in self.buckets)
+
+    @property
+    def bound(self) -> int | float:
+        """Proven lower bound on the value of assignments that count; infinite if there are none."""
+        return self._costs.unscale(self.proven)
+
+    def forth(self) -> None:
+        """Forward pass; errors as for the class."""
+        for bucket in self.buckets:
+            self._match(bucket)
+            for number in bucket:
+                cluster = self.clusters[number]
+                message = self._sent(cluster)
+                if message is not None and cluster.parent is not None:
+                    self._add(self.clusters[cluster.parent].table, message)
+
+    def back(self) -> None:
+        """Backward pass; errors as for the class."""
+        for bucket in reversed(self.buckets):
+            self._match(bucket)
+            for number in bucket:
+                own = self.clusters[number]
+                for parts, child in enumerate(own.children, start=2):
+                    if self.is_closed:
+                        return
+                    receiver = self.clusters[child]
+                    found = self._least(own, receiver.separator).values
+                    given = np.where(found >= self._costs.cap, found, found // (len(own.children) + 3 - parts))
+                    self._add(own.table, CostTable(receiver.separator, -given))
+                    self._add(receiver.table, CostTable(receiver.separator, given))
+
+    def cost(self, variable: int, assignment: dict[int, int]) -> int | None:
+        """Cost of a variable's bucket, given values of it and of all later variables; None if they are forbidden."""
+        own = self.buckets[self._position[variable]]
+        costs = [self.clusters[number].table.at(assignment, self.sizes) for number in own]
+        return None if max(costs, default=0) >= self._limit else sum(costs)
+
+    def _build(self, seed: int, temperature: float | None, bucket_done: Callable[[int, int, int], None] | None) -> None:
+        """Divide the buckets and make the first forward pass."""
+        costs = self._costs
+        waiting: list[list[Cluster]] = [[] for _ in self._order]
+        forbidden: list[CostTable] = []
+        charged = 0
+        for number, part in enumerate(costs.tables.parts):
+            check_deadline()
+            table = costs.table(part, self._ordered(members_of(part.scope)))
+            waiting[self._position[table.scope[0]]].append(
+                Cluster(table.scope[0], members_of(part.scope), table, [number])
+            )
+            never = table.values >= costs.cap
+            charged += bool((table.values[~never] > 0).any())
+            if never.any():
+                forbidden.append(CostTable(table.scope, np.where(never, table.values, 0)))
+        unit = max(1.0, (temperature or 1.0) * costs.cap / max(1, charged))
+        fixed = (self.sizes, self._position, self._z, costs.cap, unit, seed, temperature is not None)
+        partition = Partition(*fixed)
+        itemsize, used = costs.dtype.itemsize, 0
+        for place, received in enumerate(waiting):
+            check_deadline()
+            self._check_room(received, used)
+            made = partition.divide(self._order[place], received, max(0, self._memory - used) // itemsize)
+            first = len(self.clusters)
+            self.buckets.append(list(range(first, first + len(made))))
+            self.clusters += made
+            for number, cluster in enumerate(made, start=first):
+                used += cluster.table.values.nbytes
+                for child in cluster.children:
+                    self.clusters[child].parent = number
+                self._forbid(cluster, forbidden)
+            self._match(self.buckets[-1])
+            cells = 0
+            for number, cluster in enumerate(made, start=first):
+                message = self._sent(cluster)
+                if message is None or not message.scope:
+                    continue
+                cells += len(message.values)
+                target = waiting[self._position[message.scope[0]]]
+                target.append(Cluster(message.scope[0], members_of(message.scope), message, [], [number]))
+            waiting[place] = []
+            if bucket_done is not None:
+                bucket_done(place + 1, cells, cells * itemsize)
+
+    def _check_room(self, received: Sequence[Cluster], used: int) -> None:
+        needed = sum(c.table.values.nbytes for c in received)
+        if used + needed > self._memory:
+            raise ResourceError(
+                f"{self._costs.tables.problem.name}: the tables of mini-buckets with z = {self._z} do not fit memory; "
+                f"used {format_bytes(used)}, requested {format_bytes(needed)}, limit {format_bytes(self._memory)}. "
+                "Lower --z, or raise --memory"
+            )
+
+    def _forbid(self, cluster: Cluster, forbidden: Sequence[CostTable]) -> None:
+        """Apply forbidden tuples of functions to a cluster that contains all their variables."""
+        for table in forbidden:
+            if members_of(table.scope) & ~cluster.members == 0:
+                self._add(cluster.table, table)
+
+    def _sent(self, cluster: Cluster) -> CostTable | None:
+        """Subtract a cluster's min-marginal over its separator from its table, and return it."""
+        if self.is_closed:
+            return None
+        message = self._least(cluster, cluster.separator)
+        self._add(cluster.table, CostTable(message.scope, -message.values))
+        if not cluster.separator:
+            self.proven += int(message.values[0])  # after the subtraction, as it lowers the limit
+        return message
+
+    def _match(self, bucket: Sequence[int]) -> None:
+        """Match the clusters of a bucket over the variables of all of them, then over those of neighbours."""
+        if len(bucket) < 2:
+            return
+        self._level(bucket)
+        if len(bucket) > 2:
+            for pair in pairwise(bucket):
+                self._level(pair)
+
+    def _level(self, bucket: Sequence[int]) -> None:
+        """Equalise the min-marginals of some clusters over their common variables; their sum is unchanged."""
+        if self.is_closed:
+            return
+        check_deadline()
+        clusters = [self.clusters[number] for number in bucket]
+        common = reduce(and_, (c.members for c in clusters))
+        shared = tuple(v for v in clusters[0].table.scope if common >> v & 1)
+        marginals = [least(c.table, shared, self.sizes, self._costs.cap).values for c in clusters]
+        never = np.maximum.reduce(marginals) >= self._limit
+        total = np.sum(marginals, axis=0, dtype=np.int64)
+        for place, (cluster, marginal) in enumerate(zip(clusters, marginals, strict=True)):
+            change = np.where(never, self._costs.cap, (total + place) // len(clusters) - marginal)
+            self._add(cluster.table, CostTable(shared, change.astype(marginal.dtype)))
+
+    @property
+    def _limit(self) -> int:
+        """A cell with at least this cost belongs to no assignment that counts."""
+        return max(1, self._costs.cap - self.proven)
+
+    def _least(self, cluster: Cluster, scope: Sequence[int]) -> CostTable:
+        check_deadline()
+        return least(cluster.table, scope, self.sizes, self._costs.cap)
+
+    def _add(self, target: CostTable, part: CostTable) -> None:
+        check_deadline()
+        add(target, part, self.sizes, self._costs.cap, self._limit)
+
+    def _ordered(self, members: int) -> tuple[int, ...]:
+        return tuple(sorted(elements_of(members), key=self._position.__getitem__))
+
+
+SAMPLES = 256
+"""Sampled assignments for a pair of tables: enough to rank losses, in some tenths of a millisecond."""
+
+CANDIDATES = 4
+"""Uniform draws for each sample: a few favour cheap assignments without a pass over the table."""
+
+NEVER = 20.0
+"""Cost of forbidden cells, in temperatures: large, but comparable."""
+
+RELEVANCE = 4.0
+"""Scale of loss weights, in temperatures: a loss is weighted by the exponential of minus cost / scale."""
+
+COMMON = 1e-3
+"""Gain of a common variable, in temperatures: it breaks ties between losses."""
+
+
+@dataclass
+class Cluster:
+    """A mini-bucket, a node of the join graph.
+
+    Attributes
+    ----------
+    variable : the eliminated one. members : its variables as a bit set. table : its costs.
+    parts : numbers of its functions. children : indices of the clusters whose messages it receives.
+    parent : index of the receiver of its message; None if the message has no variables.
+    """
+
+    variable: int
+    members: int
+    table: CostTable
+    parts: list[int] = field(default_factory=list)
+    children: list[int] = field(default_factory=list)
+    parent: int | None = None
+
+    @property
+    def separator(self) -> tuple[int, ...]:
+        """Variables of its message."""
+        return tuple(v for v in self.table.scope if v != self.variable)
+
+
+class Partition:
+    """Divides buckets.
+
+    Parameters
+    ----------
+    sizes : of domains. position : of each variable in the order. z : maximum number of variables of a mini-bucket.
+    cap : of costs. temperature : unit of costs. seed : of the samples.
+    by_content : whether losses are sampled; otherwise the largest tables are joined first, with the first that fits.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        position: Mapping[int, int],
+        z: int,
+        cap: int,
+        temperature: float,
+        seed: int,
+        by_content: bool,
+    ) -> None:
+        self._sizes, self._position, self._z, self._cap = sizes, position, z, cap
+        self._temperature, self._seed, self._by_content = temperature, seed, by_content
+
+    def divide(self, variable: int, received: Sequence[Cluster], room: int) -> list[Cluster]:
+        """Divide the bucket of a variable, which is in the scope of every received table, into mini-buckets.
+
+        Parameters
+        ----------
+        received : functions and messages, one a cluster; their tables are not changed.
+        room : maximum number of cells of a new table.
+        """
+        made: list[Cluster] = []
+        for one in sorted(received, key=lambda c: -c.members.bit_count()):
+            home = next((m for m in made if one.members & ~m.members == 0), None)
+            if home is None:
+                made.append(self.joined(variable, [one]))
+            else:
+                add(home.table, one.table, self._sizes, self._cap)
+                home.parts += one.parts
+                home.children += one.children
+        gains: dict[tuple[int, int], float] = {}  # by members, which no two clusters share
+        while (pair := self._best_pair(variable, made, gains, room)) is not None:
+            made = [*(m for m in made if m is not pair[0] and m is not pair[1]), self.joined(variable, pair)]
+        return made
+
+    def joined(self, variable: int, clusters: Sequence[Cluster]) -> Cluster:
+        """The union of some clusters, with a new table."""
+        members = 0
+        for c in clusters:
+            members |= c.members
+        scope = tuple(sorted(elements_of(members), key=self._position.__getitem__))
+        table = zeros(scope, self._sizes, clusters[0].table.values.dtype)
+        for c in clusters:
+            add(table, c.table, self._sizes, self._cap)
+        parts = [part for c in clusters for part in c.parts]
+        return Cluster(variable, members, table, parts, [child for c in clusters for child in c.children])
+
+    def _best_pair(
+        self, variable: int, made: Sequence[Cluster], gains: dict[tuple[int, int], float], room: int
+    ) -> tuple[Cluster, Cluster] | None:
+        """The best pair to join; None if no pair is allowed."""
+        best: tuple[Any, tuple[Cluster, Cluster]] | None = None
+        for i, one in enumerate(made):
+            for other in made[:i]:
+                union = one.members | other.members
+                if union.bit_count() > self._z or self._cells(union) > room:
+                    continue
+                if self._by_content:
+                    key = (one.members, other.members)
+                    if key not in gains:
+                        common = (one.members & other.members).bit_count()
+                        gains[key] = self._loss(variable, one.table, other.table) + COMMON * common
+                    rank: Any = (gains[key], -union.bit_count())
+                else:
+                    rank = sorted((one.members.bit_count(), other.members.bit_count()), reverse=True)
+                if best is None or rank > best[0]:
+                    best = (rank, (other, one))
+        return None if best is None else best[1]
+
+    def _cells(self, members: int) -> int:
+        return math.prod(self._sizes[v] for v in elements_of(members))
+
+    def _loss(self, variable: int, one: CostTable, other: CostTable) -> float:
+        """Sampled loss of separate elimination of a variable from two tables, in temperatures."""
+        generator = np.random.default_rng([self._seed, variable, len(one.scope), len(other.scope)])
+        sizes, count = self._sizes, CANDIDATES * SAMPLES
+        columns = {v: generator.integers(0, sizes[v], count) for v in one.scope if v != variable}
+        costs = self._costs(variable, one, columns, count)
+        rank = costs.min(axis=0) - generator.gumbel(size=count)
+        kept = np.argpartition(rank, SAMPLES - 1)[:SAMPLES]
+        first = costs[:, kept]
+        # Of each, some assignments of the other table's variables that agree with it.
+        shape = (CANDIDATES, SAMPLES)
+        others = {v: np.tile(columns[v][kept], CANDIDATES) for v in other.scope if v in columns}
+        fresh = (v for v in other.scope if v != variable and v not in columns)
+        others |= {v: generator.integers(0, sizes[v], count) for v in fresh}
+        second = self._costs(variable, other, others, count).reshape(-1, *shape)
+        chosen = (second.min(axis=0) - generator.gumbel(size=shape)).argmin(axis=0)
+        second = second[:, chosen, np.arange(SAMPLES)]
+        cheapest = first.min(axis=0), second.min(axis=0)
+        separate = cheapest[0] + cheapest[1]
+        lost = np.minimum((first + second).min(axis=0) - separate, NEVER)
+        weights = np.exp((separate.min() - separate) / RELEVANCE)
+        return float((weights * lost).sum() / weights.sum())
+
+    def _costs(
+        self, variable: int, table: CostTable, columns: Mapping[int, NDArray[np.int64]], count: int
+    ) -> NDArray[np.float64]:
+        """Costs (values of the variable, assignments of the others), in temperatures."""
+        places, step, own = np.zeros(count, dtype=np.int64), 1, 0
+        for v in reversed(table.scope):
+            if v == variable:
+                own = step
+            else:
+                places += columns[v] * step
+            step *= self._sizes[v]
+        cells = np.arange(self._sizes[variable])[:, None] * own + places
+        found: NDArray[np.float64] = np.minimum(table.values[cells] / self._temperature, NEVER)
+        return found
+
 
 TEMPERATURES = (10.0, 3.0)
-"""Temperatures for sampled losses, tried in turn (:class:`oocbe.bounds.mini_buckets.join_graph.JoinGraph`): the best
+"""Temperatures for sampled losses, tried in turn (:class:`JoinGraph`): the best
 division is mostly luck, and all first passes together take less time than convergence."""
 
 LITTLE = 0.05
@@ -117,7 +514,7 @@ def shifted(
     Parameters
     ----------
     tables, order, z, seed : of the problem. memory : limit of all tables, in bytes. by_content : method of division.
-    bucket_done : as for :class:`oocbe.bounds.mini_buckets.join_graph.JoinGraph`, for the first division.
+    bucket_done : as for :class:`JoinGraph`, for the first division.
 
     Raises
     ------

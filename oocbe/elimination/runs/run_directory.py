@@ -17,7 +17,7 @@ removed. An order is not tried again once it was given up, also where more memor
 
 With bounds (:mod:`oocbe.search.bounded`) the race is one of several, each below another threshold, and both
 bounds and orders depend on time. What is proven and found is published before each, and with every order that begins,
-what bounds had left of the problem by then (:mod:`oocbe.search.scope`). A resumed run goes on with that
+what bounds had left of the problem by then (:mod:`oocbe.search.bounded`). A resumed run goes on with that
 order, on just what was left, and finds its messages; which other orders were given up in such rounds is not remembered.
 
 Whatever is missing or damaged among the messages is computed again; a damaged ``run.json`` cannot be made up for and is
