@@ -233,9 +233,8 @@ def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[Sea
         multiplier=np.full(linear, scale / 50),
         tabu_until=np.zeros(slots, dtype=np.int64),
         best=values.copy(),
-        run_best=values.copy(),
-        counts=np.zeros(8, dtype=np.int64),
-        totals=np.full(4, np.inf),
+        counts=np.zeros(4, dtype=np.int64),
+        totals=np.full(3, np.inf),
     )
     gives_way = 2 * int((model.safe >= 0).sum()) >= variables
     tenure = TENURE if gives_way else min(TENURE, max(LEAST_TENURE, slots // variables))

@@ -266,9 +266,9 @@ class BoundedSolve(SubSolver):
         if known.lower is None:
             with suppress(OocbeError), Deadline(LAST_BOUND_SECONDS):
                 self._bound(Scope(Stack(self._problem)), math.inf, 0.0)
-        if known.value is None and not known.is_closed:
+        if known.value is None and not known.is_closed and incumbents.is_available:
             with suppress(TimeLimitError):
-                incumbents.work(options.incumbent_seconds, deadline)
+                incumbents.work(min(incumbents.budget - incumbents.seconds, deadline.remaining), deadline)
         is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
         if known.value is None and not known.is_closed and is_wanted:
             incumbents.search_a_moment()

@@ -25,7 +25,7 @@ from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forms import expected_work, supported_representations
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
-from oocbe.elimination.orders.elimination_speed import speed_of
+from oocbe.elimination.orders.elimination_speed import EliminationSpeed, speed_of
 from oocbe.elimination.orders.order import CRITERIA, heuristic, is_order_file, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
@@ -75,7 +75,7 @@ class EliminationAttempts(SubSolver):
     ) -> None:
         super().__init__(known)
         self._problem_of, self._semiring, self._options = problem, semiring, options
-        self._eliminate, self._graph_of, self._speed = eliminate, graph, speed_of(options.backend)
+        self._eliminate, self._graph_of = eliminate, graph
         self._choices: list[OrderChoice] = []
         self._search_seconds = self._estimate = self._allowance = 0.0
         self.keep: Callable[[dict[str, Any] | None], None] = lambda _: None
@@ -161,6 +161,10 @@ class EliminationAttempts(SubSolver):
             self.is_over = True
             for name in ("_problem", "_graph"):  # tuples may take several times the memory of tables
                 self.__dict__.pop(name, None)
+
+    @property
+    def _speed(self) -> EliminationSpeed:
+        return speed_of(self._options.backend)
 
     @cached_property
     def _problem(self) -> Problem:

@@ -94,7 +94,7 @@ TERMS = {
     "depth": Terms(soon=4.0),
     "beam": Terms(after=HEAD_START, soon=2.0),
     # They improve the incumbent of a long depth-first search long before it does itself.
-    "neighbourhoods": Terms(share=0.5, after=1.0),
+    "neighbourhoods": Terms(share=0.25, after=1.0),
     # A sum over pieces has the best bound of some problems that are hard in one place, and no bound of others.
     "subproblems": Terms(share=0.5, after=1.0, leading=16.0),
     # Its estimate is right within a small factor, so an attempt may start after as long.

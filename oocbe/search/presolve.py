@@ -35,7 +35,7 @@ from oocbe.model.results.result import Result
 from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import check_deadline
 from oocbe.search.row_results import FEW_ROWS, is_wide
-from oocbe.search.searches import RowProblem, Searches
+from oocbe.search.searches import RowProblem
 
 if TYPE_CHECKING:
     from oocbe.bounds.row_reduction import Reduction
@@ -111,14 +111,14 @@ def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) ->
     return float(rows.sum()) <= FEW_ROWS
 
 
-def presolve(problem: Problem, options: SolveOptions, rows: Searches | None = None) -> PresolvedProblem | None:
+def presolve(problem: Problem, options: SolveOptions, form: RowProblem | None = None) -> PresolvedProblem | None:
     """The presolved problem, if the problem is not easy and one optimal assignment is requested.
 
     None if an option concerns the whole problem, or if nothing can be removed.
 
     Parameters
     ----------
-    problem : in min-sum or max-sum. rows : searches of the problem in min-sum, whose reduction is reused, or None.
+    problem : in min-sum or max-sum. form : the problem in min-sum, whose reduction is reused, or None.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def presolve(problem: Problem, options: SolveOptions, rows: Searches | None = No
     """
     if options.order != "auto" or not options.dominance or options.workdir is not None:
         return None
-    target = Negation.of(problem).problem if rows is None else rows.problem
+    target = Negation.of(problem).problem if form is None else form.problem
     if target.linear_constraints:
         return None
     from oocbe.elimination.preparation.packing import is_packing, is_supply  # loaded late: easy solves do not need it
@@ -136,7 +136,7 @@ def presolve(problem: Problem, options: SolveOptions, rows: Searches | None = No
     from oocbe.bounds.row_tables import LISTED_SHARE
     from oocbe.search.presolve import eliminated_whole
 
-    reduction = (rows or RowProblem(target)).reduction
+    reduction = (form or RowProblem(target)).reduction
     if reduction is None or reduction.tables.linear:
         return None
     reduction = eliminated_whole(reduction, options)

@@ -57,7 +57,8 @@ class Searches:
 
     Attributes
     ----------
-    portfolio : of the searches; others may join it. order_seconds : time of the order search on the full problem.
+    form : the problem in the forms of the searches. portfolio : of the searches; others may join it.
+    order_seconds : time of the order search on the full problem.
         Orders of the reduced problem take as long; they are not searched before the searches have used that time.
     """
 
@@ -70,7 +71,7 @@ class Searches:
         reduction: Reduction | None = None,
     ) -> None:
         self._options, self._known = options, known
-        self._form = RowProblem(problem, reduction)
+        self.form = RowProblem(problem, reduction)
         self.portfolio = Portfolio(known, deadline)
         self.order_seconds = 0.0
         self._beam: RowSearch | None = None
@@ -103,11 +104,11 @@ class Searches:
         """
         if not self._is_open:
             return
-        if self._form.graph is not None:
+        if self.form.graph is not None:
             from oocbe.search import stable_set_search
 
             stable_set_search.load_loops()
-        elif self._form.goes_first and self._form.is_laid_out:
+        elif self.form.goes_first and self.form.is_laid_out:
             from oocbe.bounds.row_ascent import load_loops
             from oocbe.search import depth_search
 
@@ -122,7 +123,7 @@ class Searches:
         ------
         TimeLimitError : the deadline came.
         """
-        if self._is_open and self._form.goes_first:
+        if self._is_open and self.form.goes_first:
             self.lay_out()
             self._run(HEAD_START, 0.0)
 
@@ -162,7 +163,7 @@ class Searches:
 
     @property
     def _waits_for_bounds(self) -> bool:
-        return self._form.is_packing or self._form.graph is not None
+        return self.form.is_packing or self.form.graph is not None
 
     @property
     def first_seconds(self) -> float:
@@ -173,12 +174,12 @@ class Searches:
 
     def _add_searches(self) -> None:
         known, options, add = self._known, self._options, self.portfolio.add
-        if self._form.graph is not None:
+        if self.form.graph is not None:
             from oocbe.search.stable_set_search import StableSetSearch
 
-            add("depth", StableSetSearch(self._form.graph, known))
+            add("depth", StableSetSearch(self.form.graph, known))
             return
-        reduction = self._form.reduction
+        reduction = self.form.reduction
         if reduction is None:
             return
         # An easy solve ends before these are needed.
@@ -193,7 +194,7 @@ class Searches:
         depth = DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory))
         add("depth", depth)
         add("neighbourhoods", Neighbourhoods(depth, known))
-        if not self._form.is_packing and not reduction.tables.linear:
+        if not self.form.is_packing and not reduction.tables.linear:
             self._beam = RowSearch(reduction, known, memory, options.backend)
             room = partial(self.make_room, message_memory(options))
             add("reduced", ReducedElimination(reduction, options, known, room))
@@ -230,16 +231,6 @@ class Searches:
         return (
             f"{shown}, {search.foreseen:.2g} s expected for all, a tenth of it or less once good assignments are known"
         )
-
-    @property
-    def problem(self) -> Problem:
-        """The problem in min-sum."""
-        return self._form.problem
-
-    @property
-    def reduction(self) -> Reduction | None:
-        """The reduced problem with its cost-free removals; None if the problem cannot be tabulated."""
-        return self._form.reduction
 
 
 DENSE = 0.15

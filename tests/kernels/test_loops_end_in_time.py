@@ -157,7 +157,7 @@ LOOPS = {
     "dual_ascent.sweep": FLAG,
     "dual_ascent.least_of_values": A_TABLE,
     "dual_ascent.least_of_functions": "one pass over the cells of all functions, of which there are at most 2^24",
-    "dual_ascent._scratch": "one pass over variables and functions",
+    "dual_ascent._reaches": "the variables of one function",
     "estimate.estimate_rows": FLAG,
     "estimators._least": A_ROW,
     "estimators._least_entry": A_ROW,

@@ -233,7 +233,7 @@ class _Solving:
         if options.bounds == "auto":
             try:
                 if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
-                    if not self.reduction and (left := presolve(problem, options, rows)):
+                    if not self.reduction and (left := presolve(problem, options, rows.form)):
                         return self._solved_smaller(left, working_time() - begin)
                     if result := opening_result(problem, rows, options, self._knowledge_of(found)):
                         return result

@@ -142,8 +142,6 @@ def _record(state: Any) -> Any:
     if state.counts[0] > 0 or state.totals[0] >= state.totals[2]:
         return False
     state.totals[2] = state.totals[0]
-    for v in range(len(state.values)):
-        state.run_best[v] = state.values[v]
     state.counts[2] = state.counts[1]
     if state.totals[0] >= state.totals[1]:
         return False

@@ -85,10 +85,9 @@ class SearchState(NamedTuple):
     violations : int64 (hard constraints,), list of the violated ones; its length is counts[0].
     used, multiplier : float64 (linear constraints,).
     tabu_until : int64 (slots,).
-    best : int64 (variables,), best feasible assignment. run_best : of this run. start_values : scratch.
-    counts : int64 (8,): violated, iteration, iteration of the run's last improvement, kicks without improvement,
-        iterations with excess in a row, the same without.
-    totals : float64 (4,): current value, best value, best value of the run.
+    best : int64 (variables,), best feasible assignment.
+    counts : int64 (4,): violated, iteration, iteration of the run's last improvement, kicks without improvement.
+    totals : float64 (3,): current value, best value, best value of the run.
     """
 
     values: Any
@@ -104,7 +103,6 @@ class SearchState(NamedTuple):
     multiplier: Any
     tabu_until: Any
     best: Any
-    run_best: Any
     counts: Any
     totals: Any
 
