@@ -33,7 +33,7 @@ def offer_first(known: SharedBounds) -> None:
     tuples = sum(len(f.tuples) for f in problem.functions) + sum(len(c.tuples) for c in problem.constraints)
     if tuples > LAST_TUPLES:
         return
-    from oocbe.bounds.constant_bound import constant_source
+    from oocbe.bounds.estimators import constant_source
     from oocbe.bounds.incumbent import LocalSearch
 
     with unlimited(), suppress(OocbeError):  # the signal has ended all limits

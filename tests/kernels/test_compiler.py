@@ -138,7 +138,7 @@ def test_interpreted_loops_return_what_compiled_ones_do():
 
 def test_bounds_from_interpreted_sums_are_equal(monkeypatch):
     problem = random_network(8, 3, 0.5, 0.2, seed=5)
-    from oocbe.bounds.constant_bound import constant_source
+    from oocbe.bounds.estimators import constant_source
 
     compiled = constant_source(problem)
     monkeypatch.setattr(jit, "is_ready", lambda *_: False)
