@@ -90,7 +90,7 @@ class EliminationAttempts(SubSolver):
 
     def root_seconds(self, seconds: float) -> float:
         """Time limit of a first bound that precedes the attempts, at most ``seconds``."""
-        least, share = tuning().least_root_seconds, tuning().root_share
+        least, share = tuning().least_attempt_root_seconds, tuning().attempt_root_share
         if self.is_over:
             return seconds
         expected = self._complete_seconds
@@ -137,7 +137,7 @@ class EliminationAttempts(SubSolver):
             self.is_over = True
         if self.result is None:
             self.given_up_seconds += working_time() - begin
-        self._allowance *= tuning().later_allowance
+        self._allowance *= tuning().later_attempt_allowance
         self._estimate = self._allowance
 
     def _find_orders(self, deadline: Deadline) -> None:
@@ -154,9 +154,9 @@ class EliminationAttempts(SubSolver):
             self._estimate = self._expected(self._choices)
             if numbers.quick_attempt_seconds < self._estimate <= numbers.attempt_reach_seconds:
                 longest = longest_search(options.order_seconds, deadline.remaining)
-                least, share = numbers.least_order_seconds, numbers.attempt_order_share
+                least, share = numbers.least_attempt_order_seconds, numbers.attempt_order_share
                 self._search_seconds = min(longest, max(least, share * self._estimate))
-        self._allowance = numbers.attempt_allowance * self._estimate + numbers.least_allowance
+        self._allowance = numbers.attempt_allowance * self._estimate + numbers.least_attempt_allowance
         if self._estimate > numbers.attempt_reach_seconds:
             self.is_over = True
             for name in ("_problem", "_graph"):  # tuples may take several times the memory of tables

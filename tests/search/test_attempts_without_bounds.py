@@ -28,7 +28,12 @@ from tests.helpers.small_problems import brute_force, check, make_problem, struc
 AT_ONCE = Terms(share=1e9, waits_for="bounds")
 """Terms of attempts that come before everything else but a first bound."""
 
-AT_ONCE_NUMBERS = ("least_root_seconds", "root_share", "least_order_seconds", "attempt_order_share")
+AT_ONCE_NUMBERS = (
+    "least_attempt_root_seconds",
+    "attempt_root_share",
+    "least_attempt_order_seconds",
+    "attempt_order_share",
+)
 """Numbers that are 0 where orders and a first bound take no time."""
 
 
@@ -84,11 +89,11 @@ def test_the_optimum_is_the_same(structure, gives_up):
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
         patch.setattr(ScopeTables, "of", lambda *_, **__: None)  # else rows end it first
         names = (
-            "least_root_seconds",
-            "root_share",
-            "least_order_seconds",
+            "least_attempt_root_seconds",
+            "attempt_root_share",
+            "least_attempt_order_seconds",
             "attempt_order_share",
-            *(["least_allowance"] if gives_up else []),
+            *(["least_attempt_allowance"] if gives_up else []),
         )
         with tuned(**dict.fromkeys(names, 0.0)):
             result = oocbe.solve(problem, **SETTINGS)
@@ -117,7 +122,7 @@ def test_later_attempts_may_take_longer():
     with solving.Deadline() as deadline:
         made = attempts_at(problem, eliminate, order_seconds=0)
         made.keep = kept.append
-        assert made.root_seconds(20.0) == tuning().least_root_seconds
+        assert made.root_seconds(20.0) == tuning().least_attempt_root_seconds
         made.work(0.0, deadline)
         assert (allowed, made.cost > 0.0) == ([], True), "orders come first"
         for _ in range(3):
@@ -139,8 +144,8 @@ def test_later_attempts_may_take_longer():
 
 def test_the_first_bound_is_given_little_where_rows_are_far_fewer_than_cells():
     made = attempts_at(scale_free_network(10, 100, seed=0))
-    assert tuning().root_share * made._complete_seconds > 4 * tuning().least_root_seconds
-    assert made.root_seconds(20.0) == tuning().least_root_seconds
+    assert tuning().attempt_root_share * made._complete_seconds > 4 * tuning().least_attempt_root_seconds
+    assert made.root_seconds(20.0) == tuning().least_attempt_root_seconds
 
 
 def test_expectations_beyond_reach_are_not_tried():

@@ -376,20 +376,20 @@ class Tuning:
     and the messages fill the disk."""
     quick_attempt_seconds: float = 0.5
     """Estimate of the greedy orders, in seconds, above which better orders are searched for."""
-    least_order_seconds: float = 0.25
+    least_attempt_order_seconds: float = 0.25
     """Minimum time of that search, in seconds."""
     attempt_order_share: float = 0.125
     """Time of that search, relative to the estimated elimination time."""
-    root_share: float = 0.25
+    attempt_root_share: float = 0.25
     """Time of a first bound that precedes the attempts, relative to the estimated elimination time."""
-    least_root_seconds: float = 1.0
+    least_attempt_root_seconds: float = 1.0
     """Minimum time of such a bound, in seconds. It settles most photograph problems."""
     attempt_allowance: float = 8.0
     """Time limit of a first attempt, as a multiple of the estimate. Two generated pedigrees took three and nine times
     their estimates, and giving up slightly early costs more than a hopeless attempt."""
-    least_allowance: float = 8.0
+    least_attempt_allowance: float = 8.0
     """Seconds added to that limit."""
-    later_allowance: float = 4.0
+    later_attempt_allowance: float = 4.0
     """Time limit of each later attempt, as a multiple of the one before."""
     attempt_limit_share: float = 0.85
     """Share of the remaining time limit available to an attempt; bounds get the rest."""
