@@ -389,7 +389,7 @@ def test_no_workers_by_number():
 def test_gpus_where_none_can_be_used(monkeypatch):
     """The option is named, and what to ask for instead."""
     monkeypatch.setattr(device, "why_unavailable", lambda: "this machine has no CUDA device")
-    message = "workers: gpus requests GPUs, and none can be used: this machine has no CUDA device; give cpus:N"
+    message = "workers: gpus requests GPUs, and no GPU can be used: this machine has no CUDA device; give cpus:N"
     with pytest.raises(UsageError, match=message):
         oocbe.count("examples/daily.spot", workers="gpus", order_seconds=0)
 
