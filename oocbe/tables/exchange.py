@@ -82,12 +82,12 @@ class Exchanged:
         -------
         The path, or the URL as text.
         """
-        from oocbe.tables.parquet import write_parquet
+        from oocbe.tables.parquet import WrittenRows, write_parquet
         from oocbe.tables.parquet_source import sparing
 
-        rows = (self.layout, self.dtype, self.rows, self._rows)
+        how = (values, memory, rows_per_file, compression)
         with sparing():
-            return write_parquet(*rows, path, values, memory, rows_per_file, compression, overwrite)
+            return write_parquet(WrittenRows(self.layout, self.dtype, self.rows, self._rows, *how), path, overwrite)
 
     def _rows(self, start: int, stop: int) -> Rows:
         """Keys and values of rows ``start`` to ``stop``, the end excluded."""

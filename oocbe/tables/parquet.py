@@ -101,42 +101,48 @@ def _refuse_statistics(source: ColumnSource, columns: Sequence[Column]) -> None:
             )
 
 
-def write_parquet(
-    layout: Layout,
-    dtype: np.dtype[Any],
-    count: int,
-    read: Callable[[int, int], Rows],
-    path: str | Path,
-    values: str,
-    memory: int | str | None,
-    rows_per_file: int | None,
-    compression: str,
-    overwrite: bool,
-) -> Path | str:
-    """Write ``count`` rows, provided by ``read(start, stop)``; see :meth:`oocbe.Table.to_parquet`."""
+class WrittenRows(NamedTuple):
+    """A table to be written, and how; ``total`` rows are provided by ``read(start, stop)``.
+
+    values, memory, rows_per_file, compression : as for :meth:`oocbe.Table.to_parquet`.
+    """
+
+    layout: Layout
+    dtype: np.dtype[Any]
+    total: int
+    read: Callable[[int, int], Rows]
+    values: str
+    memory: int | str | None
+    rows_per_file: int | None
+    compression: str
+
+
+def write_parquet(rows: WrittenRows, path: str | Path, overwrite: bool) -> Path | str:
+    """Write a table; see :meth:`oocbe.Table.to_parquet`."""
     arrow = pyarrow()
     import pyarrow.parquet as files
 
     if isinstance(place := place_named(path), ObjectPath):
-        return _write_to_store(place, layout, dtype, count, read, values, memory, rows_per_file, compression, overwrite)
-    target = Path(path)
+        return _write_to_store(rows, place, overwrite)
+    target, layout, rows_per_file = Path(path), rows.layout, rows.rows_per_file
     _refuse_existing(target, overwrite)
     if rows_per_file is not None and rows_per_file < 1:
         raise UsageError(f"rows_per_file is {rows_per_file}; it must be positive")
-    schema = schema_of(layout, dtype, values)
-    rows = batch_rows(limit_of(memory), 8 * (len(layout.scope) + 2) + 8 * layout.words)
-    rows = rows if rows_per_file is None else min(rows, rows_per_file)
-    batches = _ahead(batches_of(layout, schema, (read(*part) for part in _parts(count, rows, rows_per_file))))
-    options = {"compression": compression, "use_dictionary": list(layout.labels)}
+    schema = schema_of(layout, rows.dtype, rows.values)
+    most = batch_rows(limit_of(rows.memory), 8 * (len(layout.scope) + 2) + 8 * layout.words)
+    most = most if rows_per_file is None else min(most, rows_per_file)
+    parts = _parts(rows.total, most, rows_per_file)
+    batches = _ahead(batches_of(layout, schema, (rows.read(*part) for part in parts)))
+    options = {"compression": rows.compression, "use_dictionary": list(layout.labels)}
     try:
         with temporary_beside(target, is_folder=rows_per_file is not None) as temporary:
             if rows_per_file is None:
                 with files.ParquetWriter(temporary.absolute(), schema, **options) as writer:
                     for batch in batches:
                         check_deadline()
-                        writer.write_batch(batch, row_group_size=rows)
+                        writer.write_batch(batch, row_group_size=most)
             else:
-                _write_parts(temporary, schema, batches, rows, rows_per_file, options)
+                _write_parts(temporary, schema, batches, most, rows_per_file, options)
             _refuse_existing(target, overwrite)
             if target.is_dir():
                 disk.replace_folder(temporary, target)
@@ -151,29 +157,18 @@ def write_parquet(
     return target
 
 
-def _write_to_store(
-    place: ObjectPath,
-    layout: Layout,
-    dtype: np.dtype[Any],
-    count: int,
-    read: Callable[[int, int], Rows],
-    values: str,
-    memory: int | str | None,
-    rows_per_file: int | None,
-    compression: str,
-    overwrite: bool,
-) -> str:
-    """Write Parquet to a scratch folder and upload it to an object store; arguments as for :func:`write_parquet`.
+def _write_to_store(rows: WrittenRows, place: ObjectPath, overwrite: bool) -> str:
+    """Write Parquet to a scratch folder and upload it to an object store.
 
     A single file appears when complete. If the upload of a folder fails, the uploaded files are removed.
     """
-    if overwrite and rows_per_file is not None:
+    if overwrite and rows.rows_per_file is not None:
         raise UsageError(f"{place}: folders in object stores are not overwritten; choose another name")
     if not overwrite:
         refuse_existing(place)
     with closing(ScratchFolder(default_parent())) as scratch:
         made = scratch.path / "made.parquet"
-        write_parquet(layout, dtype, count, read, made, values, memory, rows_per_file, compression, False)
+        write_parquet(rows, made, overwrite=False)
         if made.is_file():
             upload_file(made, place)
             return str(place)
