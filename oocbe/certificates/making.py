@@ -284,7 +284,6 @@ class Maker:
 
 
 def _listed(items: list[dict[str, Any]]) -> str:
-    """A JSON list, one item a line."""
     return "[" + ",\n".join(json.dumps(item, separators=(",", ":")) for item in items) + "]"
 
 

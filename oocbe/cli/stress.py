@@ -109,8 +109,6 @@ def stress(
 
 @dataclass(frozen=True)
 class _Run:
-    """One tested operator, its tables and its settings."""
-
     operator: str
     specs: list[SyntheticTable]
     settings: dict[str, Any]

@@ -219,7 +219,6 @@ def _constraints_at_once(
 
 
 def _repeats(rows: NDArray[np.int64]) -> bool:
-    """Whether any row holds a number twice."""
     ordered = np.sort(rows, axis=1)
     return bool((ordered[:, 1:] == ordered[:, :-1]).any())
 

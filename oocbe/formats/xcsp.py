@@ -236,7 +236,6 @@ def _end_of(element: Element) -> int:
 
 
 def _objective_terms(reading: Reading) -> list[tuple[int, Expression]]:
-    """Terms of the sum that is optimised."""
     kind = reading.element.attributes.get("type", "expression")
     reading.only("list", "coeffs", "except")
     terms = xcsp_globals.terms_of(reading)

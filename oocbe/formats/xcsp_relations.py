@@ -388,7 +388,6 @@ def _most_cells(*expressions: Expression) -> int:
 
 
 def _truth(expression: Expression) -> Expression:
-    """An expression that is 0 or 1."""
     return (
         call("ne", expression, constant(0)) if expression.operator in (*ARITHMETIC, CONSTANT, VARIABLE) else expression
     )

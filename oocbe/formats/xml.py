@@ -140,7 +140,6 @@ def parse_xml(file: Text) -> Element:
 
 
 def _expect_blank(file: Text, start: int, end: int) -> None:
-    """Refuse text where only elements may be."""
     rest = _BETWEEN.sub(b"", file.data[start:end]).strip()
     if rest:
         raise _error(file, start, f"found {_shown(rest)} outside the elements that have text, expected an element")

@@ -179,8 +179,6 @@ def _root(file: Text, events: Iterator[Any]) -> Node:
 
 
 def _refuse_names(file: Text, line: int, event: Any, kind: str) -> None:
-    """Refuse anchors, aliases and tags."""
-
     def refuse(what: str, name: str) -> NoReturn:
         raise FormatError(file.path, line, f"found the {what} {name[:SHOWN_CHARACTERS]!r}, expected plain values only")
 

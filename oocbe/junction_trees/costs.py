@@ -69,5 +69,4 @@ def group_work(tree: CompiledTree | StoredTree, cases: int, case_seconds: float)
 
 
 def _group_seconds(tree: CompiledTree | StoredTree) -> float:
-    """Minimum seconds to make a tree for a group."""
     return tuning().group_tree_seconds + len(tree.problem.variables) * tuning().group_tree_variable_seconds

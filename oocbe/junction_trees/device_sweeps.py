@@ -187,7 +187,6 @@ class DeviceSweep:
 
 
 def _device_tree(tree: CompiledTree) -> DeviceTree:
-    """The tree on the device, uploaded if necessary."""
     from oocbe.junction_trees.kernels.cuda.sweeps import DeviceTree
 
     known = _TREES.get(tree)

@@ -16,9 +16,9 @@ from oocbe.elimination.preparation.temperature import weighted
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.formats.registry import read
 from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, joint_of_cases
+from oocbe.junction_trees.case_sweeps import expected_counts
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.costs import large_cost
-from oocbe.junction_trees.counts import expected_counts
 from oocbe.junction_trees.device_sweeps import usable_backend
 from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, distinct_variables
 from oocbe.junction_trees.evidence import likelihood as checked_likelihood

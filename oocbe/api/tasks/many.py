@@ -182,7 +182,6 @@ def _result(task: _Task) -> Result:
 
 
 def _by_processes(tasks: Sequence[_Task], count: int) -> Generator[Outcome, None, None]:
-    """Outcomes of tasks solved by own processes."""
     threads = max(1, _processors() // count)
     processes: SolvingProcesses[_Task, Outcome] = SolvingProcesses(
         threads, _killed, lambda task, failure: Outcome(task.number, task.name, failure=failure)
@@ -192,7 +191,6 @@ def _by_processes(tasks: Sequence[_Task], count: int) -> Generator[Outcome, None
 
 
 def _by_executor(tasks: Sequence[_Task], executor: Executor) -> Generator[Outcome, None, None]:
-    """Outcomes of tasks solved by the caller's executor."""
     left = {task.number: task for task in tasks}
     for outcome in _ended(tasks, executor):
         if outcome is None:

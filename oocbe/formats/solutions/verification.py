@@ -95,7 +95,6 @@ def verify_solution(problem: Problem, solution: Solution) -> Verdict:
 
 
 def _magnitude(problem: Problem, assignment: Sequence[int]) -> int | float:
-    """Sum of the absolute values of what is added up."""
     return abs(problem.constant) + sum(abs(f.value_at(assignment) or 0) for f in problem.functions)
 
 

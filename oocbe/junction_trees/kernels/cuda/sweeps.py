@@ -198,7 +198,6 @@ class DeviceTree:
         self._struct = packed(SOURCE, "Tree", **self._held, **self._priors, cliques=self.cliques)
 
     def _host_arrays(self) -> dict[str, NDArray[Any]]:
-        """Arrays by the names of the members of the source's struct."""
         tree, layout = self._tree, self._layout
         arrays = {
             "weights": tree.weights,
@@ -216,7 +215,6 @@ class DeviceTree:
         return {name: array if array.size else np.zeros(1, dtype=array.dtype) for name, array in arrays.items()}
 
     def _made_priors(self, everything: Any) -> dict[str, Any]:
-        """Messages of all cliques without evidence."""
         plan = self.plan(everything)
         block = Block(self, 0, 1, is_down=False)
         block.up.fill(1.0)  # of variables and inputs
