@@ -203,7 +203,9 @@ def ascend_all(network: Any, level: Any, state: Any, bound: Any, need: Any, pass
     """Make ``passes`` passes over all open variables, changed or not; returns the bound, at most ``need``."""
     least, work = scratch(network)
     reach = np.full(len(network.value_start) - 1, 2, dtype=np.uint8)
-    return _ascend(network, level, state, bound, need, passes, reach, 2, least, work)
+    return _ascend(
+        network, level, state, bound, need, passes, reach, np.int64(2), least, work
+    )  # a literal would be another type
 
 
 @jit

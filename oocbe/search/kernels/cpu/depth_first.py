@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit, without_allocation
+from oocbe.kernels.cpu.jit import borrowing, jit, without_allocation
 from oocbe.kernels.cpu.projection import REMOVED
 from oocbe.search.kernels.cpu.incremental_soft_ac import collect, propagate_removal
 from oocbe.search.kernels.cpu.linear_bounds import MOST_ROUNDS, ascend_with_linear
@@ -124,7 +124,7 @@ def opposite(decision: Any) -> Any:
     return 1 - decision if decision <= IS else UP_TO + BEYOND - decision
 
 
-@jit
+@borrowing
 def search_depth_first(
     network: Any,
     linear: Any,
@@ -146,24 +146,9 @@ def search_depth_first(
     most_nodes : limit of nodes in this call, exceeded by at most one. most_ends : limit of path ends in this call.
     done : whether the node is finished, such as a leaf with a known value.
     """
-    return _search(network, linear, node, search, need, passes, radius, most_nodes, most_ends, done)
-
-
-@without_allocation
-def _search(
-    network: Any,
-    linear: Any,
-    node: Any,
-    search: Any,
-    need: Any,
-    passes: Any,
-    radius: Any,
-    most_nodes: Any,
-    most_ends: Any,
-    done: Any,
-) -> Any:
     counts, trail, mark, bounds = search.counts, search.trail, search.mark, search.bounds
     nodes, last_end = 0, counts[ENDS] + most_ends
+    rounds = np.int64(MOST_ROUNDS)  # a literal would be another type, and compiled apart
     while True:
         depth = counts[DEPTH]
         if not done:
@@ -190,7 +175,7 @@ def _search(
             node.reach[v] = radius
             bound = collect(network, node, v, bounds[depth], need, radius)
             if bound < need:
-                bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, MOST_ROUNDS)
+                bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, rounds)
             else:
                 node.failures[v] += 1
             place = mark[depth, 0]
@@ -227,12 +212,12 @@ def _search(
             node.reach[v] = radius
             bound = collect(network, node, v, bounds[depth], need, radius)
             if bound < need:
-                bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, MOST_ROUNDS)
+                bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, rounds)
             bounds[depth] = bound
             done = bound >= need
 
 
-@jit
+@borrowing
 def restore(
     network: Any, linear: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, rounds: Any, trail: Any
 ) -> Any:
@@ -244,13 +229,6 @@ def restore(
     rounds : limit of rounds of multipliers and passes.
     trail : int64 (decisions, 5). If empty, all stale uses are visited.
     """
-    return _restore(network, linear, node, bound, need, passes, radius, rounds, trail)
-
-
-@without_allocation
-def _restore(
-    network: Any, linear: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any, rounds: Any, trail: Any
-) -> Any:
     begin_root(network, node)
     node.reach[:] = 0 if len(trail) else 1
     for i in range(len(trail)):
