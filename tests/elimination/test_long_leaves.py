@@ -83,9 +83,7 @@ def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: 
     rows = np.array(lengths, dtype=np.int64)
     base = np.append(0, np.cumsum(rows)[:-1])
     none = np.zeros(0, dtype=np.int64)
-    tables = TableArrays(
-        np.concatenate(keys), np.concatenate(values), base, rows, base, none, none, 1, np.ones(len(rows), np.int64)
-    )
+    tables = TableArrays(np.concatenate(keys), np.concatenate(values), base, base, np.ones(len(rows), np.int64))
     here = LeafRows(np.zeros(len(rows), np.int64), rows, none, none, 0, 0, 0)
     functions = FactorPool((), np.zeros(0, dtype=np.int64))
     builder = ProgramBuilder((1,), FactorPool((), np.zeros(1, dtype=np.uint8)), functions, MIN_SUM)
@@ -95,20 +93,20 @@ def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: 
     carried = carried._replace(keeps_staircase=keeps_staircase, own=np.arange(domain, dtype=np.int64))
     semiring = program.semiring._replace(marginalisation=marginalisation)
     of_domain = program.leaf._replace(size=domain, mask=np.int64(domain - 1))
-    return tables, program._replace(leaf=of_domain, semiring=semiring), carried, here, keys, values
+    return tables, of_domain, semiring, carried, here, keys, values
 
 
 def run(arguments, row_limit=1 << 62, stop=None):
     """Rows of a leaf, which list has them, and the lists, larger each time that there is no room."""
     stop = np.zeros(1, np.int64) if stop is None else stop
-    places = np.zeros((2, len(arguments[0].rows)), np.int64)
+    places = np.zeros((2, len(arguments[0].limbs)), np.int64)
     needed = 32
     while True:
         shape = (LISTS, 2 * needed)
         lists = WalkLists(np.empty(shape, np.int64), np.empty(shape, np.int64), np.zeros(DEEPEST + 1, np.int64))
         separator = np.zeros(1, np.uint64)
         filled, detail = join_consumptions(
-            *arguments[:3], separator, arguments[3], lists, places, np.zeros((2, 1), np.uint64), None, row_limit, stop
+            *arguments[:4], separator, arguments[4], lists, places, np.zeros((2, 1), np.uint64), None, row_limit, stop
         )
         if filled != NO_ROOM:
             return filled, detail, lists.amounts, lists.worths
@@ -129,7 +127,7 @@ def run(arguments, row_limit=1 << 62, stop=None):
 def test_a_leaf_has_the_combinations_of_its_tables(lengths, domain, keeps_staircase):
     arguments = leaf(lengths, 0, keeps_staircase, domain=domain)
     bits = 30
-    keys, values = arguments[4:]
+    keys, values = arguments[5:]
     best: dict[int, int] = {}
     for rows in itertools.product(*(range(n) for n in lengths)):
         taken = [int(k[row]) for k, row in zip(keys, rows, strict=True)]

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import LimitError
-from oocbe.kernels.cpu.buckets.bucket_join import walk
-from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, SharedCounts, TableArrays, WalkStart
-from oocbe.kernels.cpu.buckets.walk_steps import Frontier
+from oocbe.kernels.cpu.buckets.bucket_join import JoinedRows, Walk
+from oocbe.kernels.cpu.buckets.join_arrays import Frontier, JoinProgram, SharedCounts, TableArrays, TrieArrays
 from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
@@ -66,10 +65,10 @@ class _Limits(NamedTuple):
         """Initial counts for new walks."""
         return SharedCounts(np.zeros(2, dtype=np.int64), self.deadline.flag)
 
-    def check(self, parts: list[Frontier], counts: SharedCounts) -> None:
+    def check(self, parts: list[JoinedRows], counts: SharedCounts) -> None:
         """Raise the errors of :func:`join_and_eliminate` if any of these walks is incomplete."""
         self.deadline.check()
-        if sum(p.filled for p in parts) > self.rows:
+        if sum(p.rows for p in parts) > self.rows:
             raise TooManyRowsError(self.variables, self.rows)
         if not all(p.complete for p in parts):
             # Walks that stopped at the shared row limit have fewer rows each, and may have fewer in total.
@@ -112,27 +111,25 @@ def join_and_eliminate(
     rows = tables[largest].rows if tables else 0
     count = len(tables)
     root = Frontier(
-        np.zeros((layout.words, 1), dtype=np.uint64),
-        np.empty(0, dtype=dtype),
-        np.zeros((count, 1), dtype=np.int64),
-        np.array([[t.rows] for t in tables], dtype=np.int64).reshape(count, 1),
-        1,
-        True,
+        np.zeros((1, layout.words), dtype=np.uint64),
+        np.zeros((1, count), dtype=np.int64),
+        np.array([[t.rows for t in tables]], dtype=np.int64),
+        np.zeros(1, dtype=program.bounds.entries.dtype),
     )
     limits = _Limits(len(layout.scope), row_limit, step_limit, deadline)
     parts = None if block_rows is not None else _walked_alone(program, flat, root, rows, limits)
     if parts is None:
         parts = _walked_in_blocks(program, flat, root, largest, block_rows, limits)
-    keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
+    keys = np.concatenate([keys for part in parts for keys in part.keys], axis=1)
+    values = np.concatenate([values for part in parts for values in part.values])
     limbs = program.semiring.limbs
-    values = _laid_end_to_end([p.values[: p.filled * (limbs or 1)] for p in parts])
     values = values.reshape(-1, limbs) if limbs else values
     return Table(layout, keys, values, semiring, is_sorted=True)
 
 
 def _walked_alone(
-    program: JoinProgram, flat: TableArrays, root: Frontier, rows: int, limits: _Limits
-) -> list[Frontier] | None:
+    program: JoinProgram, flat: _Flat, root: Frontier, rows: int, limits: _Limits
+) -> list[JoinedRows] | None:
     """The walk by this thread alone, for little expected work; None if it turns out long and threads can share it.
 
     The expected work is an estimate, and far too low if the constraints permit nearly everything. Such a walk is
@@ -144,7 +141,7 @@ def _walked_alone(
     most_rows, most_steps = limits.rows, limits.steps
     if thread_count() > 1:
         most_rows, most_steps = min(most_rows, tuning().surprising_rows), min(most_steps, tuning().surprising_steps)
-    walked = _run(program, flat, root, 0, 1, 0, program.levels, most_rows, most_steps, counts)
+    walked = Walk(*flat, program, root, 0, 1, 0, program.levels, most_rows, most_steps, counts).rows()
     if not walked.complete and (most_rows, most_steps) != (limits.rows, limits.steps):
         limits.deadline.check()
         return None
@@ -153,11 +150,11 @@ def _walked_alone(
 
 
 def _walked_in_blocks(
-    program: JoinProgram, flat: TableArrays, root: Frontier, largest: int, block_rows: int | None, limits: _Limits
-) -> list[Frontier]:
+    program: JoinProgram, flat: _Flat, root: Frontier, largest: int, block_rows: int | None, limits: _Limits
+) -> list[JoinedRows]:
     """Walks of blocks by all threads, in the order of their keys; blocks are cut by the rows of table ``largest``."""
-    count = len(flat.rows)
-    rows = int(flat.rows[largest]) if count else 0
+    count = len(flat.tries.rows)
+    rows = int(flat.tries.rows[largest]) if count else 0
     wanted_blocks = NO_LIMIT
     is_short = block_rows is not None and program.expected_work(rows) < tuning().serial_work
     if block_rows is None:
@@ -167,42 +164,47 @@ def _walked_in_blocks(
     # Without tables there are no rows by which to measure blocks.
     most_levels = 0 if count == 0 and wanted_blocks == NO_LIMIT else program.levels
     level, items = 0, root
-    while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
+    while level + 1 < most_levels and len(items.keys) < wanted_blocks and not _is_fine(items, largest, block_rows):
         # Prefixes without table constraints can outnumber all rows: stop before those levels.
         most = max(rows, tuning().serial_work)
         unshared = SharedCounts(np.zeros(2, np.int64), limits.deadline.flag)
-        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, limits.steps, unshared)
-        if not narrower.complete:
+        walk = Walk(*flat, program, items, 0, len(items.keys), level, level + 1, most, limits.steps, unshared)
+        narrower, complete = walk.partial_walks()
+        if not complete:
             break
         items = narrower
         level += 1
     items = _cut_ranges(program, flat, items, level, block_rows)
     blocks = _blocks(items, largest, block_rows, wanted_blocks)
     counts = limits.counts()
-    given = (level, program.levels, limits.rows, limits.steps, counts)
-    calls = [(program, flat, items, first, last, *given) for first, last in blocks]
-    parts: list[Frontier] = (
-        [_run(*calls[0])]
+    calls = [
+        (Walk(*flat, program, items, first, last, level, program.levels, limits.rows, limits.steps, counts),)
+        for first, last in blocks
+    ]
+    parts: list[JoinedRows] = (
+        [Walk.rows(*calls[0])]
         if is_short and len(calls) == 1
-        else run_all(_run, calls, None if is_short else limits.deadline.interrupt)
+        else run_all(Walk.rows, calls, None if is_short else limits.deadline.interrupt)
     )
     limits.check(parts, counts)
     return parts
 
 
-def _laid_end_to_end(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Concatenation; copies even a single part, so that no spare capacity is kept alive."""
-    return np.concatenate(parts, axis=-1)
+class _Flat(NamedTuple):
+    """All tables of a bucket, end to end."""
+
+    tries: TrieArrays
+    tables: TableArrays
 
 
-def _flatten(program: JoinProgram, tables: Sequence[Table], dtype: np.dtype[Any]) -> TableArrays:
+def _flatten(program: JoinProgram, tables: Sequence[Table], dtype: np.dtype[Any]) -> _Flat:
     """All tables' keys and values end to end; a single table is used in place."""
     rows = np.array([t.rows for t in tables], dtype=np.int64)
-    key_base = np.zeros(len(tables), dtype=np.int64)
-    value_base = np.zeros(len(tables), dtype=np.int64)
+    key_base, value_base, row_base = (np.zeros(len(tables), dtype=np.int64) for _ in range(3))
     if len(tables) > 1:
         np.cumsum([t.keys.size for t in tables[:-1]], out=key_base[1:])
         np.cumsum([t.values.size for t in tables[:-1]], out=value_base[1:])
+        np.cumsum(rows[:-1], out=row_base[1:])
     keys = [t.keys.reshape(-1) for t in tables]
     values = [t.values.reshape(-1) for t in tables]
     limbs = np.array([max(1, t.limbs) for t in tables], dtype=np.int64)
@@ -212,55 +214,36 @@ def _flatten(program: JoinProgram, tables: Sequence[Table], dtype: np.dtype[Any]
         values.append(np.zeros(1, dtype=dtype))
     flat_keys = keys[0] if len(keys) == 1 else np.concatenate(keys)
     flat_values = values[0] if len(values) == 1 else np.concatenate(values)
-    return TableArrays(
-        flat_keys, flat_values, key_base, rows, value_base, *_priced(program, flat_values, tables), limbs
-    )
+    tries = TrieArrays(flat_keys, key_base, rows, row_base, *_priced(program, flat_values, tables))
+    return _Flat(tries, TableArrays(flat_keys, flat_values, key_base, value_base, limbs))
 
 
 def _priced(
     program: JoinProgram, values: NDArray[Any], tables: Sequence[Table]
-) -> tuple[NDArray[Any], NDArray[Any], Any]:
-    """Contribution of the tables' rows to bounds: the least one of each table, all of them, and their factor.
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int32], Any]:
+    """Contribution of the tables' rows to bounds: the last fields of ``TrieArrays``.
 
-    These are the ``values`` of all tables with the bounds' scale as factor. If rows carry consumption, they are the
-    scaled values plus price, always in the bounds' dtype, so that Numba compiles the loop once (10 s). Skipped when
-    nothing is pruned.
+    The prices are the ``values`` of all tables with the bounds' scale as factor. If rows carry consumption, they are
+    the scaled values plus price, always in the bounds' dtype.
     """
     kind, scale = program.bounds.entries.dtype, program.bounds.scale
+    none, narrow = np.zeros(0, kind), np.zeros(0, np.int32)
     consumption = program.consumption
     if not program.prunes:
-        return np.zeros(len(tables), dtype=kind), np.zeros(1, kind) if program.consumes else values, scale
+        return np.zeros(len(tables), dtype=kind), none, narrow, scale
     priced: list[NDArray[Any]] = [t.values for t in tables]
-    rows = values
     price = consumption.price
     if program.consumes:
         priced = [p.astype(kind) * scale for p in priced]
         for part, t in zip(priced, tables, strict=True):
             for s, m, rate in zip(consumption.shift.tolist(), consumption.mask.tolist(), price, strict=True):
                 part += ((t.keys[0] >> np.uint64(s)) & np.uint64(m)).astype(kind) * rate
-        rows, scale = np.concatenate(priced) if any(map(len, priced)) else np.zeros(1, kind), kind.type(1)
-    return np.array([p.min() if len(p) else 0 for p in priced], dtype=kind), rows, scale
+        values, scale = np.concatenate([none, *priced]), kind.type(1)
+    least = np.array([p.min() if len(p) else 0 for p in priced], dtype=kind)
+    return (least, none, values, scale) if values.dtype == np.int32 else (least, values, narrow, scale)
 
 
-def _run(
-    program: JoinProgram,
-    flat: TableArrays,
-    items: Frontier,
-    first: int,
-    last: int,
-    level: int,
-    stop: int,
-    row_limit: int,
-    step_limit: int,
-    shared: SharedCounts,
-) -> Frontier:
-    start = WalkStart(items.keys, items.low, items.high, first, last, level, stop)
-    *parts, carried = map(tuple, program)
-    consumption = carried if program.consumes else None
-    return Frontier(*walk(tuple(flat), tuple(parts), consumption, tuple(start), row_limit, step_limit, tuple(shared)))
-
-
-def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Frontier, level: int, block_rows: int) -> Frontier:
+def _cut_ranges(program: JoinProgram, flat: _Flat, items: Frontier, level: int, block_rows: int) -> Frontier:
     """Cut items whose next level reads a long row range into several with the same prefix and consecutive ranges.
 
     Cuts are at changes of the level's field, so that groups of rows stay whole. The other tables keep their whole
@@ -272,31 +255,30 @@ def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Frontier, level:
     parts = range(int(runs.part_start[level]), int(runs.part_start[level + 1]))
     if not parts:
         return items
-    widths = np.stack(
-        [items.high[part_table[p], : items.filled] - items.low[part_table[p], : items.filled] for p in parts]
-    )
+    widths = np.stack([items.high[:, part_table[p]] - items.low[:, part_table[p]] for p in parts])
     if widths.size == 0 or int(widths.max()) <= block_rows:
         return items
     source: list[int] = []
     table_of: list[int] = []
     bounds: list[tuple[int, int]] = []
-    for item in range(items.filled):
+    tries = flat.tries
+    for item in range(len(items.keys)):
         part = parts[int(widths[:, item].argmax())]
         t = int(part_table[part])
-        low, high = int(items.low[t, item]), int(items.high[t, item])
-        begin = int(flat.key_base[t]) + int(runs.part_word[part]) * int(flat.rows[t])
-        column = flat.keys[begin + low : begin + high]
+        low, high = int(items.low[item, t]), int(items.high[item, t])
+        begin = int(tries.key_base[t]) + int(runs.part_word[part]) * int(tries.rows[t])
+        column = tries.keys[begin + low : begin + high]
         field = (int(runs.part_shift[part]), int(runs.mask[level]))
         cuts = [low + cut for cut in _group_cuts(column, *field, block_rows)]
         for first, last in itertools.pairwise([*cuts, high]):
             source.append(item)
             table_of.append(t)
             bounds.append((first, last))
-    low_rows, high_rows = items.low[:, source].copy(), items.high[:, source].copy()
+    low_rows, high_rows = items.low[source], items.high[source]
     places = np.arange(len(source))
-    low_rows[table_of, places] = [first for first, _ in bounds]
-    high_rows[table_of, places] = [last for _, last in bounds]
-    return Frontier(np.ascontiguousarray(items.keys[:, source]), items.values, low_rows, high_rows, len(source), True)
+    low_rows[places, table_of] = [first for first, _ in bounds]
+    high_rows[places, table_of] = [last for _, last in bounds]
+    return Frontier(items.keys[source], low_rows, high_rows, items.reached[source])
 
 
 def _group_cuts(column: NDArray[np.uint64], shift: int, mask: int, block_rows: int) -> list[int]:
@@ -316,11 +298,11 @@ def _group_cuts(column: NDArray[np.uint64], shift: int, mask: int, block_rows: i
 
 def _is_fine(items: Frontier, table: int, block_rows: int) -> bool:
     """Whether every partial walk has at most a block's rows of the largest table."""
-    if items.filled == 0:
+    if len(items.keys) == 0:
         return True
-    if len(items.low) == 0:
+    if items.low.shape[1] == 0:
         return False
-    widths = items.high[table, : items.filled] - items.low[table, : items.filled]
+    widths = items.high[:, table] - items.low[:, table]
     return bool(widths.max() <= block_rows)
 
 
@@ -329,12 +311,13 @@ def _blocks(items: Frontier, table: int, block_rows: int, most: int) -> list[tup
 
     Walks that branched at a level without tables share their row ranges, so their rows may sum to many times its rows.
     """
-    if items.filled <= 1:
-        return [(0, items.filled)]
-    if len(items.low) == 0:
-        return row_ranges(items.filled, max(1, items.filled // most))
-    work = np.cumsum(items.high[table, : items.filled] - items.low[table, : items.filled])
+    count = len(items.keys)
+    if count <= 1:
+        return [(0, count)]
+    if items.low.shape[1] == 0:
+        return row_ranges(count, max(1, count // most))
+    work = np.cumsum(items.high[:, table] - items.low[:, table])
     block = work // max(1, block_rows, int(work[-1]) // most)
     cuts = np.flatnonzero(np.diff(block)) + 1
-    bounds = [0, *cuts.tolist(), items.filled]
+    bounds = [0, *cuts.tolist(), count]
     return list(itertools.pairwise(bounds))

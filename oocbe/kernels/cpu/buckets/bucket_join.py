@@ -14,6 +14,9 @@ permit everything below (in SPOT5: of a photograph left out) are skipped until t
 (one assignment of the separator) the remaining rows differ in the eliminated variable only; they are combined with the
 functions of the bucket, in dense arrays, and reduced to one value.
 
+The walk reads no values of rows. It fills a *frontier* of leaves, and a loop for the kind of leaf joins them all; then
+the walk continues. So each loop is small and compiled for few types, and no call is as short as a leaf.
+
 With a lower bound for each prefix of a key (:mod:`oocbe.elimination.engine.bound_arrays`), a prefix is pruned if no
 completion can be below a threshold. The bound is the sum of the bound tables over the assigned variables, their minima
 over the rest, and the least value among the matching rows of each table. A row is tested again with its own value when
@@ -27,124 +30,208 @@ field of every key, a leaf has several rows (:mod:`oocbe.kernels.cpu.buckets.con
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.buckets.consumption_runs import DEEPEST, LISTS, NO_ROOM
+from oocbe.kernels.cpu.buckets.consumption_leaf import join_consumption_leaves
+from oocbe.kernels.cpu.buckets.consumption_runs import DEEPEST, GIVEN_UP, LISTS, NO_ROOM
 from oocbe.kernels.cpu.buckets.join_arrays import (
-    BoundArrays,
-    ConsumptionArrays,
+    Frontier,
     JoinProgram,
-    LeafArrays,
-    LookupArrays,
-    RunArrays,
-    SemiringCodes,
+    LeafOutput,
+    LeafPruning,
     SharedCounts,
     TableArrays,
+    TrieArrays,
     WalkLists,
-    WalkOutput,
-    WalkStart,
     WalkState,
 )
-from oocbe.kernels.cpu.buckets.limb_leaf import COUNT_LISTS
+from oocbe.kernels.cpu.buckets.limb_leaf import COUNT_LISTS, join_limb_leaves
+from oocbe.kernels.cpu.buckets.value_leaf import join_value_leaves
 from oocbe.kernels.cpu.buckets.walk_loop import COMPLETE, walk_on
-from oocbe.kernels.cpu.buckets.walk_steps import grown, values_a_row
-from oocbe.kernels.cpu.jit import jit
 
 LEAF_ROOM = 256
 """Initial capacity, in rows, of the lists of a leaf with consumptions."""
 
+FIRST_ITEMS = 256
+"""Capacity of a walk's first frontier, enough for most buckets."""
 
-@jit
-def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any, step_limit: Any, shared: Any) -> Any:
-    """Walk the tries from given items down to a level.
+FRONTIER_BYTES = 1 << 19
+"""Bytes of the next frontiers: half of a common second-level cache, and thousands of items for the two calls."""
 
-    Returns the fields of :class:`oocbe.kernels.cpu.buckets.walk_steps.Frontier`. All allocations are here; the loop
-    (:mod:`oocbe.kernels.cpu.buckets.walk_loop`) returns when its capacity is exhausted.
 
-    Parameters
+class JoinedRows(NamedTuple):
+    """Rows of a message.
+
+    Attributes
     ----------
-    tables, program, start, shared : ``TableArrays``, ``JoinProgram``, ``WalkStart`` and ``SharedCounts`` of
-        :mod:`oocbe.kernels.cpu.buckets.join_arrays`, as plain tuples (of plain tuples), because Numba takes three times
-        as long to type named-tuple arguments. The program lacks its last field:
-    consumption : that field, ``ConsumptionArrays`` as a plain tuple, or None if rows carry none. Numba then removes the
-        consumption code before compilation, which takes less than half as long.
+    keys : uint64 (words, rows) arrays to concatenate; separator keys, ascending.
+    values : value dtype (rows,) arrays to concatenate, flat: the limbs of counts.
+    rows : their number.
+    complete : False if a limit was exceeded or ``stop`` was set, and the walk was given up.
+    """
+
+    keys: list[NDArray[np.uint64]]
+    values: list[NDArray[Any]]
+    rows: int
+    complete: bool
+
+
+class Walk(NamedTuple):
+    """A walk of the tries from given items down to a level.
+
+    Attributes
+    ----------
+    tries, tables, program, shared : of :mod:`oocbe.kernels.cpu.buckets.join_arrays`; ``tries`` and ``tables`` describe
+        the same tables. The numbers of rows are added to the shared counts.
+    items : the start of each walk; those from ``first`` to ``last`` - 1 are walked.
+    level, stop_level : of the items, and where the walk ends.
     row_limit : maximum number of rows, or partial walks; beyond it the walk is given up. step_limit : approximate
         maximum number of steps, each of which sets or leaves one field of a key: with a bound, many steps may give few
         rows.
     """
-    table_arrays, walk_start, counts = TableArrays(*tables), WalkStart(*start), SharedCounts(*shared)
-    runs, lookups, leaf, semiring, bounds = program
-    carried: Any
-    if consumption is None:
-        carried = None
-    else:
-        carried = ConsumptionArrays(*consumption)
-    join_program = JoinProgram(
-        RunArrays(*runs),
-        LookupArrays(*lookups),
-        LeafArrays(*leaf),
-        SemiringCodes(*semiring),
-        BoundArrays(*bounds),
-        carried,
-    )
-    words = walk_start.keys.shape[0]
-    count_tables = len(table_arrays.key_base)
-    levels = len(join_program.runs.word)
-    at_leaves = walk_start.stop_level == levels
-    lookup_count = max(1, join_program.lookups.level_start[levels + 2])
-    limbs = join_program.semiring.limbs
-    items = values_a_row(limbs)
-    value_type, bound_type = table_arrays.values.dtype, join_program.bounds.entries.dtype
-    state = WalkState(
-        np.zeros(words, dtype=np.uint64),
-        np.zeros((levels + 1, count_tables), dtype=np.int64),
-        np.zeros((levels + 1, count_tables), dtype=np.int64),
-        np.zeros((levels + 1, count_tables + 1), dtype=np.int64),
-        np.zeros((2, count_tables), dtype=np.int64),
-        np.zeros(lookup_count, dtype=np.int64),
-        np.zeros(lookup_count, dtype=np.int64),
-        np.zeros(levels + 1, dtype=np.int64),
-        np.zeros(levels + 1, dtype=np.uint64),
-        np.zeros(levels + 1, dtype=bound_type),
-        np.zeros((levels + 1, count_tables), dtype=bound_type),
-        np.zeros(levels + 1, dtype=bound_type),
-        np.zeros((2, items), dtype=np.uint64),
-    )
-    leaf_room = 1
-    if consumption is not None and at_leaves:
-        leaf_room = LEAF_ROOM
-    amount_lists = LISTS if limbs is None else COUNT_LISTS
-    amounts = np.empty((amount_lists, leaf_room), dtype=np.int64)
-    worths = np.empty((LISTS, leaf_room * items), dtype=value_type)
-    run_ends = np.zeros(DEEPEST + 1, dtype=np.int64)
 
-    capacity = max(64, (walk_start.last - walk_start.first) * 2, leaf_room)
-    keys = np.empty((words, capacity), dtype=np.uint64)
-    values = np.empty((1, capacity * items if at_leaves else 0), dtype=value_type)
-    low = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
-    high = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
+    tries: TrieArrays
+    tables: TableArrays
+    program: JoinProgram
+    items: Frontier
+    first: int
+    last: int
+    level: int
+    stop_level: int
+    row_limit: int
+    step_limit: int
+    shared: SharedCounts
 
-    zero = np.int64(0)  # not literals, which would add a second type to parameters
-    progress = (zero + walk_start.first, zero + walk_start.level - 1, zero, zero, zero)
-    limits = (row_limit, step_limit)
-    while True:
-        lists, output = WalkLists(amounts, worths, run_ends), WalkOutput(keys, values[0], low, high)
-        end, needed, progress = walk_on(
-            table_arrays, join_program, carried, walk_start, *limits, counts, state, lists, output, progress, limbs
+    def partial_walks(self) -> tuple[Frontier, bool]:
+        """All items of the stop level, and whether the walk was not given up."""
+        parts: list[Frontier] = []
+        for found, filled, end in self._frontiers():
+            parts.append(found.first(filled))
+            if sum(len(part.keys) for part in parts) > self.row_limit:
+                end = GIVEN_UP
+                break
+        return Frontier.joined(parts), end == COMPLETE
+
+    def rows(self) -> JoinedRows:
+        """Rows of the leaves; the stop level is the last one."""
+        limbs = self.program.semiring.limbs or 1
+        keys, values, rows = [], [], 0
+        leaf_join = _LeafJoin(self)
+        for leaves, filled, end in self._frontiers():
+            for output, count, leaf_end in leaf_join.rows(leaves, filled):
+                keys.append(output.keys[:, :count].copy())
+                values.append(output.values[: count * limbs].copy())
+                rows += count
+                self.shared.made[0] += count
+                if leaf_end == GIVEN_UP or rows > self.row_limit or self.shared.made[0] > self.row_limit:
+                    end = GIVEN_UP
+                    break
+            if end == GIVEN_UP:
+                break
+        return JoinedRows(keys, values, rows, end == COMPLETE)
+
+    def _frontiers(self) -> Iterator[tuple[Frontier, int, int]]:
+        """Items of the stop level: arrays that are overwritten later, number of items, end code of the walk so far."""
+        words, tables, dtype = self.items.keys.shape[1], len(self.tries.rows), self.program.bounds.entries.dtype
+        lookups = int(self.program.lookups.level_start[-1])
+        state = tuple(WalkState.empty(words, self.program.levels, tables, lookups, dtype))
+        of_program = (self.program.runs, self.program.lookups, self.program.bounds)
+        tries, runs, lookup_arrays, bounds, items = map(tuple, (self.tries, *of_program, self.items[:3]))
+        levels, shared = (self.level, self.stop_level), tuple(self.shared)
+        capacity = max(FIRST_ITEMS, FRONTIER_BYTES // (8 * (words + 2 * tables + 1)))
+        output = Frontier.empty(FIRST_ITEMS, words, tables, dtype)
+        end, progress = NO_ROOM, (self.first, self.level - 1, 0)
+        while end == NO_ROOM:
+            end, filled, progress = walk_on(
+                tries,
+                runs,
+                lookup_arrays,
+                bounds,
+                items,
+                levels,
+                self.last,
+                self.step_limit,
+                self.row_limit,
+                shared,
+                state,
+                tuple(output),
+                progress,
+            )
+            yield output, filled, end
+            if end == NO_ROOM and len(output.keys) < capacity:
+                output = Frontier.empty(capacity, words, tables, dtype)
+
+
+class _LeafJoin:
+    """Joins the leaves of a walk, with arrays that are used again."""
+
+    def __init__(self, walk: Walk) -> None:
+        program, bounds = walk.program, walk.program.bounds
+        self._walk, self._limbs = walk, program.semiring.limbs
+        self._dtype = walk.tables.values.dtype
+        number = bounds.entries.dtype.type
+        pruning = LeafPruning(program.prunes, number(bounds.slack[-1] if program.prunes else 0), number(bounds.scale))
+        self._pruning = tuple(pruning)
+        self._scratch = (
+            np.zeros(max(1, int(program.lookups.level_start[-1])), dtype=np.int64),
+            np.zeros((2, len(walk.tries.rows)), dtype=np.int64),
+            np.zeros((2, self._limbs or 1), dtype=np.uint64),
         )
-        _, _, _, count, pruned = progress
-        if end != NO_ROOM:
-            return keys, values[0], low, high, count, end == COMPLETE, pruned
-        if needed > leaf_room:
-            leaf_room = 2 * needed
-            amounts = np.empty((amount_lists, leaf_room), dtype=np.int64)
-            worths = np.empty((LISTS, leaf_room * items), dtype=value_type)
-        capacity = count + max(count, 2 * leaf_room)
-        keys = grown(keys, count, capacity)
-        if at_leaves:
-            values = grown(values, count * items, capacity * items)
+        self._arrays = (tuple(walk.tables), tuple(program.lookups), tuple(program.leaf))
+        self._lists = self._new_lists(LEAF_ROOM) if program.consumes else None
+        self._output = self._new_output(0)
+
+    def rows(self, leaves: Frontier, filled: int) -> Iterator[tuple[LeafOutput, int, int]]:
+        """Rows of the first ``filled`` leaves: arrays that are overwritten later, number of rows, end code."""
+        if self._lists is not None:
+            yield from self._consumption_rows(leaves, filled, self._lists)
+            return
+        if len(self._output.keys[0]) < filled:
+            self._output = self._new_output(len(leaves.keys))
+        given = (tuple(leaves), filled, self._scratch, tuple(self._output))
+        if self._limbs is None:
+            codes = (tuple(self._walk.program.semiring), self._pruning)
+            count = join_value_leaves(*self._arrays, *codes, *given)
         else:
-            low = grown(low, count, capacity)
-            high = grown(high, count, capacity)
+            count = join_limb_leaves(*self._arrays, *given)
+        yield self._output, count, COMPLETE
+
+    def _consumption_rows(
+        self, leaves: Frontier, filled: int, lists: WalkLists
+    ) -> Iterator[tuple[LeafOutput, int, int]]:
+        program, walk = self._walk.program, self._walk
+        codes = (tuple(program.semiring), self._limbs, tuple(program.consumption), self._pruning)
+        limits = (walk.row_limit, walk.shared.stop)
+        end, leaf = NO_ROOM, 0
+        while end == NO_ROOM:
+            room = lists.amounts.shape[1]
+            if len(self._output.keys[0]) < 2 * room:
+                self._output = self._new_output(2 * room)
+            end, leaf, count, needed = join_consumption_leaves(
+                *self._arrays,
+                *codes,
+                *limits,
+                tuple(leaves),
+                leaf,
+                filled,
+                tuple(lists),
+                self._scratch,
+                tuple(self._output),
+            )
+            yield self._output, count, end
+            if needed > room:
+                lists = self._lists = self._new_lists(2 * needed)
+
+    def _new_output(self, rows: int) -> LeafOutput:
+        words = self._walk.items.keys.shape[1]
+        values = np.empty(rows * (self._limbs or 1), dtype=self._dtype)
+        return LeafOutput(np.empty((words, rows), dtype=np.uint64), values)
+
+    def _new_lists(self, room: int) -> WalkLists:
+        amounts = np.empty((LISTS if self._limbs is None else COUNT_LISTS, room), dtype=np.int64)
+        worths = np.empty((LISTS, room * (self._limbs or 1)), dtype=self._dtype)
+        return WalkLists(amounts, worths, np.zeros(DEEPEST + 1, dtype=np.int64))

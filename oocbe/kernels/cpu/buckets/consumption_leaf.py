@@ -9,7 +9,7 @@ differ in the first one's consumption are compared.
 
 A table's rows of one value are sorted by consumption, so lists are combined by merging
 (:mod:`oocbe.kernels.cpu.buckets.consumption_runs`). Most leaves have one or two rows, so the fixed cost of a leaf
-dominates: this function is inlined into the walk, without a call that would pass all arrays on the stack.
+dominates: :func:`join_consumptions` is inlined, without a call that would pass all arrays on the stack.
 """
 
 from __future__ import annotations
@@ -30,9 +30,23 @@ from oocbe.kernels.cpu.buckets.consumption_runs import (
     push,
     settle,
 )
-from oocbe.kernels.cpu.buckets.join_arrays import LeafRule
-from oocbe.kernels.cpu.buckets.limb_leaf import combine_counts, merge_counts
-from oocbe.kernels.cpu.jit import inline
+from oocbe.kernels.cpu.buckets.join_arrays import (
+    ConsumptionArrays,
+    Frontier,
+    LeafArrays,
+    LeafOutput,
+    LeafPruning,
+    LeafRows,
+    LeafRule,
+    LeafScratch,
+    LookupArrays,
+    SemiringCodes,
+    TableArrays,
+    WalkLists,
+)
+from oocbe.kernels.cpu.buckets.limb_leaf import combine_counts, merge_counts, write_counts
+from oocbe.kernels.cpu.buckets.walk_steps import gather
+from oocbe.kernels.cpu.jit import borrowing, inline
 
 U64 = np.uint64
 
@@ -44,7 +58,8 @@ Pareto front and bounds may still remove many of them."""
 @inline
 def join_consumptions(
     tables: Any,
-    program: Any,
+    leaf: Any,
+    semiring: Any,
     consumption: Any,
     key: Any,
     here: Any,
@@ -62,8 +77,8 @@ def join_consumptions(
 
     Parameters
     ----------
-    tables, program, consumption, here : ``TableArrays``, ``JoinProgram``, ``ConsumptionArrays`` and ``LeafRows``, of
-        :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
+    tables, leaf, semiring, consumption, here : ``TableArrays``, ``LeafArrays``, ``SemiringCodes``,
+        ``ConsumptionArrays`` and ``LeafRows``, of :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
     key : uint64 (words,), of the separator.
     lists : ``WalkLists``, overwritten: :data:`~oocbe.kernels.cpu.buckets.consumption_runs.LISTS` lists, and at most
         :data:`~oocbe.kernels.cpu.buckets.consumption_runs.DEEPEST` runs; ``run_ends[0]`` is 0.
@@ -75,7 +90,6 @@ def join_consumptions(
     amounts, worths, ends = lists.amounts, lists.worths, lists.run_ends
     keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
     low, high, index, base = here.low, here.high, here.indices, here.base
-    leaf, semiring = program.leaf, program.semiring
     leaf_mask, leaf_masks, leaf_values = leaf.mask, leaf.masks, leaf.values
     combination = semiring.combination
     guards, own = consumption.guards, consumption.own
@@ -247,37 +261,82 @@ def join_consumptions(
 
 @inline
 def write_rows(
-    key: Any,
-    amounts: Any,
-    worths: Any,
-    prunes: Any,
-    room: Any,
-    scale: Any,
-    consumption: Any,
-    out_keys: Any,
-    out_values: Any,
-    count: Any,
+    key: Any, amounts: Any, worths: Any, pruning: Any, reached: Any, consumption: Any, output: Any, count: Any
 ) -> Any:
     """Append a leaf's rows to the output; returns the new number of output rows.
 
     Parameters
     ----------
     key : uint64 (words,), of the separator. amounts, worths : (rows,), packed consumptions, ascending, and values.
-    prunes : whether rows are compared with ``room``, the exclusive limit of their scaled worth.
-    scale : factor of values for the comparison. consumption : its prices are added.
-    out_keys, out_values, count : the output, with sufficient capacity, and its number of rows.
+    pruning, reached : ``LeafPruning``, and the bound of the leaf. consumption : its prices are added.
+    output, count : ``LeafOutput``, with sufficient capacity, and its number of rows.
     """
     shift, mask, price = consumption.shift, consumption.mask, consumption.price
     for row in range(len(amounts)):
-        if prunes:
-            worth = worths[row] * scale
+        if pruning.prunes:
+            worth = worths[row] * pruning.scale
             for part in range(len(price)):
                 worth += price[part] * ((amounts[row] >> shift[part]) & mask[part])
-            if worth >= room:
+            if worth >= pruning.slack - reached:
                 continue
         for w in range(len(key)):
-            out_keys[w, count] = key[w]
-        out_keys[0, count] |= U64(amounts[row])
-        out_values[count] = worths[row]
+            output.keys[w, count] = key[w]
+        output.keys[0, count] |= U64(amounts[row])
+        output.values[count] = worths[row]
         count += 1
     return count
+
+
+@borrowing
+def join_consumption_leaves(
+    tables: Any,
+    lookups: Any,
+    leaf: Any,
+    semiring: Any,
+    limbs: Any,
+    consumption: Any,
+    pruning: Any,
+    row_limit: Any,
+    stop: Any,
+    leaves: Any,
+    first: Any,
+    filled: Any,
+    lists: Any,
+    scratch: Any,
+    output: Any,
+) -> Any:
+    """Rows of leaves ``first`` to ``filled - 1``: (end code, next leaf, rows of output, capacity of lists needed).
+
+    The end code is 0 if all leaves are joined, or ``NO_ROOM``, with rows of output that are to be taken first, or
+    ``GIVEN_UP``. Other arguments as for :func:`oocbe.kernels.cpu.buckets.value_leaf.join_value_leaves` and
+    :func:`join_consumptions`; the capacity of the output is at least that of the lists.
+
+    limbs : of the semiring, as an argument: for None, Numba removes the code for limbs.
+    """
+    table_arrays, lookup, values = TableArrays(*tables), LookupArrays(*lookups), LeafArrays(*leaf)
+    codes, carried, bound = SemiringCodes(*semiring), ConsumptionArrays(*consumption), LeafPruning(*pruning)
+    here = Frontier(*leaves)
+    room, work, rows = WalkLists(*lists), LeafScratch(*scratch), LeafOutput(*output)
+    segment_start = lookup.segment_start
+    segments = (lookup.segment_word, lookup.segment_shift, lookup.segment_mask, lookup.segment_place)
+    mask_from, mask_to, function_to = lookup.level_start[-3], lookup.level_start[-2], lookup.level_start[-1]
+    capacity, most = rows.keys.shape[1], room.amounts.shape[1]
+    count = np.int64(0)
+    for i in range(first, filled):
+        if count + most > capacity:
+            return count - count + NO_ROOM, i, count, most
+        key = here.keys[i]
+        for f in range(mask_from, function_to):
+            work.indices[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
+        one = LeafRows(here.low[i], here.high[i], work.indices, lookup.base, mask_from, mask_to, function_to)
+        made, chosen = join_consumptions(
+            table_arrays, values, codes, carried, key, one, room, work.places, work.product, limbs, row_limit, stop
+        )
+        if made < 0:
+            return made, i, count, chosen
+        if limbs is not None:
+            count = write_counts(key, room, chosen, made, limbs, rows, count)
+        else:
+            amounts, worths = room.amounts[chosen, :made], room.worths[chosen, :made]
+            count = write_rows(key, amounts, worths, bound, here.reached[i], carried, rows, count)
+    return count - count, filled, count, most

@@ -185,7 +185,7 @@ def merge_short(
     return filled
 
 
-@inline
+@without_allocation
 def moved_to_stack(amounts: Any, worths: Any, side: Any, begin: Any, end: Any) -> None:
     """Copy the top run to the stack if it is in the spare list."""
     if side == SPARE:

@@ -17,28 +17,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+class TrieArrays(NamedTuple):
+    """The keys of the tables to join, concatenated, and prices of their rows; independent of the dtype of values.
+
+    Attributes
+    ----------
+    keys : each table's key words, (words, rows) flat.
+    key_base, rows, row_base : (tables,), start of each one's keys, its number of rows, and that of the tables before.
+    least : (tables,), minimum of each table's prices, in the dtype of the bounds.
+    priced, narrow : (all rows,), price of each row's value and consumption in ``price_scale``: the values themselves
+        without consumption. In the dtype of the bounds, or int32 in ``narrow``; the other one is empty. Both are empty
+        without pruning.
+    price_scale : factor of prices for comparisons with bounds.
+    """
+
+    keys: NDArray[np.uint64]
+    key_base: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    row_base: NDArray[np.int64]
+    least: NDArray[Any]
+    priced: NDArray[Any]
+    narrow: NDArray[np.int32]
+    price_scale: Any
+
+
 class TableArrays(NamedTuple):
-    """The tables to join, concatenated.
+    """The tables to join, concatenated, as the leaves read them.
 
     Attributes
     ----------
     keys : each table's key words, (words, rows) flat. values : of each row.
-    key_base, rows, value_base : (tables,), start of each one's keys and values, and its number of rows.
-    least : (tables,), minimum of ``priced`` in each, in the dtype of the bounds.
-    priced : (all rows,), price of each row's value and consumption in ``price_scale``: the values themselves without
-        consumption. Unused without pruning.
-    price_scale : factor of ``priced`` for comparisons with bounds.
+    key_base, value_base : (tables,), start of each one's keys and values.
     limbs : (tables,), values that each row has: 1, or the limbs of its count (:mod:`oocbe.tables.limbs`).
     """
 
     keys: NDArray[np.uint64]
     values: NDArray[Any]
     key_base: NDArray[np.int64]
-    rows: NDArray[np.int64]
     value_base: NDArray[np.int64]
-    least: NDArray[Any]
-    priced: NDArray[Any]
-    price_scale: Any
     limbs: NDArray[np.int64]
 
 
@@ -118,8 +134,8 @@ class SemiringCodes(NamedTuple):
     Attributes
     ----------
     combination, marginalisation : codes of :mod:`oocbe.model.semiring`. one : the neutral element of the combination.
-    limbs : number of limbs of each result count (:mod:`oocbe.tables.limbs`); None for plain numbers: the walk is then
-        compiled without the leaf of counts.
+    limbs : number of limbs of each result count (:mod:`oocbe.tables.limbs`); None for plain numbers: leaves with
+        consumptions are then compiled without the code for counts.
     """
 
     combination: int
@@ -223,22 +239,37 @@ class JoinProgram(NamedTuple):
         return max(1, rows) * math.sqrt(math.prod(float(size) for size in sizes[sizes > 0]))
 
 
-class WalkStart(NamedTuple):
-    """Start and end of a walk.
+class Frontier(NamedTuple):
+    """Partial walks, or leaves: prefixes of separator keys in ascending order, each with its rows of every table.
 
     Attributes
     ----------
-    keys : uint64 (words, items), prefixes of separator keys. low, high : (tables, items), each table's rows.
-    first, last : items to walk from, one past the last. level : of the items. stop_level : where the walk ends.
+    keys : uint64 (items, words). low, high : int64 (items, tables), row range of each table.
+    reached : (items,), sum of the bound tables of the levels before, in the dtype of the bounds.
     """
 
     keys: NDArray[np.uint64]
     low: NDArray[np.int64]
     high: NDArray[np.int64]
-    first: int
-    last: int
-    level: int
-    stop_level: int
+    reached: NDArray[Any]
+
+    @classmethod
+    def empty(cls, items: int, words: int, tables: int, dtype: np.dtype[Any]) -> Frontier:
+        """An uninitialised frontier; ``dtype`` of the bounds."""
+        low, high = np.empty((items, tables), dtype=np.int64), np.empty((items, tables), dtype=np.int64)
+        return cls(np.empty((items, words), dtype=np.uint64), low, high, np.empty(items, dtype=dtype))
+
+    @classmethod
+    def joined(cls, parts: list[Frontier]) -> Frontier:
+        """The items of all parts, in order."""
+        keys, reached = np.concatenate([p.keys for p in parts]), np.concatenate([p.reached for p in parts])
+        return cls(keys, np.concatenate([p.low for p in parts]), np.concatenate([p.high for p in parts]), reached)
+
+    def first(self, items: int) -> Frontier:
+        """A copy of the first ``items`` items."""
+        return Frontier(
+            self.keys[:items].copy(), self.low[:items].copy(), self.high[:items].copy(), self.reached[:items].copy()
+        )
 
 
 class SharedCounts(NamedTuple):
@@ -263,20 +294,17 @@ class WalkState(NamedTuple):
     key : uint64 (words,), the assigned part of the separator's key.
     low, high : (levels + 1, tables), each table's rows that match the levels before.
     position : (levels + 1, tables + 1), the next row of each table at each level; last, the enumerated value.
-    places : (2, tables), for leaves.
     indices : (lookups,), part of each lookup's index from the runs above.
     active, active_to : (lookups,) and (levels + 1,), lookups of each level that may forbid something, and their end.
     permitted_values : uint64 (levels + 1,), permission bits of the 64 values around the enumerated one.
     reached, least_sum : (levels + 1,), least : (levels + 1, tables), in the dtype of the bounds: sum of the bound
-        tables of the levels before; minimum of ``priced`` among the matching rows, summed over tables, and of each.
-    product : uint64 (2, limbs), of the counts of a leaf.
+        tables of the levels before; minimum of the prices among the matching rows, summed over tables, and of each.
     """
 
     key: NDArray[np.uint64]
     low: NDArray[np.int64]
     high: NDArray[np.int64]
     position: NDArray[np.int64]
-    places: NDArray[np.int64]
     indices: NDArray[np.int64]
     active: NDArray[np.int64]
     active_to: NDArray[np.int64]
@@ -284,7 +312,24 @@ class WalkState(NamedTuple):
     reached: NDArray[Any]
     least: NDArray[Any]
     least_sum: NDArray[Any]
-    product: NDArray[np.uint64]
+
+    @classmethod
+    def empty(cls, words: int, levels: int, tables: int, lookups: int, dtype: np.dtype[Any]) -> WalkState:
+        """The state of a walk that has not begun; ``dtype`` of the bounds."""
+        rows = (levels + 1, tables)
+        return cls(
+            np.zeros(words, dtype=np.uint64),
+            np.zeros(rows, dtype=np.int64),
+            np.zeros(rows, dtype=np.int64),
+            np.zeros((levels + 1, tables + 1), dtype=np.int64),
+            np.zeros(lookups, dtype=np.int64),
+            np.zeros(lookups, dtype=np.int64),
+            np.zeros(levels + 1, dtype=np.int64),
+            np.zeros(levels + 1, dtype=np.uint64),
+            np.zeros(levels + 1, dtype=dtype),
+            np.zeros(rows, dtype=dtype),
+            np.zeros(levels + 1, dtype=dtype),
+        )
 
 
 class WalkLists(NamedTuple):
@@ -301,14 +346,45 @@ class WalkLists(NamedTuple):
     run_ends: NDArray[np.int64]
 
 
-class WalkOutput(NamedTuple):
-    """Output of a walk, with free capacity: fields of
-    :class:`oocbe.kernels.cpu.buckets.walk_steps.Frontier`."""
+class LeafScratch(NamedTuple):
+    """Scratch of a leaf.
+
+    Attributes
+    ----------
+    indices : int64 (lookups,), of its masks and functions. places : int64 (2, tables).
+    product : uint64 (2, limbs), of its counts.
+    """
+
+    indices: NDArray[np.int64]
+    places: NDArray[np.int64]
+    product: NDArray[np.uint64]
+
+
+class LeafOutput(NamedTuple):
+    """Rows of a message, with free capacity.
+
+    Attributes
+    ----------
+    keys : uint64 (words, capacity), of the separator, ascending. values : (capacity,), flat: limbs of counts.
+    """
 
     keys: NDArray[np.uint64]
     values: NDArray[Any]
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
+
+
+class LeafPruning(NamedTuple):
+    """Comparison of rows with a bound: a row is dropped if its bound reaches ``slack``.
+
+    The bound is ``reached`` plus the row's value times ``scale``.
+
+    Attributes
+    ----------
+    prunes : whether rows are compared at all. slack, scale : in the dtype of the bounds.
+    """
+
+    prunes: bool
+    slack: Any
+    scale: Any
 
 
 class LeafRows(NamedTuple):

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cpu.buckets.consumption_runs import GIVEN_UP, LISTS, NO_ROOM
-from oocbe.kernels.cpu.jit import inline, without_allocation
+from oocbe.kernels.cpu.buckets.join_arrays import (
+    Frontier,
+    LeafArrays,
+    LeafOutput,
+    LeafRows,
+    LeafScratch,
+    LookupArrays,
+    TableArrays,
+)
+from oocbe.kernels.cpu.buckets.walk_steps import gather
+from oocbe.kernels.cpu.jit import borrowing, inline, without_allocation
 
 U64 = np.uint64
 
@@ -241,7 +251,7 @@ def merge_counts(lists: Any, one: Any, size: Any, other: Any, other_size: Any, t
 def write_counts(key: Any, lists: Any, source: Any, rows: Any, limbs: Any, output: Any, count: Any) -> Any:
     """Append a list to the output, with sufficient capacity; returns its new number of rows.
 
-    key : uint64 (words,), of the separator. output, count : ``WalkOutput``, and its number of rows.
+    key : uint64 (words,), of the separator. output, count : ``LeafOutput``, and its number of rows.
     """
     for row in range(rows):
         for w in range(len(key)):
@@ -253,7 +263,7 @@ def write_counts(key: Any, lists: Any, source: Any, rows: Any, limbs: Any, outpu
     return count
 
 
-@without_allocation
+@inline
 def join_limbs(tables: Any, leaf: Any, here: Any, places: Any, product: Any, out: Any, at: Any) -> Any:
     """Count of one leaf: returns whether any value is feasible. The count is then ``out[at : at + limbs]``.
 
@@ -317,3 +327,27 @@ def join_limbs(tables: Any, leaf: Any, here: Any, places: Any, product: Any, out
                 out[at + i] = 0
         add_product(product, filled, out, at)
     return found
+
+
+@borrowing
+def join_limb_leaves(tables: Any, lookups: Any, leaf: Any, leaves: Any, filled: Any, scratch: Any, output: Any) -> Any:
+    """Rows of the first ``filled`` leaves, at most one each; returns their number.
+
+    Arguments as for :func:`oocbe.kernels.cpu.buckets.value_leaf.join_value_leaves`.
+    """
+    table_arrays, lookup, values = TableArrays(*tables), LookupArrays(*lookups), LeafArrays(*leaf)
+    here, work, rows = Frontier(*leaves), LeafScratch(*scratch), LeafOutput(*output)
+    segment_start, limbs = lookup.segment_start, work.product.shape[1]
+    segments = (lookup.segment_word, lookup.segment_shift, lookup.segment_mask, lookup.segment_place)
+    mask_from, mask_to, function_to = lookup.level_start[-3], lookup.level_start[-2], lookup.level_start[-1]
+    count = np.int64(0)
+    for i in range(filled):
+        key = here.keys[i]
+        for f in range(mask_from, function_to):
+            work.indices[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
+        one = LeafRows(here.low[i], here.high[i], work.indices, lookup.base, mask_from, mask_to, function_to)
+        if join_limbs(table_arrays, values, one, work.places, work.product, rows.values, count * limbs):
+            for w in range(len(key)):
+                rows.keys[w, count] = key[w]
+            count += 1
+    return count

@@ -1,4 +1,4 @@
-"""The leaf of a walk whose rows carry only a value, inlined into the walk.
+"""The leaves of a walk whose rows carry only a value.
 
 At a leaf (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) each table's remaining rows differ in the eliminated variable
 only. Its values that occur in all tables and are permitted by all constraints are joined with the functions, and
@@ -11,7 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import inline
+from oocbe.kernels.cpu.buckets.join_arrays import (
+    Frontier,
+    LeafArrays,
+    LeafOutput,
+    LeafPruning,
+    LeafRows,
+    LeafScratch,
+    LookupArrays,
+    SemiringCodes,
+    TableArrays,
+)
+from oocbe.kernels.cpu.buckets.walk_steps import gather
+from oocbe.kernels.cpu.jit import borrowing, inline
 from oocbe.kernels.cpu.values import log_sum_exp
 
 U64 = np.uint64
@@ -94,3 +106,44 @@ def join_values(tables: Any, leaf: Any, semiring: Any, here: Any, places: Any) -
             # In the dtype of the values: a float would turn integer totals into floats, too.
             total = values.dtype.type(log_sum_exp(total, value))
     return found, total
+
+
+@borrowing
+def join_value_leaves(
+    tables: Any,
+    lookups: Any,
+    leaf: Any,
+    semiring: Any,
+    pruning: Any,
+    leaves: Any,
+    filled: Any,
+    scratch: Any,
+    output: Any,
+) -> Any:
+    """Rows of the first ``filled`` leaves, at most one each; returns their number.
+
+    All arguments but numbers are named tuples of :mod:`oocbe.kernels.cpu.buckets.join_arrays` as plain tuples.
+
+    leaves : ``Frontier``. output : ``LeafOutput``, of sufficient capacity.
+    """
+    table_arrays, lookup, values = TableArrays(*tables), LookupArrays(*lookups), LeafArrays(*leaf)
+    codes, bound, here = SemiringCodes(*semiring), LeafPruning(*pruning), Frontier(*leaves)
+    work, rows = LeafScratch(*scratch), LeafOutput(*output)
+    segment_start = lookup.segment_start
+    segments = (lookup.segment_word, lookup.segment_shift, lookup.segment_mask, lookup.segment_place)
+    mask_from, mask_to, function_to = lookup.level_start[-3], lookup.level_start[-2], lookup.level_start[-1]
+    count = np.int64(0)
+    for i in range(filled):
+        key = here.keys[i]
+        for f in range(mask_from, function_to):
+            work.indices[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
+        one = LeafRows(here.low[i], here.high[i], work.indices, lookup.base, mask_from, mask_to, function_to)
+        found, total = join_values(table_arrays, values, codes, one, work.places)
+        if found and bound.prunes and here.reached[i] + total * bound.scale >= bound.slack:
+            found = False
+        if found:
+            for w in range(len(key)):
+                rows.keys[w, count] = key[w]
+            rows.values[count] = total
+            count += 1
+    return count

@@ -1,51 +1,69 @@
-"""Small steps of a bucket's join (:mod:`oocbe.kernels.cpu.buckets.bucket_join`), inlined into its loop."""
+"""Small steps of a bucket's join (:mod:`oocbe.kernels.cpu.buckets.bucket_join`)."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import helper, inline
+from oocbe.kernels.cpu.jit import inline, without_allocation
 
 U64 = np.uint64
 
 
-class Frontier(NamedTuple):
-    """Result of one call: ``filled`` rows of output, or partial walks if it stopped above the leaves.
-
-    Attributes
-    ----------
-    keys : uint64 (words, capacity), separator keys (or their prefixes), ascending.
-    values : value dtype (capacity,), one a leaf, or the limbs of counts; unused for partial walks.
-    low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
-    filled : rows in use.
-    complete : False if a limit was exceeded or ``stop`` was set, and the walk was given up.
-    pruned : number of prefixes and rows without a completion below the threshold.
-    """
-
-    keys: NDArray[np.uint64]
-    values: NDArray[Any]
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
-    filled: int
-    complete: bool
-    pruned: int = 0
+@inline
+def group_end(keys: Any, offset: Any, position: Any, end: Any, shift: Any, mask: Any, value: Any) -> Any:
+    """First row after ``position`` whose field differs from ``value``: doubling steps, then bisection."""
+    low = position + 1
+    if low >= end or ((keys[offset + low] >> shift) & mask) != value:
+        return low
+    step = 1
+    while low + step < end and ((keys[offset + low + step] >> shift) & mask) == value:
+        low += step
+        step += step
+    high = min(low + step, end)
+    low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if ((keys[offset + middle] >> shift) & mask) == value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @inline
-def gather(key: Any, lookups: Any, first: Any, last: Any) -> Any:
-    """Index from fields of a key: segments ``first`` to ``last - 1`` of the lookups."""
-    word, shift = lookups.segment_word, lookups.segment_shift
-    mask, place = lookups.segment_mask, lookups.segment_place
+def seek(keys: Any, offset: Any, position: Any, end: Any, shift: Any, mask: Any, value: Any) -> Any:
+    """First row at or after ``position`` whose field is at least ``value``: doubling steps, then bisection."""
+    low = position
+    step = 1
+    while low + step < end and ((keys[offset + low + step] >> shift) & mask) < value:
+        low += step
+        step += step
+    high = min(low + step, end)
+    while low < high:
+        middle = (low + high) >> 1
+        if ((keys[offset + middle] >> shift) & mask) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inline
+def gather(key: Any, segments: Any, first: Any, last: Any) -> Any:
+    """Index from fields of a key: segments ``first`` to ``last - 1``.
+
+    segments : (word, shift, mask, place), as in :class:`oocbe.kernels.cpu.buckets.join_arrays.LookupArrays`.
+    """
+    word, shift, mask, place = segments
     index = U64(0)
     for s in range(first, last):
         index |= ((key[word[s]] >> shift[s]) & mask[s]) << place[s]
     return np.int64(index)
 
 
-@inline
+@without_allocation
 def bound_part(key: Any, bounds: Any, level: Any) -> Any:
     """Sum of the bound tables over the variables of one level."""
     start, word, shift, mask = bounds.level_start, bounds.word, bounds.shift, bounds.mask
@@ -56,28 +74,10 @@ def bound_part(key: Any, bounds: Any, level: Any) -> Any:
     return total
 
 
-@inline
+@without_allocation
 def least_value(values: Any, first: Any, last: Any) -> Any:
     """Least of some adjacent values."""
     least = values[first]
     for row in range(first + 1, last):
         least = min(least, values[row])
     return least
-
-
-@helper
-def values_a_row(limbs: Any) -> Any:
-    """Values of each row: the limbs of a count, or one where there are none."""
-    if limbs is None:
-        return 1
-    return limbs
-
-
-@helper
-def grown(array: Any, count: Any, capacity: Any) -> Any:
-    """A copy of a matrix's first columns with a larger capacity."""
-    larger = np.empty((array.shape[0], capacity), dtype=array.dtype)
-    for row in range(array.shape[0]):
-        for column in range(count):
-            larger[row, column] = array[row, column]
-    return larger
