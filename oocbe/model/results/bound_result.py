@@ -175,11 +175,16 @@ class BoundResult(Shown):
                 "problem semiring sense width partition cost_shifting dtype backend seconds peak_memory_bytes notes",
             ),
             "bounds": [
-                content(
-                    e,
-                    "z status bound incumbent gap log_bound log_incumbent method exact split_buckets mini_buckets "
-                    "width largest_message_rows total_rows seconds",
-                )
+                {
+                    **content(e, "z status"),
+                    "bound": finite(e.claimed_bound),
+                    "incumbent": finite(e.claimed_value),
+                    **content(
+                        e,
+                        "gap log_bound log_incumbent method exact split_buckets mini_buckets width "
+                        "largest_message_rows total_rows seconds",
+                    ),
+                }
                 for e in self.entries
             ],
             "order": [self.variables[v].name for v in self.order],
