@@ -7,8 +7,8 @@
 Builds the source distribution and, from that alone, the wheel; ``twine check --strict`` judges both; then an
 environment is made from nothing, the wheel installed with what it depends on, the man page found, the example planned
 by the installed command, and some of the tests of the source distribution run against the installed package: no folder
-named ``oocbe`` is beside them. Needs ``build`` and ``twine``, and what pip installs from. Ends with 1 where something
-is wrong.
+named ``oocbe`` is beside them. Needs the ``dev`` extras, and what pip installs from. Ends with 1 where something is
+wrong.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def call(*command: str | Path, folder: Path) -> str:
 
 def built(folder: Path) -> tuple[Path, Path]:
     """The source distribution, and the wheel made from it."""
-    call(sys.executable, "-m", "build", "--outdir", folder, ROOT, folder=folder)
+    call(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, folder=folder)
     (source,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     call(sys.executable, "-m", "twine", "check", "--strict", source, wheel, folder=folder)
     return source, wheel
