@@ -102,6 +102,7 @@ def cases() -> list[tuple[str, list[str]]]:
 def run(arguments: Sequence[str], cache: str | None, limit: float) -> Run:
     """Run a command with its own cache of loops; None: the usual one."""
     environment = os.environ | ({} if cache is None else {"NUMBA_CACHE_DIR": cache})
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has compiled its modules
     command = [sys.executable, "-P", "-m", "oocbe", *arguments, "--json", "--quiet", "--time-limit", f"{limit:g}"]
     begin = time.perf_counter()
     try:
