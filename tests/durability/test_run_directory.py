@@ -133,8 +133,8 @@ def test_a_run_without_messages_is_replaced(tmp_path):
 def test_resuming_where_nothing_is_begins(tmp_path):
     begun = solve_in(tmp_path / "run", resume=True)
     assert begun["tables"] == solve_in(None)["tables"]
-    assert [note for note in begun["notes"] if f"no run is in {tmp_path / 'run'} to go on with" in note]
-    assert not [note for note in solve_in(tmp_path / "run", resume=True)["notes"] if "no run is in" in note]
+    assert [note for note in begun["notes"] if f"there is no run in {tmp_path / 'run'}; a new one" in note]
+    assert not [note for note in solve_in(tmp_path / "run", resume=True)["notes"] if "there is no run in" in note]
 
 
 def test_a_finished_run_gives_its_answer_to_resume_and_its_place_to_others(tmp_path):
@@ -154,7 +154,7 @@ def test_the_whole_result_comes_back(tmp_path):
     first, second = (oocbe.solve(small_problem(), **settings) for _ in range(2))
     one, other = first.to_json(), second.to_json()
     found, ended = one.pop("notes"), other.pop("notes")
-    assert [note for note in found if note not in ended] == [note for note in found if "no run is in" in note]
+    assert [note for note in found if note not in ended] == [note for note in found if "there is no run in" in note]
     assert [note for note in ended if note not in found] == [note for note in ended if "had ended already" in note]
     for course in ("anytime", "buckets", "orders_tried"):  # of the process that tells: this one has only read
         one.pop(course), other.pop(course)

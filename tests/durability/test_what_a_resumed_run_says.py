@@ -41,7 +41,7 @@ def test_a_finished_run_that_is_shown_again_has_its_width(tmp_path, monkeypatch)
     assert "had ended already" in again.notes[-1]
 
 
-@pytest.mark.parametrize(("bucket", "text"), [(0, "had published its orders, and nothing else yet"), (3, "3 messages")])
+@pytest.mark.parametrize(("bucket", "text"), [(0, "had published its orders only"), (3, "3 messages")])
 def test_a_resumed_run_says_from_where_it_went_on(bucket, text, tmp_path):
     problem, options = network(12, 0.2), {"workdir": tmp_path, "bounds": "none", "order_seconds": 0.0}
     with pytest.raises(KeyboardInterrupt):

@@ -132,7 +132,8 @@ class DurableRun(Run):
                 self.notes.append(why)
             self._is_resumed = self._found is not None
             self._ended = self._read_attempts() if self._found else []
-            self.known = self._read("known", "what was known is found out again").get("known") if self._found else None
+            if self._found:
+                self.known = self._read("known", "bound and incumbent are computed again").get("known")
         except BaseException:
             self._directory.__exit__(None, None, None)
             raise
@@ -226,9 +227,7 @@ class DurableRun(Run):
             self._publish_result({"identity": self._identity, "result": content})
             self._directory.remove_orders()
         except DiskError as error:
-            left = (
-                f"{error}. So not all is in {self._directory.path} as it should be; --resume computes what is missing"
-            )
+            left = f"{error}. The run in {self._directory.path} is incomplete; --resume computes the missing parts"
             return replace(shown, notes=(*shown.notes, left))
         return shown
 
@@ -236,13 +235,13 @@ class DurableRun(Run):
         """Notes on the point from which a run was resumed."""
         found, path = 0 if self._checkpoint is None else self._checkpoint.found, self._directory.path
         if self.known:
-            yield f"resumed: what was known about the optimum was found in {path}"
+            yield f"resumed: bound and incumbent were read from {path}"
         if self._ended:
-            yield f"resumed: {amount(len(self._ended), 'attempt')} given up before left out"
+            yield f"resumed: {amount(len(self._ended), 'attempt')} abandoned earlier, skipped"
         if found:
             yield f"resumed: {amount(found, 'message')} found in {path}"
         if not (found or self.known or self._ended):
-            yield f"resumed: the run in {path} had published its orders, and nothing else yet"
+            yield f"resumed: the run in {path} had published its orders only"
 
     def _publish_result(self, content: dict[str, Any]) -> None:
         """Publish the answer, where need be in the place of messages: it does not need them any more."""
@@ -313,7 +312,7 @@ class DurableRun(Run):
         return Result(**values)
 
     def _read_attempts(self) -> list[dict[str, Any]]:
-        return list(self._read("race", "orders that were given up are tried again").get("attempts", []))
+        return list(self._read("race", "abandoned orders are tried again").get("attempts", []))
 
     def _read(self, what: str, remedy: str) -> dict[str, Any]:
         """A record of this run that only saves time: a damaged one is as good as none."""
@@ -329,7 +328,7 @@ def open_run(problem: Problem, options: SolveOptions) -> Run:
     """The run of a solve, to be used in a ``with`` statement; errors as for :class:`DurableRun`."""
     if options.workdir is None:
         if options.resume:
-            raise UsageError("resume: which run? Give its folder with --workdir")
+            raise UsageError("resume: no run directory is given; give its folder with --workdir")
         return Run(problem, options)
     return DurableRun(problem, options, options.workdir)
 

@@ -64,7 +64,7 @@ RECORDS = ("run.json", "race.json", "known.json", "result.json")
 def no_run_in(path: Path) -> str:
     """Error message if there is no run to resume in a folder; empty if there is one."""
     is_there = (path / "run.json").exists()
-    return "" if is_there else f"resume: no run is in {path.absolute()} to go on with; it begins there, from the start"
+    return "" if is_there else f"resume: there is no run in {path.absolute()}; a new one begins there"
 
 
 class RunDirectory:

@@ -95,7 +95,7 @@ def test_a_job_that_is_ended_goes_on_when_it_is_submitted_again(jobs):
     assert CliRunner().invoke(app, ["synth", "spot5", problem, "-n", "140", "--window", "90"]).exit_code == 0
     command = ["oocbe", "solve", problem, "--verbose", "--order", "min-degree", "--order-seconds", "0"]
     command += ["--bounds", "none"]
-    notes = ["begins there, from the start", " found in "]
+    notes = ["a new one begins there", " found in "]
     for note, whom in zip(notes, ("the script", "all processes"), strict=True):
         job = jobs.submit(*command)
         seen = ""
@@ -109,7 +109,7 @@ def test_a_job_that_is_ended_goes_on_when_it_is_submitted_again(jobs):
         assert "interrupted" in rest and "Traceback" not in rest
         assert "--resume goes on from there" in printed
         assert [known for known in notes if known in printed] == [note]
-        assert ("no run is in" in seen) == (note == notes[0])  # said at the beginning, too
+        assert ("there is no run in" in seen) == (note == notes[0])  # said at the beginning, too
         jobs.check_left("work")
 
 
