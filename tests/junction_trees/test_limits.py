@@ -106,7 +106,7 @@ def test_joint_posteriors_take_little_beside_what_they_return(monkeypatch, tune)
     np.testing.assert_allclose(found.reshape(64, -1).sum(axis=1), 1.0, rtol=1e-9)
     assert not found[:, :, :, 0].any()
     np.testing.assert_allclose(found[:2], pieces, rtol=1e-9)
-    with pytest.raises(LimitError, match="ask for fewer variables"):
+    with pytest.raises(LimitError, match="query fewer variables"):
         tree.marginal(*(f"x{i}" for i in range(30)))
 
 
