@@ -307,7 +307,7 @@ def agrum_instantiation(agrum, network, chosen):
     [
         ([Function.from_array((0,), [0.5, 0.2])], "no conditional probability"),
         ([Function.from_array((0,), [0.5, 0.5])], "one each"),
-        ([Function.from_array((0, 1), [[0.5, 0.5]] * 2), Function.from_array((1, 0), [[0.4, 0.6]] * 2)], "form a cycle"),
+        ([Function.from_array((0, 1), [[0.5, 0.5]] * 2), Function.from_array((1, 0), [[0.4, 0.6]] * 2)], "a cycle"),
     ],
 )
 def test_what_is_no_belief_network_is_refused(tmp_path, functions, said):
