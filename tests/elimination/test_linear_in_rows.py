@@ -283,7 +283,7 @@ def test_one_loop_is_compiled_for_rows_with_and_without_a_price(monkeypatch):
 
     def noted(program, tables, dtype):
         flat = flatten(program, tables, dtype)
-        seen.add((program.prunes, bool(program.consumption.price.any()), flat.priced.dtype))
+        seen.add((program.prunes, bool(program.consumption.price.any()), flat.tries.priced.dtype))
         return flat
 
     monkeypatch.setattr(bucket_join, "_flatten", noted)
