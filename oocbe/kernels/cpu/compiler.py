@@ -16,6 +16,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from oocbe.errors import TimeLimitError
 from oocbe.runtime.compilation import compilation
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.parents import connected_child
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.01
 """Interval of the checks of the deadline while a loop is compiled, which takes seconds."""
+
+LEAST_SECONDS = 0.4
+"""Seconds before a deadline within which no compilation ends, so no wait begins: work after a limit has less time."""
 
 MODULE = "oocbe.kernels.cpu.compiler"
 """This module, run by the children."""
@@ -87,11 +91,15 @@ class Compiler:
 
         Raises
         ------
-        TimeLimitError, RequestedEndError : the deadline came first. The child finishes the loop, and ends.
+        TimeLimitError, RequestedEndError : the deadline came first, or is too near. The child finishes the loop, and
+            ends.
         """
         compilation.begin()
         try:
             self.start(loop)
+            if deadline.remaining < LEAST_SECONDS:
+                deadline.check_requested()
+                raise TimeLimitError(deadline.reason)
             while not self.is_over(loop):
                 deadline.check()
                 time.sleep(POLL_SECONDS)
