@@ -12,6 +12,7 @@ import pytest
 
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.threads import SMALLEST_SHARE, Sharing, row_ranges, run_all, thread_count
+from oocbe.runtime.deadline import Deadline, current
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +35,20 @@ def test_ranges_follow_threads_and_pieces():
     assert len(row_ranges(10 * SMALLEST_SHARE, pieces_a_thread=2)) == 6
     assert len(row_ranges(SMALLEST_SHARE)) == 1
     assert row_ranges(5, 2) == [(0, 1), (1, 3), (3, 5)]
+
+
+def test_calls_have_the_deadline_of_their_caller():
+    """A loop that is not compiled yet looks there for how long it may wait."""
+    together = threading.Barrier(3)
+
+    def seen(_):
+        together.wait()
+        return current(), threading.get_ident()
+
+    with Deadline(1000) as deadline:
+        found = run_all(seen, [(i,) for i in range(3)])
+    assert len({thread for _, thread in found}) == 3
+    assert [one for one, _ in found] == [deadline] * 3
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", ""])

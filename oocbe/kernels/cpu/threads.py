@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import copy_context
 from functools import partial
 from itertools import pairwise
 from threading import Condition, Lock, local
@@ -161,7 +162,8 @@ def run_all(
     try:
         pool = _shared_pool(thread_count())
         # One future a thread, not a call, as each costs 30 microseconds: a sort has 256 calls for its buckets.
-        futures = [pool.submit(batch.work) for _ in range(min(most, len(work)))]
+        # With the caller's deadline, which also ends a wait for a compilation.
+        futures = [pool.submit(copy_context().run, batch.work) for _ in range(min(most, len(work)))]
         wait_for(partial(_all_done, futures), TimeoutError)
     except BaseException:
         if interrupt is not None:
