@@ -18,11 +18,11 @@ import pytest
 import oocbe
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.engine import bucket_join
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.elimination.runs.durability import Run
 from oocbe.errors import DiskError, UsageError
+from oocbe.kernels.cpu.buckets import bucket_join
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
@@ -182,7 +182,7 @@ def test_an_interrupt_while_compiled_code_returns_is_an_interrupt(monkeypatch):
     def walk(*_):
         raise SystemError("returned a result with an exception set") from Stop()
 
-    monkeypatch.setattr("oocbe.elimination.engine.bucket_join.walk", walk)
+    monkeypatch.setattr("oocbe.kernels.cpu.buckets.bucket_join.walk_on", walk)
     with pytest.raises(Stop):
         oocbe.solve(clique(7, 4), order_seconds=0, tables="incomplete")
 
@@ -197,8 +197,8 @@ def test_an_interrupt_ends_a_walk_that_makes_no_rows(threads, interrupts_heard, 
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         return real_walk(*arguments)
 
-    real_walk = bucket_join.walk
-    monkeypatch.setattr(bucket_join, "walk", walk)
+    real_walk = bucket_join.walk_on
+    monkeypatch.setattr(bucket_join, "walk_on", walk)
     monkeypatch.setenv("OOCBE_BACKEND", "cpu")  # the walk is its
     monkeypatch.setenv("OOCBE_THREADS", threads)
     (tmp_path / "order").write_text(" ".join(f"x{v}" for v in range(41)))

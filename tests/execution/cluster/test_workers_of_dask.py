@@ -398,7 +398,7 @@ def test_workers_of_this_host(monkeypatch):
     monkeypatch.setenv("OOCBE_THREADS", "3")
     assert choice.local_workers("3", None).processes == choice.local_workers("cpus:3", 10).processes == 3
     assert choice.local_workers("cpus:7", None).processes == 7
-    with pytest.raises(UsageError, match=r"5 processes for 3 threads.*mean that$"):
+    with pytest.raises(UsageError, match=r"5 processes for 3 threads; give cpus:5 to start them nevertheless$"):
         choice.local_workers("5", None)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     with pytest.raises(UsageError, match="as many as --cpus-per-task says"):
