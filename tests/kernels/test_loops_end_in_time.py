@@ -311,6 +311,7 @@ LOOPS = {
     "walk_steps.least_value": A_ROW,
     "walk_steps.group_end": A_ROW,
     "walk_steps.seek": A_ROW,
+    "walk_steps.rows_of_leaf": A_ROW,
     "visits.list_visits": "two passes over the edges of a tree",
     "visits._list_reads": "the edges of one clique, twice",
 }

@@ -36,7 +36,6 @@ from oocbe.kernels.cpu.buckets.join_arrays import (
     LeafArrays,
     LeafOutput,
     LeafPruning,
-    LeafRows,
     LeafRule,
     LeafScratch,
     LookupArrays,
@@ -45,7 +44,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import (
     WalkLists,
 )
 from oocbe.kernels.cpu.buckets.limb_leaf import combine_counts, merge_counts, write_counts
-from oocbe.kernels.cpu.buckets.walk_steps import gather
+from oocbe.kernels.cpu.buckets.walk_steps import rows_of_leaf
 from oocbe.kernels.cpu.jit import borrowing, inline
 
 U64 = np.uint64
@@ -317,18 +316,13 @@ def join_consumption_leaves(
     codes, carried, bound = SemiringCodes(*semiring), ConsumptionArrays(*consumption), LeafPruning(*pruning)
     here = Frontier(*leaves)
     room, work, rows = WalkLists(*lists), LeafScratch(*scratch), LeafOutput(*output)
-    segment_start = lookup.segment_start
-    segments = (lookup.segment_word, lookup.segment_shift, lookup.segment_mask, lookup.segment_place)
-    mask_from, mask_to, function_to = lookup.level_start[-3], lookup.level_start[-2], lookup.level_start[-1]
     capacity, most = rows.keys.shape[1], room.amounts.shape[1]
     count = np.int64(0)
     for i in range(first, filled):
         if count + most > capacity:
-            return count - count + NO_ROOM, i, count, most
+            return np.int64(NO_ROOM), i, count, most
         key = here.keys[i]
-        for f in range(mask_from, function_to):
-            work.indices[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
-        one = LeafRows(here.low[i], here.high[i], work.indices, lookup.base, mask_from, mask_to, function_to)
+        one = rows_of_leaf(lookup, here, i, work.indices)
         made, chosen = join_consumptions(
             table_arrays, values, codes, carried, key, one, room, work.places, work.product, limbs, row_limit, stop
         )
@@ -339,4 +333,4 @@ def join_consumption_leaves(
         else:
             amounts, worths = room.amounts[chosen, :made], room.worths[chosen, :made]
             count = write_rows(key, amounts, worths, bound, here.reached[i], carried, rows, count)
-    return count - count, filled, count, most
+    return np.int64(0), filled, count, most

@@ -19,12 +19,11 @@ from oocbe.kernels.cpu.buckets.join_arrays import (
     Frontier,
     LeafArrays,
     LeafOutput,
-    LeafRows,
     LeafScratch,
     LookupArrays,
     TableArrays,
 )
-from oocbe.kernels.cpu.buckets.walk_steps import gather
+from oocbe.kernels.cpu.buckets.walk_steps import rows_of_leaf
 from oocbe.kernels.cpu.jit import borrowing, inline, without_allocation
 
 U64 = np.uint64
@@ -337,15 +336,11 @@ def join_limb_leaves(tables: Any, lookups: Any, leaf: Any, leaves: Any, filled: 
     """
     table_arrays, lookup, values = TableArrays(*tables), LookupArrays(*lookups), LeafArrays(*leaf)
     here, work, rows = Frontier(*leaves), LeafScratch(*scratch), LeafOutput(*output)
-    segment_start, limbs = lookup.segment_start, work.product.shape[1]
-    segments = (lookup.segment_word, lookup.segment_shift, lookup.segment_mask, lookup.segment_place)
-    mask_from, mask_to, function_to = lookup.level_start[-3], lookup.level_start[-2], lookup.level_start[-1]
+    limbs = work.product.shape[1]
     count = np.int64(0)
     for i in range(filled):
         key = here.keys[i]
-        for f in range(mask_from, function_to):
-            work.indices[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
-        one = LeafRows(here.low[i], here.high[i], work.indices, lookup.base, mask_from, mask_to, function_to)
+        one = rows_of_leaf(lookup, here, i, work.indices)
         if join_limbs(table_arrays, values, one, work.places, work.product, rows.values, count * limbs):
             for w in range(len(key)):
                 rows.keys[w, count] = key[w]

@@ -16,13 +16,12 @@ from oocbe.kernels.cpu.buckets.join_arrays import (
     LeafArrays,
     LeafOutput,
     LeafPruning,
-    LeafRows,
     LeafScratch,
     LookupArrays,
     SemiringCodes,
     TableArrays,
 )
-from oocbe.kernels.cpu.buckets.walk_steps import gather
+from oocbe.kernels.cpu.buckets.walk_steps import rows_of_leaf
 from oocbe.kernels.cpu.jit import borrowing, inline
 from oocbe.kernels.cpu.values import log_sum_exp
 
@@ -129,15 +128,10 @@ def join_value_leaves(
     table_arrays, lookup, values = TableArrays(*tables), LookupArrays(*lookups), LeafArrays(*leaf)
     codes, bound, here = SemiringCodes(*semiring), LeafPruning(*pruning), Frontier(*leaves)
     work, rows = LeafScratch(*scratch), LeafOutput(*output)
-    segment_start = lookup.segment_start
-    segments = (lookup.segment_word, lookup.segment_shift, lookup.segment_mask, lookup.segment_place)
-    mask_from, mask_to, function_to = lookup.level_start[-3], lookup.level_start[-2], lookup.level_start[-1]
     count = np.int64(0)
     for i in range(filled):
         key = here.keys[i]
-        for f in range(mask_from, function_to):
-            work.indices[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
-        one = LeafRows(here.low[i], here.high[i], work.indices, lookup.base, mask_from, mask_to, function_to)
+        one = rows_of_leaf(lookup, here, i, work.indices)
         found, total = join_values(table_arrays, values, codes, one, work.places)
         if found and bound.prunes and here.reached[i] + total * bound.scale >= bound.slack:
             found = False

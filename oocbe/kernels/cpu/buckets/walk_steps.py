@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from oocbe.kernels.cpu.buckets.join_arrays import LeafRows
 from oocbe.kernels.cpu.jit import inline, without_allocation
 
 U64 = np.uint64
@@ -61,6 +62,17 @@ def gather(key: Any, segments: Any, first: Any, last: Any) -> Any:
     for s in range(first, last):
         index |= ((key[word[s]] >> shift[s]) & mask[s]) << place[s]
     return np.int64(index)
+
+
+@inline
+def rows_of_leaf(lookup: Any, leaves: Any, place: Any, indices: Any) -> Any:
+    """The ``LeafRows`` of one leaf of a ``Frontier``; ``indices`` : filled for its masks and functions."""
+    start = lookup.segment_start
+    segments = (lookup.segment_word, lookup.segment_shift, lookup.segment_mask, lookup.segment_place)
+    mask_from, mask_to, function_to = lookup.level_start[-3], lookup.level_start[-2], lookup.level_start[-1]
+    for f in range(mask_from, function_to):
+        indices[f] = gather(leaves.keys[place], segments, start[f], start[f + 1])
+    return LeafRows(leaves.low[place], leaves.high[place], indices, lookup.base, mask_from, mask_to, function_to)
 
 
 @without_allocation
