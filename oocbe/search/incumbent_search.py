@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
 """Limits of :meth:`IncumbentSearch.search_a_moment`: seconds, including the problem's layout, and iterations."""
 
-
 LAST_TUPLES = 20_000
 """Maximum tuples of a problem whose first assignment and bound take less than the grace period of a signal."""
 

@@ -203,6 +203,7 @@ class _Solving:
         return replace(result, status="interrupted") if was_requested else result
 
     def _unfinished(self, interruption: Interruption) -> Result:
+        """The partial result after a signal."""
         if self._within is not None:
             left, within = self._within
             return left.result(within._unfinished(interruption))

@@ -1,7 +1,7 @@
 """Compilation in child processes: the parent can stop waiting, and a child still finishes and saves its loop.
 
-Numba's compiler cannot be interrupted, and a loop takes up to half a minute. So a process with a time limit, or one
-that answers signals, does not compile by itself. This also keeps the compiler's memory out of the process's own limit.
+Numba's compiler cannot be interrupted, and a loop takes seconds. So a process with a time limit, or one that answers
+signals, does not compile by itself. This also keeps the compiler's memory out of the process's own limit.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ POLL_SECONDS = 0.01
 """Interval of the checks of the deadline while a loop is compiled, which takes seconds."""
 
 LEAST_SECONDS = 0.4
-"""Seconds before a deadline within which no compilation ends, so no wait begins: work after a limit has less time."""
+"""Time to a deadline, in seconds, below which no wait begins: few compilations end sooner, and work after a limit has
+shorter deadlines of its own."""
 
 MODULE = "oocbe.kernels.cpu.compiler"
 """This module, run by the children."""
 
 Child = tuple["subprocess.Popen[bytes]", "Connection"]
+"""A compiling process, and the connection to it."""
 
 Loop = tuple[str, str, Any]
 """Module and qualified name of a loop, and Numba's types of its arguments."""
