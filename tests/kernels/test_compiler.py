@@ -22,6 +22,7 @@ from oocbe.bounds.kernels.cpu import estimators
 from oocbe.bounds.kernels.cpu.local_search import search
 from oocbe.kernels.cpu import compiler, jit
 from oocbe.model.settings.option_values import Gap
+from oocbe.runtime import data_limit
 from oocbe.runtime.deadline import Deadline
 from oocbe.search.incumbent_search import offer_first
 from oocbe.search.shared_bounds import SharedBounds
@@ -102,6 +103,71 @@ def test_threads_that_wait_for_one_loop_share_a_child_and_the_next_loop_gets_an_
     assert made._idle == [child]
     made.close()
     assert child[0].returncode == 0
+
+
+def test_further_loops_wait_for_one_of_few_children(monkeypatch):
+    monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (None, FakeConnection()))
+    made = compiler.Compiler()
+    names = [(estimators.__name__, name, ()) for name in "abcd"]
+    for loop in names:
+        made.start(loop)
+    assert [*made._running] == names[:2]
+    made._running[names[0]][1].is_done = True
+    assert made.is_over(names[0])
+    assert [*made._running] == [names[1], names[3]]  # the last one is the most urgent
+    assert not any(map(made.is_over, names[1:]))
+    monkeypatch.setattr(data_limit.data_limit, "_limit", 1 << 40)
+    for done, left in ((names[1], names[3]), (names[3], names[2])):
+        made._running[done][1].is_done = True
+        assert made.is_over(done)
+        assert [*made._running] == [left]
+
+
+class FakeConnection:
+    is_done = False
+
+    def poll(self):
+        return self.is_done
+
+    def recv(self):
+        self.is_done = False
+
+    def send(self, _):
+        pass
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_leaves_the_compilations_of_its_parent_alone():
+    """It would take the reply from the connection, and the parent would wait for ever."""
+    made = compiler.compiler
+    loop = (estimators.__name__, "sum_outside", (types.int16,))
+    with Deadline() as deadline:
+        made.start(loop)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if made.is_over(loop) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert not made.is_over(loop)
+        made.compile(loop, deadline)
+
+
+@pytest.mark.parametrize(("name", "value"), [("executable", ""), ("executable", "/bin/false"), ("frozen", True)])
+def test_a_loop_is_compiled_here_if_no_child_can_be_started(tmp_path, name, value):
+    """The executable of a frozen program is that program: a child would be another run of it."""
+    code = f"""
+import sys
+import numpy as np
+from oocbe.kernels.cpu import compiler
+from oocbe.kernels.cpu.pairs.ascent import ascent
+from oocbe.runtime.deadline import Deadline
+sys.{name} = {value!r}
+if {name == "frozen"}:
+    compiler.connected_child = None
+with Deadline():
+    print(ascent(np.array([[1, 2, 1]], dtype=np.uint64)))
+"""
+    cache = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=cache, check=True)
 
 
 def test_a_killed_child_ends_the_wait(monkeypatch):

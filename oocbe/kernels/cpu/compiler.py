@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from oocbe.errors import TimeLimitError
 from oocbe.runtime.compilation import compilation
+from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.parents import connected_child
 
@@ -31,6 +32,10 @@ LEAST_SECONDS = 0.4
 """Time to a deadline, in seconds, below which no wait begins: few compilations end sooner, and work after a limit has
 shorter deadlines of its own."""
 
+MOST_CHILDREN = 2
+"""Maximum number of compiling processes, so that the long compilation of the local search delays no other. With a limit
+on this process's data it is 1: the program's share of the memory has room for one."""
+
 MODULE = "oocbe.kernels.cpu.compiler"
 """This module, run by the children."""
 
@@ -42,43 +47,59 @@ Loop = tuple[str, str, Any]
 
 
 class Compiler:
-    """The compiling children of this process, one for each loop that is being compiled."""
+    """The compiling children of this process: few, as each takes 150 MiB. Further loops wait for an idle one."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
-        self._owner = os.getpid()
+    def forget(self) -> None:
+        """Start anew in a forked process, which does not own the children of its parent."""
+        self._lock = Lock()
         self._idle: list[Child] = []
         self._running: dict[Loop, Child] = {}
+        self._waiting: list[Loop] = []
+        self._tried: set[Loop] = set()
 
     def start(self, loop: Loop) -> None:
-        """Start the compilation of a loop in a child, unless it runs already."""
+        """Compile a loop in a child, before other waiting loops, unless one compiles it already."""
         with self._lock:
-            if self._owner != os.getpid():  # a fork does not own the children of its parent
-                self._forget()
+            self._tried.add(loop)
+            if loop in self._waiting:
+                self._waiting.remove(loop)
             if loop not in self._running:
-                child = self._idle.pop() if self._idle else connected_child(MODULE, 1, is_silent=True)
-                with suppress(OSError):  # the child was killed: the compilation is over, without a result
-                    child[1].send(loop)
-                    self._running[loop] = child
+                self._waiting.insert(0, loop)
+            self._go_on()
+
+    def has_tried(self, loop: Loop) -> bool:
+        """Whether the compilation of a loop has ended. Starts the first one, but no other, as it may fail."""
+        if loop not in self._tried:
+            self.start(loop)
+        return self.is_over(loop)
 
     def is_over(self, loop: Loop) -> bool:
         """Whether a compilation has ended. If it failed, or its child was killed, the loop is in no cache."""
         with self._lock:
-            if loop not in self._running:
-                return True
-            process, connection = self._running[loop]
+            self._go_on()
+            return loop not in self._running and loop not in self._waiting
+
+    def _go_on(self) -> None:
+        """Record ended compilations, and start waiting ones."""
+        for loop, (process, connection) in list(self._running.items()):
             try:
                 if not connection.poll():
-                    return False
+                    continue
                 connection.recv()
                 self._idle.append((process, connection))
             except (EOFError, OSError):
                 process.wait()
             del self._running[loop]
-            return True
+        most = 1 if data_limit.is_set else MOST_CHILDREN
+        while self._waiting and len(self._running) < most:
+            loop = self._waiting.pop(0)
+            with suppress(OSError):  # no process can be started, or it was killed: over, without a result
+                child = self._idle.pop() if self._idle else connected_child(MODULE, 1, is_silent=True)
+                child[1].send(loop)
+                self._running[loop] = child
 
     def close(self) -> None:
         """End the idle children."""
@@ -111,6 +132,9 @@ class Compiler:
 
 compiler = Compiler()
 """Of this process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=compiler.forget)
 
 
 def serve() -> None:

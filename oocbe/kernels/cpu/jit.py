@@ -129,8 +129,8 @@ class _Cache(Cache):  # type: ignore[misc]
     def missing(self, signature: Any, codegen: Any) -> Loop | None:
         """The loop, if it is in no cache, and another process can compile it."""
         module = self._function.__module__
-        if not self.is_writable or not module.startswith("oocbe."):
-            return None
+        if not self.is_writable or not module.startswith("oocbe.") or getattr(sys, "frozen", False):
+            return None  # a frozen program's executable is the program itself
         file = self._file(signature, codegen)
         if any(os.path.exists(f"{folder}/{file}") for folder in self._folders.all()):  # noqa: PTH110
             return None
@@ -312,16 +312,7 @@ def is_ready(loop: Function, *arguments: object) -> bool:
     if compiled.overloads:
         return True
     missing = compiled._cache.missing(tuple(map(compiled.typeof_pyval, arguments)), compiled.targetctx.codegen())
-    if missing is None:
-        return True
-    if missing not in _requested:
-        _requested.add(missing)
-        compiler.start(missing)
-    return compiler.is_over(missing)
-
-
-_requested: set[Loop] = set()
-"""Loops that :func:`is_ready` has requested, once each: a compilation may fail."""
+    return missing is None or compiler.has_tried(missing)
 
 
 def call(loop: Function, steps: int, *arguments: object) -> Any:
