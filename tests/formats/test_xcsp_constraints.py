@@ -296,6 +296,11 @@ CONSTRAINTS = [
         "<profits> 2 1 3 1 </profits> <condition> (gt,y) </condition> </knapsack>",
         lambda a, b, c, d, y, z: a + 2 * b + 3 * c + d <= 8 and 2 * a + b + 3 * c + d > y,
     ),
+    (
+        "<knapsack> <list> x[0..2] </list> <weights> 0 3 3 </weights> <condition> (ge,2) </condition>"
+        "<profits> 0 0 0 </profits> <condition> (lt,4) </condition> </knapsack>",
+        lambda a, b, c, d, y, z: 3 * b + 3 * c >= 2,
+    ),
     ("<circuit> x[0..2] </circuit>", lambda a, b, c, d, y, z: is_circuit((a, b, c))),
     (
         '<circuit> <list startIndex="1"> x[1] add(x[0],1) x[3] </list> <size> x[2] </size> </circuit>',

@@ -273,7 +273,9 @@ def _bin_packing(random: Random) -> str:
 
 
 def _knapsack(random: Random) -> str:
-    numbers = [" ".join(str(random.randint(0, 3)) for _ in range(3)) for _ in range(2)]
+    """Choco drops solutions with values above 1, and ACE, which finds them, does not read weights that are all 0."""
+    drawn = [[random.randint(1, 3), *(random.randint(0, 3) for _ in "12")] for _ in "12"]
+    numbers = [" ".join(map(str, random.sample(own, 3))) for own in drawn]
     conditions = [
         f"<condition> ({random.choice(('le', 'ge', 'eq', 'lt'))},{random.randint(2, 7)}) </condition>" for _ in "12"
     ]
