@@ -65,7 +65,7 @@ COMMANDS = {
     "stress": _Command("stress", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
     "trace": _Command("trace", "trace", "oocbe trace run.json.gz --png run.png"),
     "simulate": _Command("simulate", "simulate", "oocbe simulate --workers 1000 --pieces run.json.gz --times 1000"),
-    "warm-up": _Command("warm_up", "warm_up_loops", "oocbe warm-up"),
+    "warm-up": _Command("warm_up", "warm_up", "oocbe warm-up"),
     "completion": _Command("completion", "completion", "oocbe completion bash > completions/oocbe"),
     "synth": _Command("synth", "synth_app"),
 }

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from oocbe.cli import failures, warm_up_steps
+from oocbe.cli import failures
 from oocbe.cli.main import COMMANDS, app
+from oocbe.kernels.cpu import signatures
 from oocbe.model.settings.options import OPTIONS
 from tests.helpers.all_commands import write_inputs
 
@@ -92,7 +93,7 @@ def folder(inputs, tmp_path, monkeypatch):
     for path in inputs.iterdir():
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(warm_up_steps, "steps", list)
+    monkeypatch.setattr(signatures, "listed", lambda is_quick: [])
     return tmp_path
 
 

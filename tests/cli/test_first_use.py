@@ -1,6 +1,7 @@
 """What somebody meets first: help, warm-up, what is said while loops are compiled."""
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -12,13 +13,15 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from oocbe.cli import progress, warm_up_steps
+from oocbe.cli import progress
 from oocbe.cli.main import app
 from oocbe.cli.output import times
 from oocbe.cli.progress import BarObserver, LogObserver, observer_for
+from oocbe.kernels.cpu import signatures
 from oocbe.model.settings.machine import control_group_processors
 from oocbe.model.settings.options import SolveOptions, default_text
 from oocbe.runtime.compilation import SENTENCE, Compilation
+from tools.list_signatures import is_valid
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,63 +103,76 @@ def test_times_tell_compiling_apart():
 
 LOADED = """
 import gc
+import sys
 
 from numba.core.dispatcher import Dispatcher
 
 import oocbe
-from oocbe.cli import warm_up_steps
+from oocbe.kernels.cpu.signatures import listed
 from oocbe.stress.networks import grid_network, random_network
 
 
-def loaded():
+def check(is_quick):
     found = (item for item in gc.get_objects() if isinstance(item, Dispatcher))
-    return {(item.py_func.__module__, item.py_func.__name__, str(s)) for item in found for s in item.overloads}
+    loops = {(item.py_func.__module__, item.py_func.__name__, s) for item in found for s in item.overloads}
+    print(sorted(str(loop) for loop in loops - set(listed(is_quick)) if loop[0].startswith("oocbe.")), len(loops) > 9)
 """
 
 SOLVES = f"""{LOADED}
-for *_, run in warm_up_steps.steps():
-    run()
-before = loaded()
 for problem in (random_network(30, 7, 0.2, 0.2, 5), random_network(18, 10, 0.6, 0.4, 6), grid_network(10, 3, 0.1, 7)):
     oocbe.solve(problem)
-oocbe.solve(warm_up_steps.photographs(110, 500))
-print(sorted(loaded() - before))
+check(False)
 """
 
 EXAMPLE = f"""{LOADED}
-for _, is_quick, run in warm_up_steps.steps():
-    if is_quick:
-        run()
-before = loaded()
 oocbe.solve({str(ROOT / "examples" / "daily.spot")!r})
-print(sorted(name for name in loaded() - before if name[0].startswith("oocbe.")))
+check(True)
+"""
+
+COMPILES = """
+from oocbe.kernels.cpu import signatures
+
+some = signatures.listed(True)[:2]
+signatures.listed = lambda is_quick: some
+lines = []
+print(signatures.compile_listed(False, 2, lines.append)[0], signatures.compile_listed(False, 2, lines.append)[0], lines)
 """
 
 
-def test_what_the_example_needs_is_compiled_on_installation():
-    done = subprocess.run([sys.executable, "-c", EXAMPLE], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+@pytest.mark.parametrize("script", [EXAMPLE, pytest.param(SOLVES, marks=pytest.mark.slow)])
+def test_the_list_of_signatures_has_what_solves_need(script):
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] True"
 
 
-@pytest.mark.slow
-def test_what_solves_need_is_warm():
-    done = subprocess.run([sys.executable, "-c", SOLVES], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def test_listed_loops_are_there_and_have_the_listed_parameters():
+    listed = signatures.listed()
+    assert len(set(listed)) == len(listed) > 300
+    assert set(signatures.listed(True)) < set(listed)
+    assert [loop for loop in listed if not is_valid(loop)] == []
+
+
+def test_types_of_signatures_are_written_and_read():
+    names, named = {}, {}
+    for *_, kinds in signatures.listed():
+        texts = [signatures.described(kind, names) for kind in kinds]
+        for name in names.keys() - named.keys():
+            (named[name],) = signatures.made(names[name], named)
+        assert signatures.made(", ".join(texts), named) == kinds
+
+
+def test_missing_loops_are_compiled_once(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", COMPILES], env=environment, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"2 0 \['oocbe\.[\w.]+: compiled'.*\]", done.stdout.strip())
 
 
 def test_warm_up_says_what_it_does():
-    done = CliRunner().invoke(app, ["warm-up", "--quick"])
-    assert done.exit_code == 0, done.output
-    assert re.search("a first solve: (was in the cache|[0-9]+ loops compiled)", done.stderr)
-    assert "kept in" in done.stdout
-    assert "operators" not in done.stderr
+    assert CliRunner().invoke(app, ["warm-up", "--quick"]).exit_code == 0
     again = CliRunner().invoke(app, ["warm-up", "--quick"])
-    assert "a first solve: was in the cache" in again.stderr
-
-
-def test_names_of_steps_are_unique():
-    names = [name for name, *_ in warm_up_steps.steps()]
-    assert len(set(names)) == len(names)
+    assert again.exit_code == 0, again.output
+    assert "0 loops" in again.stdout
+    assert "kept in" in again.stdout
 
 
 def test_quotas_of_control_groups(tmp_path):

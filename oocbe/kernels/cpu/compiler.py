@@ -33,8 +33,8 @@ LEAST_SECONDS = 0.4
 shorter deadlines of its own."""
 
 MOST_CHILDREN = 2
-"""Maximum number of compiling processes, so that the long compilation of the local search delays no other. With a limit
-on this process's data it is 1: the program's share of the memory has room for one."""
+"""Maximum number of compiling processes of a command, so that the long compilation of the local search delays no other.
+With a limit on this process's data it is 1: the program's share of the memory has room for one."""
 
 MODULE = "oocbe.kernels.cpu.compiler"
 """This module, run by the children."""
@@ -49,7 +49,8 @@ Loop = tuple[str, str, Any]
 class Compiler:
     """The compiling children of this process: few, as each takes 150 MiB. Further loops wait for an idle one."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_children: int = MOST_CHILDREN) -> None:
+        self._most_children = most_children
         self.forget()
 
     def forget(self) -> None:
@@ -93,7 +94,7 @@ class Compiler:
             except (EOFError, OSError):
                 process.wait()
             del self._running[loop]
-        most = 1 if data_limit.is_set else MOST_CHILDREN
+        most = 1 if data_limit.is_set else self._most_children
         while self._waiting and len(self._running) < most:
             loop = self._waiting.pop(0)
             with suppress(OSError):  # no process can be started, or it was killed: over, without a result

@@ -56,8 +56,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 """Environment variable with the folder of compiled loops."""
 
-_MODULE = re.compile(rb"oocbe\.((?:\w+\.)*kernels\.cpu\.\w+(?:\.\w+)*)")
-"""Pattern of the package's loop modules in a compiled function's data."""
+_MODULE = re.compile(rb"oocbe\.((?:\w+\.)*kernels\.cpu\.(?!jit\b)\w+(?:\.\w+)*)")
+"""Pattern of the package's loop modules in a source. This module compiles them; its settings are part of file names."""
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120  (half the time of a Path, at every start)
 """The folder of the package; all compiled loops are below it, in folders called ``kernels/cpu``."""
@@ -92,15 +92,16 @@ class _Cache(Cache):  # type: ignore[misc]
 
     Parameters
     ----------
-    function : the loop. folders : of its module's compilations.
+    function : the loop. folders : of its module's compilations. settings : of Numba.
     """
 
-    def __init__(self, function: Any, folders: _Folders) -> None:
+    def __init__(self, function: Any, folders: _Folders, settings: dict[str, object]) -> None:
         self._folders = folders
         self._function = function
         code = function.__code__
         self._name = f"{function.__qualname__.replace('<', '').replace('>', '')}-{code.co_firstlineno}"
-        self._versions = f"{sys.implementation.cache_tag} {numba.__version__} {blake2b(code.co_code).hexdigest()}"
+        source = blake2b(code.co_code).hexdigest()
+        self._versions = f"{sys.implementation.cache_tag} {numba.__version__} {settings} {source}"
 
     @property
     def is_writable(self) -> bool:
@@ -285,8 +286,9 @@ def _compiled(function: Function, **settings: Any) -> Function:
     folder (``.numba_config.yaml``), possibly another user's, does not determine the cache folder.
     """
     folders = _cache_folders(function.__code__.co_filename, os.environ.get(CACHE_VARIABLE, ""))
-    compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **settings)(function)
-    cache, compile_here = _Cache(function, folders), compiled.compile
+    settings |= {"nogil": True, "no_cfunc_wrapper": True}
+    compiled: Any = numba.njit(**settings)(function)
+    cache, compile_here = _Cache(function, folders, settings), compiled.compile
     compiled._cache = cache
 
     def compile_loop(signature: Any) -> Any:
@@ -391,6 +393,11 @@ def _places(package: str, chosen: str) -> _Folders:
     else:
         warning = f"neither {tried} can be written, so compiled loops are kept in {scratch}"
     return _Folders(scratch, tuple(others), warning)
+
+
+def cache_folder() -> str | None:
+    """The folder of new compilations; None if there is none that can be written."""
+    return _places(PACKAGE, os.environ.get(CACHE_VARIABLE, "")).writable
 
 
 def _home() -> str | None:

@@ -1,0 +1,160 @@
+"""The signatures that loops are called with, listed in ``signatures.json``, and their compilation in advance.
+
+The list is kept by ``tools/list_signatures.py``, from what a run of the whole suite has compiled.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import types
+
+from oocbe.errors import OocbeError
+from oocbe.kernels.cpu.compiler import POLL_SECONDS, Compiler, Loop
+from oocbe.kernels.cpu.jit import CACHE_VARIABLE, cache_folder
+
+FILE = Path(__file__).with_suffix(".json")
+"""The list. ``types``: expressions of named types; ``loops``: signatures of each function of each module; ``first
+solve``: those of the README's first solve."""
+
+
+def described(kind: Any, names: dict[str, str]) -> str:
+    """The expression of a Numba type, which :func:`made` evaluates; ``names`` gets those of named tuples.
+
+    Raises
+    ------
+    OocbeError : no expression for this kind of type.
+    """
+    if isinstance(kind, types.Array):
+        text = f"array({kind.dtype}, {kind.ndim}, {kind.layout!r})"
+        return text if kind.mutable else f"readonly{text[len('array') :]}"
+    if isinstance(kind, types.BaseTuple):
+        inner = ", ".join(described(item, names) for item in kind)
+        if not isinstance(kind, types.BaseNamedTuple):
+            return f"tuple({inner})"
+        owner = kind.instance_class
+        text = f"named('{owner.__module__}:{owner.__qualname__}', {inner})"
+        number = 1
+        while names.setdefault(f"{owner.__name__}{number}", text) != text:
+            number += 1
+        return f"{owner.__name__}{number}"
+    if isinstance(kind, types.Literal):
+        return f"literal({kind.literal_value!r})"
+    if isinstance(kind, types.Number | types.Boolean | types.NoneType):
+        return str(kind)
+    raise OocbeError(f"a loop is called with a value of the type {kind}, which the list of signatures has no name for")
+
+
+def _array(dtype: Any, dimensions: int, layout: str) -> Any:
+    return types.Array(dtype, dimensions, layout)
+
+
+def _readonly(dtype: Any, dimensions: int, layout: str) -> Any:
+    return types.Array(dtype, dimensions, layout, readonly=True)
+
+
+def _named(owner: str, *kinds: Any) -> Any:
+    return types.BaseTuple.from_types(kinds, found(owner))
+
+
+def _tuple(*kinds: Any) -> Any:
+    return types.BaseTuple.from_types(kinds)
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "array": _array,
+    "readonly": _readonly,
+    "named": _named,
+    "tuple": _tuple,
+    "literal": types.literal,
+}
+
+
+def made(text: str, named: dict[str, Any]) -> tuple[Any, ...]:
+    """The Numba types of a signature: expressions of :func:`described`, separated by commas.
+
+    named : types of the names in it.
+    """
+
+    def value(node: ast.expr) -> Any:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return _MAKERS[node.func.id](*map(value, node.args))
+        if isinstance(node, ast.Name):
+            return named[node.id] if node.id in named else getattr(types, node.id)
+        return ast.literal_eval(node)
+
+    tree = ast.parse(f"({text},)" if text else "()", mode="eval").body
+    assert isinstance(tree, ast.Tuple)
+    return tuple(map(value, tree.elts))
+
+
+def found(name: str) -> Any:
+    """A function or class, by ``module:name``."""
+    module, _, inner = name.partition(":")
+    value: Any = importlib.import_module(module)
+    for part in inner.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def listed(is_quick: bool = False) -> list[Loop]:
+    """The listed loops; ``is_quick``: only those of a first solve."""
+    content = json.loads(FILE.read_text())
+    named: dict[str, Any] = {}
+    for name, text in content["types"].items():  # the parts of a type come before it
+        (named[name],) = made(text, named)
+    return [
+        (module, function, made(text, named))
+        for module, functions in content["first solve" if is_quick else "loops"].items()
+        for function, texts in functions.items()
+        for text in texts
+    ]
+
+
+def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -> tuple[int, float]:
+    """Compile the listed loops that no cache holds: their number, and the seconds of all processes.
+
+    Parameters
+    ----------
+    is_quick : only the loops of a first solve. processes : number of compiling children. say : gets a line for each
+        module.
+
+    Raises
+    ------
+    OocbeError : a loop cannot be compiled, or no folder for compiled loops can be written.
+    """
+    if cache_folder() is None:
+        raise OocbeError(f"no folder for compiled loops can be written; {CACHE_VARIABLE} may name one")
+    missing = [loop for loop in listed(is_quick) if is_missing(loop)]
+    waiting, left, spent = deque(missing), Counter(module for module, *_ in missing), 0.0
+    running: dict[Loop, float] = {}
+    compiler = Compiler(processes)
+    while waiting or running:
+        while waiting and len(running) < processes:
+            running[waiting[0]] = time.perf_counter()
+            compiler.start(waiting.popleft())
+        for loop in [loop for loop in running if compiler.is_over(loop)]:
+            spent += time.perf_counter() - running.pop(loop)
+            left[loop[0]] -= 1
+            if not left[loop[0]]:
+                say(f"{loop[0]}: compiled")
+        time.sleep(POLL_SECONDS)
+    compiler.close()
+    for module, name, signature in filter(is_missing, missing):
+        found(f"{module}:{name}").compile(signature)  # its error tells why
+        raise OocbeError(f"{module}:{name} was compiled, and could not be stored below {cache_folder()}")
+    return len(missing), spent
+
+
+def is_missing(loop: Loop) -> bool:
+    """Whether no cache holds a loop, and one can be written."""
+    module, name, signature = loop
+    function = found(f"{module}:{name}")
+    return function._cache.missing(signature, function.targetctx.codegen()) is not None

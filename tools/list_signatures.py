@@ -1,0 +1,90 @@
+"""Update the list of signatures of loops, which `oocbe warm-up` compiles, from the loops that a cache holds.
+
+    NUMBA_CACHE_DIR=FOLDER python tools/list_signatures.py            # after the suite: add what is missing
+    NUMBA_CACHE_DIR=FOLDER python tools/list_signatures.py --check    # change nothing; ends with 1 if something is
+    NUMBA_CACHE_DIR=FOLDER python tools/list_signatures.py --first    # after README's first solve alone: mark its loops
+
+Entries of loops that are gone, or have other parameters now, are removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from numba.core.environment import _rebuild_env
+from numba.core.typing.templates import Signature
+
+from oocbe.kernels.cpu import jit, signatures
+from oocbe.kernels.cpu.compiler import Loop
+from tools.imports import ROOT
+
+
+class _Reader(jit._Unpickler):
+    """Reads a compilation without its constants."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return (lambda *_: None) if found in (_rebuild_env, jit._environment) else found
+
+
+def compiled() -> Iterator[Loop]:
+    """Module, function and types of the compilations in the cache, of the modules as they are."""
+    for source in sorted((ROOT / "oocbe").rglob("kernels/cpu/**/*.py")):
+        module = ".".join(source.relative_to(ROOT).with_suffix("").parts)
+        folders = jit._cache_folders(str(source), os.environ.get(jit.CACHE_VARIABLE, ""))
+        for file in sorted(file for folder in folders.all() for file in Path(folder).glob("*.nbc")):
+            parts = _Reader(io.BytesIO(file.read_bytes())).load()
+            (signature,) = (part for part in parts if isinstance(part, Signature))
+            yield module, file.name.rpartition("-")[0], signature.args
+
+
+def is_valid(loop: Loop) -> bool:
+    """Whether a listed loop is there, and has as many parameters as its signature."""
+    module, name, types = loop
+    try:
+        return bool(signatures.found(f"{module}:{name}").py_func.__code__.co_argcount == len(types))
+    except (ImportError, AttributeError):
+        return False
+
+
+def table(loops: Iterable[Loop], names: dict[str, str]) -> dict[str, dict[str, list[str]]]:
+    """Signatures by module and function; ``names`` gets the expressions of named types."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for module, name, types in loops:
+        text = ", ".join(signatures.described(kind, names) for kind in types)
+        found.setdefault(module, {}).setdefault(name, []).append(text)
+    return found
+
+
+def main() -> None:
+    """Update or check the list."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--first", action="store_true")
+    arguments = parser.parse_args()
+    listed, cached = signatures.listed(), list(compiled())
+    missing, gone = [loop for loop in cached if loop not in listed], [loop for loop in listed if not is_valid(loop)]
+    for text, loops in (("is not listed", missing), ("is listed, and not there", gone)):
+        for module, name, types in loops:
+            print(f"{module}:{name}{types} {text}")
+    print(f"{len(listed)} signatures are listed, {len(cached)} are in the cache, {len(missing) + len(gone)} complaints")
+    if arguments.check:
+        sys.exit(bool(missing or gone))
+    loops = [*(loop for loop in listed if loop not in gone), *missing]
+    first = cached if arguments.first else [loop for loop in signatures.listed(is_quick=True) if loop not in gone]
+    names = dict[str, str]()
+    content = {"types": names, "first solve": table(first, names), "loops": table(loops, names)}
+    signatures.FILE.write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
