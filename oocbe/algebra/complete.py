@@ -304,7 +304,7 @@ def combine_stored(
     Returns
     -------
     StoredCompleteTable, where all tables are complete or are written out: scope as in
-    :func:`oocbe.algebra.complete.eliminate_tables`, values of int32 where those would be int16. Else StoredTable.
+    :func:`eliminate_tables`, values of int32 where those would be int16. Else StoredTable.
     """
     assert settings.output is not None
     with CompletePlace.of(settings) as place:

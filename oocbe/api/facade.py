@@ -56,10 +56,10 @@ def solve(
 
     Raises
     ------
-    UsageError : an unknown or unusable option. FormatError, UnsupportedError : the file. ResourceError : memory or
-        disk ran out. ClusterError : the requested workers failed. ValueRangeError : values that no supported dtype can
-        sum exactly. Interrupted : Ctrl-C was pressed; its ``result`` has the best bound and assignment so far. The
-        other verbs raise it, too.
+    UsageError : an unknown or unusable option. FormatError, UnsupportedError : the file. LimitError : the time limit
+        passed without any result, for lack of bounds. ResourceError : memory or disk ran out. ClusterError : the
+        requested workers failed. ValueRangeError : values that no supported dtype can sum exactly. Interrupted :
+        Ctrl-C was pressed; its ``result`` has the best bound and assignment so far. The other verbs raise it, too.
     """
     settings = settings_from(options, overrides)
 

@@ -65,7 +65,7 @@ def print_answer(
 def print_json(content: Mapping[str, object]) -> None:
     """Print one JSON object on standard output; non-finite numbers are an error instead of ``NaN``.
 
-    Program, command and input are added (:mod:`oocbe.cli.output`).
+    Program, command and input are added (:func:`wrapped`).
     """
     with all_digits():
         text = json.dumps(wrapped(content), indent=2, allow_nan=False)

@@ -109,8 +109,8 @@ class Reading:
 
     Attributes
     ----------
-    element : the constraint's. arguments : of a group's instance. parts : of the file. relations : of the file, or what
-        takes their place (:mod:`oocbe.formats.xcsp_reading`).
+    element : the constraint's. arguments : of a group's instance. parts : of the file. relations : of the file, or
+        :class:`Gathered` in their place.
     """
 
     element: Element

@@ -17,7 +17,7 @@ import threading
 import weakref
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -312,5 +312,6 @@ def _told_at_once(interruption: Interruption) -> Iterator[None]:
 
 
 def _listen(ours: socket.socket, interruption: Interruption) -> None:
-    while numbers := ours.recv(64):
-        interruption.request(numbers[0])
+    with suppress(OSError):  # closed before this thread began: a signal came while it was started
+        while numbers := ours.recv(64):
+            interruption.request(numbers[0])

@@ -15,9 +15,9 @@ decomposition for weighted CSP*). Path ends are counted, not nodes, as assignmen
 all open nodes is a lower bound on the optimum.
 
 Any thread can search nodes of the heap: after a tenth of a second all threads do
-(:mod:`oocbe.search.depth_worker`), in short rounds, and their current nodes count as open
-(:mod:`oocbe.search.depth_worker`). A node is stored as its decisions, which are valid below any root, so nodes created
-below one incumbent can be continued from the root of a better one.
+(:mod:`oocbe.search.depth_worker`), in short rounds, and their current nodes count as open. A node is stored as its
+decisions, which are valid below any root, so nodes created below one incumbent can be continued from the root of a
+better one.
 """
 
 from __future__ import annotations

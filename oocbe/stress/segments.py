@@ -326,7 +326,7 @@ def _check_rows(result: StoredTable | Table, checker: RowChecker) -> ResultCheck
 
 
 def summed_up(sums: Sequence[int], expected: int) -> ResultCheck:
-    """The check of the sums over all rows (:data:`oocbe.stress.segments.SUMS`) of a result with correct rows."""
+    """The check of the sums over all rows (:data:`SUMS`) of a result with correct rows."""
     rows, numbers, squares, digest = sums
     wanted = expected, expected * (expected - 1) // 2, expected * (expected - 1) * (2 * expected - 1) // 6
     fault = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import signal
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -361,3 +362,11 @@ def test_signals_of_our_own_are_never_taken_for_a_second_one_of_the_users(monkey
                 raised += 1
         assert raised == 1
         assert made.caused(KeyboardInterrupt())
+
+
+def test_a_listener_that_begins_after_its_end_ends():
+    """A signal during its start ends the block before the thread begins; it printed a trace on standard error."""
+    ours, theirs = socket.socketpair()
+    ours.close()
+    theirs.close()
+    interruption._listen(ours, Interruption({}))

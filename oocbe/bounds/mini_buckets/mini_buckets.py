@@ -194,8 +194,7 @@ class MiniBuckets:
 
     Parameters
     ----------
-    prepared : the problem, without carried consumption in its rows; with ``shifting``, from
-        :func:`oocbe.bounds.mini_buckets.mini_buckets.with_copies`.
+    prepared : the problem, without carried consumption in its rows; with ``shifting``, from :func:`with_copies`.
     z : maximum number of variables of a mini-bucket, including the eliminated one.
     store : of the messages. engine : computes the mini-buckets.
     partition : ``scope`` or ``content``. seed : of the samples of the latter.
