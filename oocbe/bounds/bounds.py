@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.costly_tuples import CostlyTuples, drop_tuples_above_bound
-from oocbe.bounds.estimators import AdditiveSource, constant_source, minimum_terms
-from oocbe.bounds.fixed_point import FixedPoint
+from oocbe.bounds.estimators import constant_source, minimum_terms
 from oocbe.bounds.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
 from oocbe.bounds.local_polytope import DualAscent
+from oocbe.elimination.row_pruning.fixed_point import FixedPoint
 from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.model.problem import Problem
@@ -80,8 +80,8 @@ def bound_sources(
 
 def _improve(
     problem: Problem,
-    constant: AdditiveSource,
-    found: list[AdditiveSource],
+    constant: BoundSource,
+    found: list[BoundSource],
     seconds: float,
     seed: int,
     improve: bool,
@@ -160,13 +160,13 @@ def _ascended(
     removed: NDArray[np.uint8],
     seconds: float,
     with_constraints: bool,
-) -> AdditiveSource | None:
+) -> BoundSource | None:
     """The source named ``local-polytope``; None if its sums overflow 64-bit integers."""
     ascent = DualAscent(problem, fixed_point, removed, with_constraints)
     ascent.run(seconds)
     try:
         terms = ascent.terms()
-        source = AdditiveSource("local-polytope", "", problem, fixed_point, terms, ascent.removed)
+        source = BoundSource("local-polytope", "", problem, fixed_point, terms, ascent.removed)
     except ValueRangeError:
         return None
     source.why = f"{ascent.passes} passes of dual ascent over the functions give {source.root} at the root"
@@ -176,12 +176,12 @@ def _ascended(
 def _linear(
     problem: Problem,
     conflicts: Conflicts,
-    constant: AdditiveSource,
+    constant: BoundSource,
     removed: NDArray[np.uint8],
     seconds: float,
     seed: int,
     improve: bool,
-) -> AdditiveSource | None:
+) -> BoundSource | None:
     """The source named ``lp``; None if its sums overflow 64-bit integers, or without HiGHS (see ``constant.why``)."""
     try:
         # Imported late: loading takes half a second, and fails in a process that holds another copy of the solver's

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
 from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.elimination.row_pruning.fixed_point import FixedPoint
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem

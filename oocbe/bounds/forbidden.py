@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.elimination.row_pruning.fixed_point import FixedPoint
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES

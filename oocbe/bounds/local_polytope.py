@@ -18,13 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.estimators import Terms, joined, minimum_terms, scaled_minima
-from oocbe.bounds.fixed_point import FixedPoint
+from oocbe.bounds.estimators import minimum_terms, scaled_minima
 from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
 from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, sweep
-from oocbe.bounds.kernels.cpu.estimators import HARD, SOFT
 from oocbe.bounds.row_tables import network_of
 from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.elimination.row_pruning.fixed_point import FixedPoint
+from oocbe.elimination.row_pruning.row_bounds import Terms
+from oocbe.kernels.cpu.buckets.outside_terms import HARD, SOFT
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
@@ -182,7 +183,7 @@ class DualAscent:
             np.zeros(len(scopes), dtype=np.uint8),
         )
         if not self._parts:
-            return joined(self._unary, skipped)
+            return self._unary.joined(skipped)
         shares = np.rint(self._shares).astype(np.int64)
         exact = np.concatenate([p.exact for p in self._parts])
         least = np.empty(len(self._parts), dtype=np.int64)
@@ -193,4 +194,4 @@ class DualAscent:
         least[least == NEVER] = 0
         offset = network.message_start - network.value_start[-1]
         own = Terms(network.function_start, network.variable, offset, shares, least, kind)
-        return joined(joined(self._unary, own), skipped)
+        return self._unary.joined(own).joined(skipped)

@@ -2,7 +2,7 @@
 
 Each round solves the relaxation and adds inequalities that its point violates. The final multipliers determine the
 quality of the bound, not its validity: they are rounded, and the bound is computed from them in integers
-(:mod:`oocbe.bounds.estimators`).
+(:mod:`oocbe.elimination.row_pruning.row_bounds`).
 
 Assignments come from fractional points: literals are taken greedily, the largest first, unless they are forbidden. Near
 the optimum of a tight relaxation nearly all literals are 0 or 1, and greedy choices often settle the rest.
@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.cliques import bit_matrix, covering_cliques, violated_cliques
 from oocbe.bounds.costly_tuples import CostlyTuples
-from oocbe.bounds.estimators import AdditiveSource, Terms, joined
-from oocbe.bounds.fixed_point import LARGEST, FixedPoint
 from oocbe.bounds.forbidden import Forbidden, propagated
-from oocbe.bounds.kernels.cpu.estimators import CONSUMED, HARD, LITERAL
 from oocbe.bounds.linear_program import LinearProgram
 from oocbe.bounds.local_cuts import LocalCuts, sets_as_rows
-from oocbe.elimination.row_pruning.row_bounds import ValueGrid
+from oocbe.elimination.row_pruning.fixed_point import LARGEST, FixedPoint
+from oocbe.elimination.row_pruning.row_bounds import BoundSource, Terms
 from oocbe.elimination.row_pruning.rows import Row
+from oocbe.kernels.cpu.buckets.outside_terms import CONSUMED, HARD, LITERAL
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.runtime.compilation import working_time
@@ -122,12 +120,12 @@ class Relaxation:
         self._fixed_point = fixed_point
         self._base = base
         self._costly = costly or CostlyTuples()
-        self._grid = ValueGrid.of(problem)
+        self._grid = problem.value_grid
         self.removed = forbidden.removed.copy()
         self.cuts = {"clique": 0, "local": 0}
         self.rounds = 0
         self._upper_bound: int | float | None = None
-        base_source = AdditiveSource("base", "", problem, fixed_point, base, self.removed)
+        base_source = BoundSource("base", "", problem, fixed_point, base, self.removed)
         costs = base_source.reduced_costs()[1] / float(fixed_point.scale)
         pairs = forbidden.pairs
         degree = pairs.sum(axis=1)
@@ -263,8 +261,7 @@ class Relaxation:
         terms = row_terms(self._program.rows, multipliers, self._forbidden, self._costly)
         if (terms.kind == LITERAL).any():
             return False  # costly tuples are possible
-        free = replace(self._problem, constant=0)
-        least, _ = AdditiveSource("", "", free, self._fixed_point, terms, self.removed).reduced_costs()
+        least, _ = BoundSource("", "", self._problem, self._fixed_point, terms, self.removed).reduced_costs()
         if least > 0 and self._record is not None:
             self._record(list(self._program.rows), found, True)
         return least > 0
@@ -274,15 +271,14 @@ class Relaxation:
         """The rows of the best multipliers."""
         return [] if self._best is None else self._best[1]
 
-    def source(self, name: str, why: str) -> AdditiveSource:
+    def source(self, name: str, why: str) -> BoundSource:
         """The bound of the best multipliers."""
         terms = self._base
         if self._best is not None:
             _, rows, multipliers = self._best
-            terms = joined(
-                terms, row_terms(rows, self._fixed_point.nearest(multipliers), self._forbidden, self._costly)
-            )
-        return AdditiveSource(name, why, self._problem, self._fixed_point, terms, self.removed)
+            rounded = self._fixed_point.nearest(multipliers)
+            terms = terms.joined(row_terms(rows, rounded, self._forbidden, self._costly))
+        return BoundSource(name, why, self._problem, self._fixed_point, terms, self.removed)
 
 
 def _goes_on(deadline: float) -> bool:

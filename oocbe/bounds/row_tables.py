@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.algebra.complete_tables.cost_tables import CostTable
-from oocbe.bounds.fixed_point import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
 from oocbe.elimination.preparation.listed_factors import starts_of
-from oocbe.elimination.row_pruning.row_bounds import ValueGrid
+from oocbe.elimination.row_pruning.fixed_point import LARGEST_FLOAT_TOTAL, LARGEST_TOTAL
 from oocbe.kernels.cpu.projection import AscentNetwork
 from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
+from oocbe.model.value_grid import ValueGrid
 from oocbe.runtime.deadline import check_deadline, looked
 
 LARGEST_PART = 1 << 16
@@ -150,7 +150,7 @@ class ScopeTables:
                 parts.append(ScopeTable(scope, costs, allowed, least))
             else:
                 constant += costs.item()
-        grid = ValueGrid.of(problem)
+        grid = problem.value_grid
         is_impossible |= any(c.is_impossible for c in linear)
         return cls(problem, tuple(parts), constant, grid, rounding, is_integral, is_impossible, linear)
 

@@ -28,7 +28,7 @@ from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.preparation.prepare import Prepared, prepare
-from oocbe.elimination.row_pruning.pruner import RowPruner
+from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.elimination.runs.durability import Run
 from oocbe.errors import DiskError, ResourceError, without_frames
 from oocbe.model.problem import Problem
@@ -111,7 +111,7 @@ class Race:
     choices : orders, the most promising first.
     dominance : whether to drop dominated rows.
     run : keeps messages and records attempts. engine : computes the buckets.
-    pruner : provides the bound for pruning rows; None: all are kept.
+    bounds : for pruning rows that reach the problem's upper bound; None: all are kept.
     tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`. dtype : of their values;
         None: that of the problem.
     forward : the class that computes them.
@@ -129,7 +129,7 @@ class Race:
         dominance: bool,
         run: Run,
         engine: BucketEngine,
-        pruner: RowPruner | None = None,
+        bounds: BoundSource | None = None,
         tables: str = INCOMPLETE,
         forward: type[Forward] = Forward,
         dtype: np.dtype[Any] | None = None,
@@ -139,7 +139,7 @@ class Race:
         self._dominance = dominance
         self._run = run
         self._engine = engine
-        self._pruner = pruner
+        self._bounds = bounds
         self._tables = tables
         self._forward = forward
         self._standing = [_Runner(number, choice, choice.cost()) for number, choice in enumerate(choices)]
@@ -173,7 +173,7 @@ class Race:
         failure: ResourceError | None = None
         for runner in [r for r in self._standing if r.expected_cost <= line]:
             self._run.attempt(self._problem, runner.choice.order, self._dominance)
-            error = self._run.ended(cap) if self._pruner is None else None
+            error = self._run.ended(cap) if self._bounds is None else None
             if error is None:
                 attempt = self._begun(runner.choice, cap)
                 yield attempt
@@ -185,7 +185,7 @@ class Race:
                 error = attempt.error
                 if isinstance(error, RowCapError) or len(self._standing) > 1:
                     # The last order's messages are worth keeping: with more memory it may go on from them.
-                    self._run.give_up(cap, error, self._pruner is None)
+                    self._run.give_up(cap, error, self._bounds is None)
             if isinstance(error, RowCapError):
                 runner.correct(error)
             else:
@@ -200,7 +200,7 @@ class Race:
         """A new attempt with an order, before its forward pass."""
         store = self._run.make_store()
         prepared = prepare(self._problem, self._semiring, choice.order, dtype=self._dtype)
-        forward = self._forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
+        forward = self._forward(prepared, self._dominance, store, cap, self._engine, self._bounds, self._tables)
         return Attempt(choice, prepared, store, forward, self._run)
 
 

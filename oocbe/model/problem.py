@@ -35,6 +35,7 @@ from oocbe.model.names import assignment_of, indices_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring
+from oocbe.model.value_grid import ValueGrid
 from oocbe.runtime.pictures.shown import Shown
 
 if TYPE_CHECKING:
@@ -148,7 +149,16 @@ class Problem(Shown, FileNotes):
         """Of integers: greatest common divisor of the differences between values of one function; 0 without any."""
         return step_of(self.functions, self.extremes)
 
-    @property
+    @cached_property
+    def value_grid(self) -> ValueGrid:
+        """The coarsest grid with all sums of the problem's integer costs; no grid for floating-point costs."""
+        if not self.is_integral:
+            return ValueGrid(0, 0)
+        known = self.extremes
+        first = np.where(known.rows > 0, known.lows, known.defaults)
+        return ValueGrid(self.value_step or 1, sum(first.tolist(), int(self.constant)))
+
+    @cached_property
     def magnitude(self) -> int | float:
         """Sum of the largest absolute values of all functions, defaults included, and of the constant.
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.elimination.reformulation import Reformulation
-from oocbe.elimination.row_pruning.row_bounds import BoundSource, RowBound
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
@@ -100,10 +99,6 @@ class ReducedProblem(Reformulation):
             return result
         is_enforced = any(c.can_bind for c in linear)
         return replace(result, linear_constraints="enforced" if is_enforced else "shown not to bind")
-
-    def source(self, source: BoundSource) -> BoundSource:
-        """Bounds on what is left, from bounds on the original."""
-        return source if self.problem is self.original else _RestrictedSource(self, source)
 
 
 def remove_values(problem: Problem, removed: Iterable[tuple[int, int]]) -> ReducedProblem:
@@ -214,57 +209,3 @@ def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], 
 def _shrunk_variable(variable: Variable, kept: NDArray[np.int64]) -> Variable:
     labels = None if variable.labels is None else tuple(variable.labels[value] for value in kept)
     return Variable(variable.name, len(kept), labels)
-
-
-class _RestrictedSource:
-    """The bounds of another source, in variables and values of the reduced problem.
-
-    A variable with one value left counts as part of every separator: its contribution is fixed.
-    """
-
-    def __init__(self, restriction: ReducedProblem, source: BoundSource) -> None:
-        self._restriction = restriction
-        self._source = source
-        self._fixed = [(v, int(k[0])) for v, k in enumerate(restriction.kept) if len(k) == 1]
-        self.name = source.name
-        self.why = source.why
-        self.root = source.root
-        self.assignment: tuple[int, ...] | None = None  # that of the source is one of its own problem
-
-    def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
-        """Bound the rows of a message of what is left of the problem, by the original's bound."""
-        variables, kept = self._restriction.variables, self._restriction.kept
-        members = 0
-        for v, original in enumerate(variables):
-            if eliminated >> v & 1:
-                members |= 1 << original
-        bound = self._source.for_message(members, [*(variables[v] for v in separator), *(v for v, _ in self._fixed)])
-        tables = {v: bound.tables[variables[v]][kept[variables[v]]] for v in separator if variables[v] in bound.tables}
-        constant = bound.constant
-        for v, value in self._fixed:
-            if v in bound.tables:
-                constant += bound.tables[v][value].item()
-        for number, price in bound.prices.items():
-            constant += price * self._taken(number, members)
-        return RowBound(bound.scale, constant, tables, bound.prices)
-
-    def _taken(self, number: int, members: int) -> int:
-        """Least consumption of some original variables in a linear constraint, above their least before the removal."""
-        linear = self._restriction.original.linear_constraints[number]
-        return sum(
-            int(own[self._restriction.kept[v]].min()) - int(own.min())
-            for v, own in zip(linear.scope, linear.coefficients, strict=True)
-            if members >> v & 1
-        )
-
-    def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
-        """Pairs of the reduced problem."""
-        variables, kept = self._restriction.variables, self._restriction.kept
-        number = {original: v for v, original in enumerate(variables)}
-        found = []
-        for original, value in self._source.fixed_values(upper_bound):
-            if original in number:
-                place = int(np.searchsorted(kept[original], value))
-                if place < len(kept[original]) and kept[original][place] == value:
-                    found.append((number[original], place))
-        return found

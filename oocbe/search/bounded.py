@@ -28,7 +28,6 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_finders import read_order
 from oocbe.elimination.race import CAP_FACTOR, Race, RaceWinner
 from oocbe.elimination.reformulation import Stack
-from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.elimination.runs.durability import Run
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
@@ -86,7 +85,9 @@ class Scope:
         made = remove_values(self.problem, removed)
         if made.is_infeasible:
             return None
-        source = None if self.source is None else made.source(self.source)
+        source = self.source
+        if source is not None and made.problem is not self.problem:
+            source = source.restricted(made.problem, made.kept)
         stack = self.stack.then(replace(made, problem=made.problem.below(threshold)))
         return Scope(stack, source, (*self.removals, removed))
 
@@ -380,7 +381,7 @@ class BoundedSolve(SubSolver):
         # Rows kept by dominance may violate a constraint that elimination leaves out but bounds use.
         fixed = (self._options.dominance and not left_out(problem), self._run, self._engine)
         start = self._starter(scope, threshold, cap)
-        race = Race(problem, problem.semiring, choices, *fixed, RowPruner(scope.problem, scope.source, threshold))
+        race = Race(problem, problem.semiring, choices, *fixed, scope.source)
         for attempt in race.round(cap):
             with attempt:
                 attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=problem.semiring.selects)

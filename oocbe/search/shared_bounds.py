@@ -10,7 +10,6 @@ import sys
 from dataclasses import dataclass
 
 from oocbe.elimination.reformulation import Report
-from oocbe.elimination.row_pruning.row_bounds import ValueGrid
 from oocbe.elimination.solution_check import check_solution
 from oocbe.model.problem import Problem
 from oocbe.model.settings.option_values import Gap
@@ -36,7 +35,7 @@ class SharedBounds:
     assignment: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        self.grid = ValueGrid.of(self.problem)
+        self.grid = self.problem.value_grid
         self._ceiling = above_all_values(self.problem)
 
     @property

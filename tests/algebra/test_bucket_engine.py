@@ -11,7 +11,6 @@ from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.errors import UsageError
 from oocbe.formats import read
 from oocbe.kernels.cuda.device import why_unavailable
@@ -29,10 +28,10 @@ def backend():
     """These tests name their engines themselves; the folder's fixture would run them twice."""
 
 
-def messages(problem, semiring, order, engine, dominance=True, pruner=None):
+def messages(problem, semiring, order, engine, dominance=True, bounds=None):
     """Value of the problem, and keys and values of every message in the order they were made."""
     with MessageStore(1 << 30) as store:
-        outcome = Forward(prepare(problem, semiring, order), dominance, store, engine=engine, pruner=pruner).run()
+        outcome = Forward(prepare(problem, semiring, order), dominance, store, engine=engine, bounds=bounds).run()
         tables = [to_host(m.table()) for bucket in outcome.buckets for m in bucket.messages]
     return outcome.value, [(t.layout.scope, t.keys, t.values) for t in tables]
 
@@ -76,8 +75,8 @@ def test_rows_that_no_completion_makes_good_enough(random_problem, seed, above, 
     found = []
     for backend in ("cpu", "cuda"):
         source = ExactSource(problem, seed, best + above, with_tables)  # draws anew at each call
-        pruner = RowPruner(problem, source, best + above)
-        found.append(messages(problem, MIN_SUM, order, BucketEngine(backend), seed % 2 == 0, pruner))
+        limited = problem.below(best + above)
+        found.append(messages(limited, MIN_SUM, order, BucketEngine(backend), seed % 2 == 0, source))
     same(*found, exact=prepare(problem, MIN_SUM, order).dtype.kind == "i")
     assert found[0][0] == pytest.approx(best)
 

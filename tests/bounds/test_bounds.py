@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from oocbe.bounds.bounds import bound_sources
-from oocbe.elimination.row_pruning.row_bounds import ValueGrid
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -174,10 +173,10 @@ def test_large_costs_keep_within_64_bits():
 
 def test_values_of_a_grid():
     function = Function((0,), [[0], [1]], [6, 16], 1)
-    grid = ValueGrid.of(Problem((Variable("x", 3),), (function,), constant=2))
+    grid = Problem((Variable("x", 3),), (function,), constant=2).value_grid
     assert (grid.step, grid.round_up(9), grid.largest_below(8), grid.largest_below(8.5)) == (5, 13, 3, 8)
-    assert ValueGrid.of(Problem((Variable("x", 1),), constant=3)).round_up(2.5) == 3
-    assert ValueGrid.of(Problem((), constant=0.5)).round_up(2.5) == 2.5
+    assert Problem((Variable("x", 1),), constant=3).value_grid.round_up(2.5) == 3
+    assert Problem((), constant=0.5).value_grid.round_up(2.5) == 2.5
 
 
 def test_without_highs_the_other_sources_remain(monkeypatch):

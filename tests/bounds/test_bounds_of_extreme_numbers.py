@@ -10,9 +10,9 @@ import pytest
 import oocbe
 from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.costly_tuples import CostlyTuples
-from oocbe.bounds.fixed_point import LARGEST, FixedPoint
 from oocbe.bounds.forbidden import forbidden_sets
 from oocbe.bounds.relaxation import row_terms
+from oocbe.elimination.row_pruning.fixed_point import LARGEST, FixedPoint
 from oocbe.elimination.row_pruning.rows import Row
 from oocbe.errors import ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable

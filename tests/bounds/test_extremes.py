@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from oocbe.bounds.estimators import constant_source, minimum_terms
-from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import cost_limits, removed_values
-from oocbe.elimination.row_pruning.row_bounds import ValueGrid
+from oocbe.elimination.row_pruning.fixed_point import FixedPoint
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.value_grid import ValueGrid
 
 
 def random_problem(seed: int) -> Problem:
@@ -57,7 +57,7 @@ def test_all_functions_at_once_as_one_by_one(seed):
     assert problem.least_values.tolist() == least
     if problem.is_integral:
         differences = [value - own[0] for own in listed for value in own]
-        assert ValueGrid.of(problem) == ValueGrid(
+        assert problem.value_grid == ValueGrid(
             math.gcd(*differences) or 1, 2 + sum(min(f.values.tolist(), default=f.default or 0) for f in functions)
         )
 
@@ -88,7 +88,7 @@ def test_removed_values_and_minima_as_one_by_one(seed):
             unary[f.scope[0], : sizes[f.scope[0]]] += fixed.down(np.where(feasible, values, values[feasible].max()))
         elif feasible.any():
             minima += int(fixed.down(values[feasible].min()))
-    assert terms.constant.sum() == minima
+    assert terms.constant.sum() == minima + fixed.down(problem.constant)
     for number, (v, offset) in enumerate(zip(terms.variable.tolist(), terms.offset.tolist(), strict=True)):
         term = int(np.searchsorted(terms.start, number, side="right")) - 1
         own = terms.entries[offset : offset + sizes[v]]
@@ -106,4 +106,4 @@ def test_integers_at_the_ends_of_their_range():
     ends = [-(2**63), 2**63 - 1]
     problem = Problem((Variable("a", 2),), (Function.from_array((0,), ends),), constant=0)
     assert problem.magnitude == 2**63
-    assert ValueGrid.of(problem) == ValueGrid(2**64 - 1, -(2**63))
+    assert problem.value_grid == ValueGrid(2**64 - 1, -(2**63))

@@ -21,7 +21,6 @@ from oocbe.elimination.engine import bucket_join
 from oocbe.elimination.engine import consumption as consumption_module
 from oocbe.elimination.engine.consumption import Consumption, carried_in_rows, consumption_of, left_out
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -91,9 +90,9 @@ def check_upper_bound(structure, above, **settings_of_run):
     expected = brute_force(problem)
     upper_bound = (0 if expected is None else expected) + above
     for dominance in (True, False):
-        pruner = RowPruner(problem, ExactSource(problem, structure["seed"], upper_bound), upper_bound)
+        source = ExactSource(problem, structure["seed"], upper_bound)
         order = order_of(problem, structure)
-        value, assignment = eliminate(problem, order, dominance, pruner=pruner, **settings_of_run)
+        value, assignment = eliminate(problem.below(upper_bound), order, dominance, bounds=source, **settings_of_run)
         if expected is None or above <= 0:
             inexact = not problem.is_integral or not problem.variables
             assert value is None or (inexact and value >= upper_bound - 1e-5)
@@ -187,11 +186,11 @@ def test_bounds_and_stored_tables_with_large_capacities(structure, above, bits, 
     problem = replace(made, linear_constraints=tuple(made.linear_constraints[n] for n in carried))
     expected = brute_force(problem)
     upper_bound = (0 if expected is None else expected) + above
-    pruner = RowPruner(problem, ExactSource(problem, structure["seed"], upper_bound), upper_bound)
+    source = ExactSource(problem, structure["seed"], upper_bound)
     order = order_of(problem, structure)
     with tempfile.TemporaryDirectory() as folder:
         stored = {"workdir": Path(folder), "chunk_rows": chunk_rows}
-        value, assignment = eliminate(problem, order, pruner=pruner, **stored)
+        value, assignment = eliminate(problem.below(upper_bound), order, bounds=source, **stored)
     if expected is None or above <= 0:
         inexact = not problem.is_integral or not problem.variables
         assert value is None or (inexact and value >= upper_bound - 1e-5)
@@ -289,8 +288,8 @@ def test_one_loop_is_compiled_for_rows_with_and_without_a_price(monkeypatch):
     monkeypatch.setattr(bucket_join, "_flatten", noted)
     problem = knapsack(0)
     best = optimum(problem)
-    for pruner in (None, *(RowPruner(problem, ExactSource(problem, seed, best + 1), best + 1) for seed in range(4))):
-        value, _ = eliminate(problem, list(range(7)), pruner=pruner)
+    for source in (None, *(ExactSource(problem, seed, best + 1) for seed in range(4))):
+        value, _ = eliminate(problem.below(best + 1), list(range(7)), bounds=source)
         assert value == best
     assert {(prunes, is_priced) for prunes, is_priced, _ in seen} == {(False, False), (True, False), (True, True)}
     assert {dtype for *_, dtype in seen} == {np.dtype(np.int64)}
@@ -336,7 +335,8 @@ def test_prices_hold_for_every_assignment(first):
             for source in bound_sources(problem, 1e-3, seed):  # no time for cuts, which would make do without
                 priced += check_prices(problem, source, random)
                 if not made.is_infeasible:
-                    restricted += check_prices(made.problem, made.source(source), random)
+                    left = source.restricted(made.problem, made.kept)
+                    restricted += check_prices(made.problem, left, random)
     assert priced >= 5
     assert restricted >= 5
 

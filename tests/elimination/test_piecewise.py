@@ -17,7 +17,6 @@ from oocbe.elimination.engine.bucket_cuts import BucketPiece
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_stream import BucketStream
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.elimination.row_pruning.pruner import RowPruner
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
 from oocbe.formats import read
 from oocbe.kernels.cuda.device import why_unavailable
@@ -33,11 +32,11 @@ from tests.helpers.small_problems import brute_force, make_problem, structures, 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 
 
-def run(problem, order, engine, dominance=True, pruner=None, memory=1 << 30, chunk_rows=1 << 20):
+def run(problem, order, engine, dominance=True, bounds=None, memory=1 << 30, chunk_rows=1 << 20):
     """Outcome, assignment, and all messages in the order they were made, as bytes."""
     prepared = prepare(problem, problem.semiring, order)
     with MessageStore(memory, chunk_rows=chunk_rows) as store:
-        outcome = Forward(prepared, dominance, store, engine=engine, pruner=pruner).run()
+        outcome = Forward(prepared, dominance, store, engine=engine, bounds=bounds).run()
         tables = [to_host(m.table()) for bucket in outcome.buckets for m in bucket.messages]
         assignment = None
         if outcome.value is not None and problem.semiring.selects:
@@ -83,7 +82,7 @@ def test_rows_that_no_completion_makes_good_enough_go_in_pieces_as_well(random_p
     found = []
     for engine in (BucketEngine("cpu"), BucketEngine("cpu", piece_rows=piece_rows, streams=2)):
         source = ExactSource(problem, seed, best + 4, with_tables)  # draws anew at each call
-        found.append(run(problem, order, engine, seed % 2 == 0, RowPruner(problem, source, best + 4), chunk_rows=7)[0])
+        found.append(run(problem.below(best + 4), order, engine, seed % 2 == 0, source, chunk_rows=7)[0])
     assert found[0] == found[1]
     assert found[0][0] == pytest.approx(best)
 

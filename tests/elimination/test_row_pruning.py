@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.elimination.row_pruning.pruner import RowPruner
-from oocbe.elimination.row_pruning.row_bounds import RowBound
+from oocbe.elimination.engine.row_bound import RowBound
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
@@ -29,8 +28,8 @@ def check_bounds(structure, above, with_tables=True, **settings_of_run):
     order = random.permutation(len(problem.variables)).tolist()
     for dominance in (True, False):
         source = ExactSource(problem, structure["seed"], upper_bound, with_tables)
-        pruner = RowPruner(problem, source, upper_bound)
-        value, assignment = eliminate(problem, order, dominance, pruner=pruner, **settings_of_run)
+        limited = problem.below(upper_bound)
+        value, assignment = eliminate(limited, order, dominance, bounds=source, **settings_of_run)
         if expected is None or above <= 0:
             # A sum that equals the upper bound but for rounding is told apart by the caller, as is a mere constant.
             inexact = not problem.is_integral or not problem.variables
@@ -82,7 +81,7 @@ def test_values_of_64_bits(structure, above, factor):
     upper_bound = (0 if expected is None else expected) + above * factor
     source = ExactSource(problem, structure["seed"], upper_bound)
     order = np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
-    value, assignment = eliminate(problem, order, pruner=RowPruner(problem, source, upper_bound))
+    value, assignment = eliminate(problem.below(upper_bound), order, bounds=source)
     if expected is None or above == 0:
         assert value is None or value >= upper_bound
     else:
@@ -90,9 +89,6 @@ def test_values_of_64_bits(structure, above, factor):
 
 
 def test_a_bound_that_would_leave_64_bits_prunes_nothing():
-    problem = Problem((Variable("a", 2),), (Function.from_array((0,), [1 << 50, 5]),))
-    source = ExactSource(problem, 0, 1 << 51)
-    fine = RowBound(1 << 4, 0, {})
-    for bound, prunes in ((fine, True), (RowBound(1 << 20, 0, {}), False)):
-        source.for_message = lambda eliminated, separator, bound=bound: bound
-        assert (RowPruner(problem, source, 1 << 51).for_message(1, []) is not None) == prunes
+    problem = Problem((Variable("a", 2),), (Function.from_array((0,), [1 << 50, 5]),)).below(1 << 51)
+    assert RowBound(1 << 4, 0).below(problem) is not None
+    assert RowBound(1 << 20, 0).below(problem) is None

@@ -142,32 +142,32 @@ def test_a_bound_on_the_wrong_side_is_caught(monkeypatch):
 
 
 def test_bounds_that_are_too_high_are_caught(monkeypatch):
-    from oocbe.bounds.estimators import AdditiveSource
     from oocbe.bounds.row_ascent import RowAscent
+    from oocbe.elimination.row_pruning.row_bounds import BoundSource
 
-    real, real_costs = AdditiveSource.for_message, RowAscent.unscale
+    real, real_costs = BoundSource.for_message, RowAscent.unscale
 
     def wrong(self, *given):
         bound = real(self, *given)
         return replace(bound, constant=bound.constant + bound.scale)
 
-    monkeypatch.setattr(AdditiveSource, "for_message", wrong)
+    monkeypatch.setattr(BoundSource, "for_message", wrong)
     assert is_caught("bounds", lambda found: any(what.endswith(": a row's bound") for what in found))
-    monkeypatch.setattr(AdditiveSource, "for_message", real)
+    monkeypatch.setattr(BoundSource, "for_message", real)
     monkeypatch.setattr(RowAscent, "unscale", lambda self, bound: real_costs(self, bound) + 1)
     assert is_caught("bounds", lambda found: "a row's own bound" in found)
 
 
 def test_rows_that_are_lost_are_caught(monkeypatch):
-    from oocbe.elimination.row_pruning.pruner import RowPruner
+    from oocbe.elimination.engine.row_bound import RowBound
 
-    real = RowPruner.for_message
+    real = RowBound.below
 
     def wrong(self, *given):
-        pruning = real(self, *given)
-        return pruning and replace(pruning, threshold=pruning.threshold - pruning.scale)
+        bound = real(self, *given)
+        return bound and replace(bound, threshold=bound.threshold - bound.scale)
 
-    monkeypatch.setattr(RowPruner, "for_message", wrong)
+    monkeypatch.setattr(RowBound, "below", wrong)
     assert is_caught("bounds", lambda found: any(what.endswith(": a row that counts") for what in found))
 
 

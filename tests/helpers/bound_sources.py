@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from oocbe.elimination.row_pruning.row_bounds import RowBound
+from oocbe.elimination.engine.row_bound import RowBound
 from oocbe.model.problem import Problem
 from tests.helpers.small_problems import all_values
 

@@ -176,14 +176,14 @@ def eliminate(
     memory=1 << 30,
     workdir=None,
     chunk_rows=1 << 20,
-    pruner=None,
+    bounds=None,
     tables="incomplete",
 ):
     """Value and assignment (None where the semiring selects none) by one forward and backward pass."""
     prepared = prepare(problem, problem.semiring, order)
     with MessageStore(memory, workdir, chunk_rows) as store:
         engine = BucketEngine("cpu", block_rows=block_rows)
-        outcome = Forward(prepared, dominance, store, engine=engine, pruner=pruner, tables=tables).run()
+        outcome = Forward(prepared, dominance, store, engine=engine, bounds=bounds, tables=tables).run()
         if outcome.value is None:
             return (0 if problem.semiring.counts else None), None
         assignment = backward_pass(prepared, outcome.buckets) if problem.semiring.selects else None

@@ -18,9 +18,9 @@ from numba import types
 import oocbe
 from oocbe import errors
 from oocbe.bounds import incumbent
-from oocbe.bounds.kernels.cpu import estimators
 from oocbe.bounds.kernels.cpu.local_search import search
 from oocbe.kernels.cpu import compiler, jit
+from oocbe.kernels.cpu.buckets import outside_terms
 from oocbe.model.settings.option_values import Gap
 from oocbe.runtime import data_limit
 from oocbe.runtime.deadline import Deadline
@@ -91,7 +91,7 @@ def test_a_wait_ends_with_the_outermost_deadline_and_not_with_one_of_an_attempt(
 def test_threads_that_wait_for_one_loop_share_a_child_and_the_next_loop_gets_an_idle_one(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     made = compiler.Compiler()
-    first = (estimators.__name__, "sum_outside", (types.int64,))  # fails: the wait ends, and the child lives
+    first = (outside_terms.__name__, "sum_outside", (types.int64,))  # fails: the wait ends, and the child lives
     with Deadline() as deadline:
         made.start(first)
         child = made._running[first]

@@ -8,12 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.elimination.row_pruning.pruner import RowPruner
+from oocbe.bounds.bounds import bound_sources
+from oocbe.bounds.estimators import constant_source
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.propagation.value_removal import remove_values
-from tests.helpers.bound_sources import ExactSource
+from tests.helpers.bound_problems import check_message, random_message
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import (
     all_values,
@@ -57,29 +58,46 @@ def test_bounds_and_fixed_values_carry_over(structure, above):
     problem = without_bound(make_problem(structure))
     expected = brute_force(problem)
     upper_bound = (0 if expected is None else expected) + above
-    source = ExactSource(problem, structure["seed"], upper_bound)
-    made = remove_values(problem, source.fixed_values(upper_bound))
-    if made.is_infeasible:
-        assert expected is None
-        return
-    order = np.random.default_rng(structure["seed"]).permutation(len(made.problem.variables)).tolist()
-    pruner = RowPruner(made.problem, made.source(source), upper_bound)
-    value, assignment = eliminate(made.problem, order, pruner=pruner)
-    if expected is None:
-        assert value is None or (not made.problem.variables and value >= upper_bound)
-        return
-    check(problem, value, made.lift(assignment), expected)
+    for source in bound_sources(problem.below(upper_bound), 0.01):
+        made = remove_values(problem, source.fixed_values(upper_bound))
+        if made.is_infeasible:
+            assert expected is None
+            continue
+        left = made.problem.below(upper_bound)
+        bounds = source.restricted(left, made.kept)
+        random = np.random.default_rng(structure["seed"])
+        if left.variables:
+            assert source.root <= bounds.root + 1e-9
+            order = random.permutation(len(left.variables)).tolist()
+            check_message(left, bounds, *random_message(left, structure["seed"]))
+            value, assignment = eliminate(left, order, bounds=bounds)
+            if expected is not None:
+                check(problem, value, made.lift(assignment), expected)
+            else:
+                assert value is None
+
+
+def test_bounds_of_floats_hold_for_the_integers_left():
+    """Multipliers are fractions, and rounding towards 0 would raise a negative bound."""
+    random = np.random.default_rng(0)
+    names, scopes = "abcd", ((1, 2), (2, 3), (1, 3))
+    for seed in range(20):
+        functions = [Function.from_array(scope, random.integers(-4, 4, size=(3, 3))) for scope in scopes]
+        functions.append(Function((0,), [[0]], [-0.5], 0))
+        problem = Problem(tuple(Variable(name, 3) for name in names), tuple(functions))
+        made = remove_values(problem, [(0, 0), (0, 2)])
+        assert made.problem.is_integral and not problem.is_integral
+        for source in bound_sources(problem, 0.1):
+            check_message(made.problem, source.restricted(made.problem, made.kept), *random_message(made.problem, seed))
 
 
 def test_bounds_carry_over_where_only_variables_with_one_value_go():
     """No value is removed, but the numbers of the variables change."""
-    problem = Problem(
-        (Variable("a", 1), Variable("b", 2), Variable("c", 3)), (Function.from_array((1, 2), [[5, 6, 7]] * 2),)
-    )
-    source = ExactSource(problem, 1, 100)
+    functions = (Function.from_array((1, 2), [[5, 6, 7]] * 2), Function.from_array((2,), [1, 0, 4]))
+    problem = Problem((Variable("a", 1), Variable("b", 2), Variable("c", 3)), functions)
     made = remove_values(problem, [])
     assert not made.is_infeasible
     assert made.problem.sizes == (2, 3)
-    bound = made.source(source).for_message(0b01, [1])
-    assert all(len(table) == 3 for table in bound.tables.values())
+    bound = constant_source(problem).restricted(made.problem, made.kept).for_message(0b01, [1])
+    assert {v: len(table) for v, table in bound.tables.items()} == {1: 3}
     assert made.lift((1, 2)) == (0, 1, 2)

@@ -10,7 +10,6 @@ import pytest
 import oocbe
 from oocbe.bounds.bounds import bound_sources
 from oocbe.bounds.estimators import constant_source
-from oocbe.bounds.fixed_point import FixedPoint
 from oocbe.bounds.forbidden import cost_limits, removed_values
 from oocbe.bounds.mini_buckets import mini_buckets_bound
 from oocbe.bounds.mini_buckets.mini_buckets_partition import shape_of
@@ -18,6 +17,7 @@ from oocbe.bounds.row_tables import ScopeTables
 from oocbe.elimination.plan import plan
 from oocbe.elimination.preparation.packing import is_packing
 from oocbe.elimination.preparation.penalties import forbid_penalties
+from oocbe.elimination.row_pruning.fixed_point import FixedPoint
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.junction_trees import compiled
 from oocbe.model.parts import Function, Variable

@@ -18,7 +18,7 @@ from .outcome import Tally
 
 if TYPE_CHECKING:
     from oocbe.elimination.engine.bucket_engine import BucketEngine
-    from oocbe.elimination.row_pruning.pruner import RowPruner
+    from oocbe.elimination.row_pruning.row_bounds import BoundSource
     from oocbe.model.problem import Problem
     from oocbe.tables.table import Table
 
@@ -34,21 +34,19 @@ def check_tables(problem: Problem, source: Any, own: Assignments, case: Descript
     from oocbe.elimination.engine.bucket_engine import BucketEngine
     from oocbe.elimination.engine.consumption import carried_in_rows, left_out
     from oocbe.elimination.preparation.ranges import rounding_margin
-    from oocbe.elimination.row_pruning.pruner import RowPruner
     from oocbe.errors import ValueRangeError
 
     limit = problem.upper_bound
     assert limit is not None
     order, dominance = case["order"], case["dominance"]
-    pruner = RowPruner(problem, source, limit)
     try:
-        whole = _messages(problem, order, BucketEngine("cpu"), dominance, pruner)
+        whole = _messages(problem, order, BucketEngine("cpu"), dominance, source)
     except ValueRangeError as error:
         tally.refused(error, True)
         return
     with mock.patch.dict(os.environ, {"OOCBE_THREADS": str(case["threads"])}):
         other = BucketEngine("cpu", block_rows=case["block_rows"], piece_rows=case["piece_rows"], streams=2)
-        again = _messages(problem, order, other, dominance, pruner)
+        again = _messages(problem, order, other, dominance, source)
     tally.same(f"{source.name}: tables made otherwise", list(map(_bits, whole)), list(map(_bits, again)))
     if dominance or carried_in_rows(problem) or left_out(problem):
         return
@@ -68,7 +66,7 @@ def check_tables(problem: Problem, source: Any, own: Assignments, case: Descript
 
 
 def _messages(
-    problem: Problem, order: list[int], engine: BucketEngine, dominance: bool, pruner: RowPruner | None
+    problem: Problem, order: list[int], engine: BucketEngine, dominance: bool, bounds: BoundSource | None
 ) -> list[Message]:
     """All messages, in the order in which they are made."""
     from oocbe.elimination.buckets.forward import Forward
@@ -77,7 +75,7 @@ def _messages(
 
     prepared = prepare(problem, problem.semiring, order)
     with MessageStore(1 << 30, chunk_rows=5) as store:
-        outcome = Forward(prepared, dominance, store, engine=engine, pruner=pruner).run()
+        outcome = Forward(prepared, dominance, store, engine=engine, bounds=bounds).run()
         sent = [(bucket.variable, bucket.sent) for bucket in outcome.buckets if bucket.sent is not None]
         return [(variable, message.scope, message.table()) for variable, message in sent]
 

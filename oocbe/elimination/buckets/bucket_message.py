@@ -21,7 +21,6 @@ from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.piecewise import BucketFinalizer, PiecewiseBucket
 from oocbe.elimination.buckets.supported_values import SupportedValues
-from oocbe.elimination.engine.bound_arrays import RowPruning
 from oocbe.elimination.engine.bucket_cuts import BucketJoin
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
@@ -39,11 +38,12 @@ from oocbe.elimination.engine.decision import (
 )
 from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
+from oocbe.elimination.engine.row_bound import RowBound
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin
 from oocbe.elimination.preparation.scaling import rescale
 from oocbe.elimination.row_pruning.dominance import SubstitutionDominance, applies_to
-from oocbe.elimination.row_pruning.pruner import RowPruner
+from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.errors import DiskError, ResourceError
 from oocbe.model.semiring import Combination
 from oocbe.model.settings.tuning import tuning
@@ -62,7 +62,7 @@ class BucketTask:
     ----------
     bucket : the factors and messages to join. layout : of the message's rows. covered : constraints that are applied.
     subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
-    pruning : the bound for pruning rows.
+    bound : for pruning rows; None: all are kept.
     may_cut : whether rows may be joined in pieces. known : findings of earlier attempts.
     limbs : of each count (:mod:`oocbe.tables.limbs`); 0 where values are plain numbers.
     """
@@ -70,7 +70,7 @@ class BucketTask:
     bucket: Bucket
     layout: Layout
     subtree: NDArray[np.uint8]
-    pruning: RowPruning | None
+    bound: RowBound | None
     covered: list[PackedFactor]
     may_cut: bool
     known: AttemptHistory = NO_ATTEMPTS
@@ -82,7 +82,7 @@ class MessageMaker:
 
     Parameters
     ----------
-    prepared, dominance, store, row_cap, engine, pruner, tables : as for
+    prepared, dominance, store, row_cap, engine, bounds, tables : as for
         :class:`oocbe.elimination.buckets.forward.Forward`.
     """
 
@@ -93,7 +93,7 @@ class MessageMaker:
         store: MessageStore,
         row_cap: int | None = None,
         engine: BucketEngine | None = None,
-        pruner: RowPruner | None = None,
+        bounds: BoundSource | None = None,
         tables: str = INCOMPLETE,
     ) -> None:
         self._prepared = prepared
@@ -102,8 +102,8 @@ class MessageMaker:
         self._step_limit = NO_LIMIT if row_cap is None else row_cap * tuning().steps_a_row
         self._engine = engine or BucketEngine("cpu")
         self._device = self._engine.device(lambda: store.left_on_device)
-        self._pruner = pruner
-        form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
+        self._bounds = bounds
+        form = INCOMPLETE if bounds is not None or prepared.consumption is not None else tables
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         has_workers, consumes = self._engine.workers is not None, prepared.consumption is not None
         wishes = BucketConstraints.of(self._complete.tables, self._engine.piece_rows, consumes, has_workers)
@@ -198,14 +198,14 @@ class MessageMaker:
         """The task of a bucket, with its integer range checked and its pruning bound."""
         if self._prepared.semiring.combination is Combination.MULTIPLY:
             self.check_range(bucket)
-        pruning = None
-        if self._pruner is not None:
-            consumption = self._prepared.consumption
-            pruning = self._pruner.for_message(subtree_members(subtree), bucket.separator, consumption)
+        bound = None
+        if self._bounds is not None:
+            bound = self._bounds.for_message(subtree_members(subtree), bucket.separator)
+            bound = bound.below(self._prepared.problem, self._prepared.consumption)
         layout = self._prepared.layout(bucket.separator)
         limbs = self.limbs(bucket)
         known = AttemptHistory(needs_rows=WhyForm.LIMBS) if limbs else NO_ATTEMPTS
-        return BucketTask(bucket, layout, subtree, pruning, self._constraints.covered_by(bucket), may_cut, known, limbs)
+        return BucketTask(bucket, layout, subtree, bound, self._constraints.covered_by(bucket), may_cut, known, limbs)
 
     def _decide(self, task: BucketTask) -> Strategy:
         """Choose the strategy from current findings, and free memory for it as far as possible."""
@@ -314,7 +314,7 @@ class MessageMaker:
             [*task.covered, *self.supported.constraints(bucket)],
             bucket.functions,
             max((t.rows for t in tables), default=0),
-            task.pruning,
+            task.bound,
             task.limbs,
         )
         while True:
@@ -367,7 +367,7 @@ class MessageMaker:
             tuple((m.scope, m.sorted_rows(pieces.cache)) for m in bucket.messages),
             [*task.covered, *self.supported.constraints(bucket)],
             bucket.functions,
-            task.pruning,
+            task.bound,
             prepared.semiring,
             prepared.dtype,
             max((m.rows for m in bucket.messages), default=0),

@@ -23,7 +23,7 @@ from oocbe.elimination.engine.bucket_join import TooManyRowsError
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import split
-from oocbe.elimination.row_pruning.pruner import RowPruner
+from oocbe.elimination.row_pruning.row_bounds import BoundSource
 from oocbe.errors import LimitError
 from oocbe.model.semiring import Combination
 from oocbe.runtime.tracing.recorder import ELIMINATION, span
@@ -83,8 +83,8 @@ class Forward:
     row_cap : a message with more rows, or more steps than its step limit, ends the run with :class:`RowCapError`;
         None: only the disk limits it.
     engine : computes the buckets; None: the CPU.
-    pruner : provides the bound for pruning rows in min-sum; None: all rows are kept.
-    tables : form of the messages, see :mod:`oocbe.elimination.buckets.forms`; all are incomplete with a pruner, or if
+    bounds : for pruning rows that reach the problem's upper bound, in min-sum; None: all rows are kept.
+    tables : form of the messages, see :mod:`oocbe.elimination.buckets.forms`; all are incomplete with bounds, or if
         rows carry consumption.
     """
 
@@ -97,12 +97,12 @@ class Forward:
         store: MessageStore,
         row_cap: int | None = None,
         engine: BucketEngine | None = None,
-        pruner: RowPruner | None = None,
+        bounds: BoundSource | None = None,
         tables: str = INCOMPLETE,
     ) -> None:
         self._prepared = prepared
         self._store = store
-        self._maker = self.maker(prepared, dominance, store, row_cap, engine, pruner, tables)
+        self._maker = self.maker(prepared, dominance, store, row_cap, engine, bounds, tables)
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = False) -> ForwardPass:
         """Eliminate every variable.

@@ -212,7 +212,7 @@ class SegmentedBucket:
 
             pieces = _Pieces(whole, self._workers)
             # The loops' type parameters, so that the loops are compiled once.
-            kind = ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.pruning is None)
+            kind = ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.bound is None)
             deadline = self._engine.deadline
             Dispatch(join.name, self._workers, join_segment, segment_of, done, _halves, deadline, kind).run(pieces)
             least, greatest = parts.least, parts.greatest

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from oocbe.elimination.engine.bound_arrays import RowPruning
 from oocbe.elimination.engine.factors import PackedFactor
 from oocbe.elimination.engine.join_program import BucketScope, ProgramBuilder
+from oocbe.elimination.engine.row_bound import RowBound
 from oocbe.execution.sources import InMemorySource, SortedRows
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.model.semiring import Semiring
@@ -35,7 +35,7 @@ class BucketJoin:
     ----------
     builder : makes its programs. scope : its variables.
     tables : scope (variable indices, the eliminated one first) and rows of each table.
-    constraints, functions, pruning : as for :meth:`ProgramBuilder.build`.
+    constraints, functions, bound : as for :meth:`ProgramBuilder.build`.
     semiring, dtype : of the message's values.
     rows : of the largest table.
     name : of the bucket, for error messages. limbs : as for :meth:`ProgramBuilder.build`.
@@ -46,7 +46,7 @@ class BucketJoin:
     tables: tuple[tuple[tuple[int, ...], SortedRows], ...]
     constraints: Sequence[PackedFactor]
     functions: Sequence[PackedFactor]
-    pruning: RowPruning | None
+    bound: RowBound | None
     semiring: Semiring
     dtype: np.dtype[np.generic]
     rows: int
@@ -57,7 +57,7 @@ class BucketJoin:
         """The program that joins all tables, or row ranges of them."""
         layouts = [(members, source.layout) for members, source in self.tables]
         factors = (self.constraints, self.functions)
-        return self.builder.build(self.scope, layouts, *factors, self.rows, self.pruning, self.limbs)
+        return self.builder.build(self.scope, layouts, *factors, self.rows, self.bound, self.limbs)
 
     @property
     def schema(self) -> Schema:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.engine.bound_arrays import MERGED_BITS, RowPruning, bound_arrays, no_bounds
 from oocbe.elimination.engine.consumption import Consumption, consumption_arrays
 from oocbe.elimination.engine.factors import FactorPool, PackedFactor
+from oocbe.elimination.engine.row_bound import MERGED_BITS, RowBound, no_bounds
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, LeafArrays, LookupArrays, RunArrays, SemiringCodes
 from oocbe.kernels.cpu.buckets.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks
 from oocbe.model.semiring import Semiring
@@ -163,7 +163,7 @@ class ProgramBuilder:
         constraints: Iterable[PackedFactor],
         functions: Iterable[PackedFactor],
         rows: int,
-        pruning: RowPruning | None = None,
+        bound: RowBound | None = None,
         limbs: int = 0,
     ) -> JoinProgram:
         """Program for one bucket.
@@ -175,7 +175,7 @@ class ProgramBuilder:
         constraints : those to enforce, each covered by the bucket's scope.
         functions : those to combine, each mentioning the eliminated variable.
         rows : of the tables; with few rows, large merged lookups do not pay.
-        pruning : the bound for pruning rows; None: all are kept.
+        bound : for pruning rows; None: all are kept.
         limbs : of each resulting count (:mod:`oocbe.tables.limbs`); 0 if values are plain numbers.
         """
         limit = min(tuning().merged_bits, max(4, rows.bit_length() - 2))
@@ -284,14 +284,13 @@ class ProgramBuilder:
         semiring = SemiringCodes(
             int(self._semiring.combination), int(self._semiring.marginalisation), one, limbs or None
         )
-        prices: tuple[int | float, ...] = ()
-        if pruning is None:
-            bounds = no_bounds(levels, dtype)
+        if bound is None:
+            bounds, prices = no_bounds(levels, dtype), list[int | float]()
         else:
             least = sum(v.min().item() for v in values)
             merged_bits = min(MERGED_BITS, max(1, rows.bit_length() - 2))
-            placed = (scope.separator, fields, level_of, levels, dtype)
-            bounds, prices = bound_arrays(pruning, *placed, least, merged_bits), pruning.prices
+            bounds = bound.arrays(scope.separator, fields, level_of, levels, dtype, least, merged_bits)
+            prices = bound.unit_prices(self._consumption)
         placed_variables = (scope.variable, scope.separator, fields, rows)
         carried = (self._consumption, *placed_variables, self._keeps_staircase, prices, bounds.entries.dtype, one)
         return JoinProgram(runs, lookups, leaf, semiring, bounds, consumption_arrays(*carried))

@@ -1,74 +1,166 @@
-"""Bounds on the rows of a message, and the interface of their sources.
+"""Bounds on the rows of any message of a problem: sums of terms.
 
-A row s of a message has a value h(s), the least cost of the functions in the message's subtree. What the functions
-outside can still add is bounded from below by ``constant + Σ tables[v][s_v]``, in fixed point. A row whose sum exceeds
-what an assignment better than the incumbent can cost belongs to no such assignment and goes. An additive bound is
-enough for that: it is a few lookups a row, and a reparametrisation (Cooper et al. 2010, *Soft arc consistency
-revisited*; the reduced costs of a linear program) has just this form.
+A *term* states ``constant + Σ_v entries_v(x_v) <= part(x)`` for a part of the problem, in fixed point. A *soft* term
+bounds one function, or the problem's constant. A *hard* term is at most 0 for every assignment that counts: a
+multiplier times a valid inequality (``-y * rhs + Σ y * coef * x <= 0``), or the costs charged to a hard constraint. A
+*literal* term is an inequality of literals with coefficients of at least 0; where it is violated, the costly tuples of
+functions (:mod:`oocbe.bounds.costly_tuples`) pay for it. A *consumed* term is a multiplier times one of the problem's
+linear constraints. The sum of all terms is a lower bound on the problem; each variable then takes its cheapest value
+independently. All reparametrisations (Cooper et al. 2010, *Soft arc consistency revisited*) and the reduced costs of
+linear programs have this form.
 
-Only assignments that count are bounded: feasible ones, with a value below ``Problem.upper_bound`` where there is one.
-So a solver that knows an incumbent puts its value there, and bounds may then use whatever follows from it.
+Functions whose scope meets no eliminated variable lie outside a message. Their terms are added up. So are all hard
+terms, as assignments that count satisfy them; eliminated variables contribute their least entry. Literal terms count
+without the literals of eliminated variables: the tuples that pay for the rest lie outside. Consumed terms always
+count; the consumption by a row's eliminated variables has the multiplier as its price. The remaining sum depends on
+the separator's variables separately, and on other variables, which take their cheapest value. So the bound of a row is
+a few lookups (:mod:`oocbe.elimination.engine.row_bound`).
+
+Only assignments that *count* are bounded: feasible ones with a value below ``Problem.upper_bound``, if there is one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.engine.row_bound import RowBound
+from oocbe.elimination.preparation.listed_factors import starts_of
+from oocbe.elimination.row_pruning.fixed_point import LARGEST, FixedPoint
+from oocbe.errors import ValueRangeError
+from oocbe.kernels.cpu.buckets.outside_terms import ELIMINATED, OUTSIDE, SEPARATOR, sum_outside
+from oocbe.kernels.cpu.jit import call
 from oocbe.model.problem import Problem
+
+LARGEST_SUM = 2**62
+"""Limit of a row's sum in units of fixed point: below it, removed values are priced prohibitively without overflow."""
+
+SWEEPS = 3
+"""Number of passes that select hard terms over eliminated variables; a third pass hardly ever changes anything."""
 
 
 @dataclass(frozen=True)
-class RowBound:
-    """Lower bound on what lies outside a message, per row of it.
-
-    For every row s with value h(s), and every full assignment that counts and extends s:
-    ``h(s) * scale + constant + sum(tables[v][s_v]) + sum(prices[c] * (what the assignment takes of c in the eliminated
-    variables)) <= scale * (value of the assignment)``, where the assignment's value
-    includes ``Problem.constant``. With integer costs all of this is exact in int64 and cannot overflow. With
-    floating-point costs ``scale`` is 1 and ``constant`` is lowered by more than the rounding errors of the sums.
+class Terms:
+    """Terms in flat arrays, the arguments of :func:`oocbe.kernels.cpu.buckets.outside_terms.sum_outside`.
 
     Attributes
     ----------
-    scale : a cost c counts c * scale.
-    constant : what does not depend on the row.
-    tables : separator variable -> int64 (or float64) (domain size,); variables left out add nothing.
-    prices : linear constraint (its index) -> what a row's bound rises with a unit that its eliminated variables take of
-        the constraint's capacity, beyond the least coefficient of each; at least 0, and 0 for constraints left out.
-        The bound holds without that, too.
+    start : int64 (terms + 1,), CSR into ``variable`` and ``offset``.
+    variable, offset : int64, variables of each term and where their entries (domain size each) begin.
+    entries : int64. constant : int64 (terms,). kind : uint8 (terms,), SOFT, HARD, LITERAL or CONSUMED.
+    linear : (term, index of the linear constraint, multiplier) of each consumed term.
     """
 
-    scale: int
-    constant: int | float
-    tables: Mapping[int, NDArray[Any]] = field(default_factory=dict)
-    prices: Mapping[int, int | float] = field(default_factory=dict)
+    start: NDArray[np.int64]
+    variable: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    entries: NDArray[np.int64]
+    constant: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+    linear: tuple[tuple[int, int, int], ...] = ()
+
+    def magnitude(self) -> float:
+        """Sum of the absolute values of all constants and entries: no sum of terms exceeds it."""
+        return float(np.abs(self.constant, dtype=np.float64).sum() + np.abs(self.entries, dtype=np.float64).sum())
+
+    def joined(self, other: Terms) -> Terms:
+        """The terms of both, in order."""
+        return Terms(
+            np.concatenate([self.start, other.start[1:] + len(self.variable)]),
+            np.concatenate([self.variable, other.variable]),
+            np.concatenate([self.offset, other.offset + len(self.entries)]),
+            np.concatenate([self.entries, other.entries]),
+            np.concatenate([self.constant, other.constant]),
+            np.concatenate([self.kind, other.kind]),
+            self.linear + tuple((term + len(self.constant), number, price) for term, number, price in other.linear),
+        )
+
+    def restricted(self, kept: Sequence[NDArray[np.int64]]) -> Terms:
+        """The terms over the variables with several values left, renumbered; one value left adds to the constants.
+
+        kept : remaining values of each variable, ascending.
+        """
+        counts = np.array([len(values) for values in kept], dtype=np.int64)
+        first, values = starts_of(counts), np.concatenate([np.zeros(0, dtype=np.int64), *kept])
+        is_fixed = counts[self.variable] == 1
+        term = np.repeat(np.arange(len(self.constant)), np.diff(self.start))
+        constant = self.constant.copy()
+        fixed = self.offset[is_fixed] + values[first[self.variable[is_fixed]]]
+        np.add.at(constant, term[is_fixed], self.entries[fixed])
+        # Terms may share entries.
+        width = len(self.entries) + 1
+        shared = self.variable[~is_fixed] * width + self.offset[~is_fixed]
+        blocks, block = np.unique(shared, return_inverse=True)
+        owner, begin = np.divmod(blocks, width)
+        offset, length = starts_of(counts[owner]), counts[owner]
+        places = np.arange(offset[-1]) + np.repeat(first[owner] - offset[:-1], length)
+        return Terms(
+            starts_of(np.bincount(term[~is_fixed], minlength=len(constant))),
+            (np.cumsum(counts > 1) - 1)[self.variable[~is_fixed]],
+            offset[block],
+            self.entries[np.repeat(begin, length) + values[places]],
+            constant,
+            self.kind,
+            self.linear,
+        )
 
 
-class BoundSource(Protocol):
-    """Something that bounds the rows of any message of one problem.
+class BoundSource:
+    """Bounds on the rows of any message of one problem.
+
+    Parameters
+    ----------
+    name, why : for the plan: what the bounds are made of, and the bound at the root.
+    problem : the bounded problem, in the min-sum semiring.
+    fixed_point : of the terms.
+    terms : under-estimators; for every function, and for the constant, at most one soft term.
+    removed : uint8, for all (variable, value) pairs in order: 1 where no assignment that counts has the value.
 
     Attributes
     ----------
-    name : what the plan calls it. why : a sentence for the plan: what it is made of, and what it says at the root.
+    margin : error bound of sums of floats.
     root : lower bound on the value of every assignment that counts, rounded up to a value that the problem can have;
         infinite where nothing counts.
-    assignment : an assignment met on the way, None where there is none. Everything that the source says then holds for
-        assignments strictly better than this one.
+    assignment : an assignment found on the way, or None. The bounds then hold for assignments strictly better than it.
+
+    Raises
+    ------
+    ValueRangeError : sums of the terms may overflow 64-bit integers.
     """
 
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def why(self) -> str: ...  # noqa: D102
-    @property
-    def root(self) -> int | float: ...  # noqa: D102
-    @property
-    def assignment(self) -> tuple[int, ...] | None: ...  # noqa: D102
+    def __init__(
+        self,
+        name: str,
+        why: str,
+        problem: Problem,
+        fixed_point: FixedPoint,
+        terms: Terms,
+        removed: NDArray[np.uint8],
+    ) -> None:
+        self.name = name
+        self.why = why
+        self.assignment: tuple[int, ...] | None = None
+        self.terms = terms
+        self.removed = removed
+        self.fixed_point = fixed_point
+        self._sizes = problem.sizes
+        self._first = starts_of(problem.sizes)
+        self._grid, self._is_integral = problem.value_grid, problem.is_integral
+        magnitude = terms.magnitude()
+        if magnitude > LARGEST:
+            raise ValueRangeError(f"{problem.name}: the terms of the {name} bound leave 64-bit integers")
+        # More than the difference of any two bounds or values: a row with a removed value is pruned.
+        self._excess = 2 * (int(magnitude) + int(fixed_point.magnitude * fixed_point.scale)) + 2
+        sums_to = float(fixed_point.magnitude) + magnitude / float(fixed_point.scale)
+        self.margin = sums_to * fixed_point.rounding
+        everything, self._sums, _ = self._sum(np.full(len(self._sizes), OUTSIDE, dtype=np.uint8))
+        self._least = everything + int(self._least_of_each(self._sums).sum())
+        is_empty = bool(len(self._sizes)) and bool(np.minimum.reduceat(removed, self._first[:-1]).any())
+        self.root: int | float = math.inf if is_empty else self._rounded(self._least)
 
     def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
         """Bound the rows of a message.
@@ -78,41 +170,86 @@ class BoundSource(Protocol):
         eliminated : bit set of the variables eliminated in the message's subtree, the bucket's own included.
         separator : the message's variables, in any order.
         """
-        ...
+        count = len(self._sizes)
+        bits = np.frombuffer(eliminated.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
+        role = np.unpackbits(bits, bitorder="little", count=count) * np.uint8(ELIMINATED)
+        role[list(separator)] = SEPARATOR
+        constant, sums, prices = self._sum(role)
+        constant += int(self._least_of_each(sums)[role == OUTSIDE].sum())
+        if self._excess * (len(separator) + 1) < LARGEST_SUM:
+            sums[self.removed > 0] += self._excess
+        tables = {v: sums[self._slice(v)] for v in separator}
+        tables = {v: table for v, table in tables.items() if table.any()}
+        if self.fixed_point.is_integral:
+            return RowBound(int(self.fixed_point.scale), constant, tables, prices)
+        scale = float(self.fixed_point.scale)
+        bound = RowBound(
+            1,
+            constant / scale - self.margin,
+            {v: table / scale for v, table in tables.items()},
+            {number: price / scale for number, price in prices.items()},
+        )
+        return bound.rounded_down() if self._is_integral else bound
+
+    def restricted(self, problem: Problem, kept: Sequence[NDArray[np.int64]]) -> BoundSource:
+        """The bounds of the remaining problem after the removal of values.
+
+        problem : over the variables with several values left. kept : remaining values of each variable, ascending.
+        """
+        removed = [self.removed[self._slice(v)][values] for v, values in enumerate(kept) if len(values) > 1]
+        removed_left = np.concatenate([self.removed[:0], *removed])
+        return BoundSource(self.name, self.why, problem, self.fixed_point, self.terms.restricted(kept), removed_left)
 
     def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
-        """Pairs (variable, value) that no assignment with a value below ``upper_bound`` has."""
-        ...
+        """Pairs (variable, value) that no assignment with a value below ``upper_bound`` has.
 
+        These are the pairs whose reduced cost lifts the root bound to it, and those removed.
+        """
+        least, reduced = self.reduced_costs()
+        variables = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        found = []
+        for place in np.flatnonzero((reduced > 0) | (self.removed > 0) | (self.root >= upper_bound)).tolist():
+            if self.removed[place] or self._rounded(least + int(reduced[place])) >= upper_bound:
+                v = int(variables[place])
+                found.append((v, place - int(self._first[v])))
+        return found
 
-@dataclass(frozen=True)
-class ValueGrid:
-    """The values that assignments of a problem can have: ``offset + step * k`` for integers k; step 0: any number.
+    def reduced_costs(self) -> tuple[int, NDArray[np.int64]]:
+        """Scaled root bound, not rounded up, and the increase by each remaining (variable, value) pair."""
+        return self._least, self._sums - np.repeat(self._least_of_each(self._sums), self._sizes)
 
-    A bound between two values of the grid may be rounded up, so that a row goes as soon as its bound exceeds
-    ``largest_below(incumbent)``, often by much less than the incumbent itself.
-    """
+    def _slice(self, v: int) -> slice:
+        return slice(int(self._first[v]), int(self._first[v + 1]))
 
-    step: int
-    offset: int
+    def _rounded(self, bound: int) -> int | float:
+        """A scaled bound as a value, rounded up to the next value that the problem can take."""
+        if not self.fixed_point.is_integral:
+            return bound / float(self.fixed_point.scale) - self.margin
+        scale = int(self.fixed_point.scale)
+        return self._grid.round_up(-(-bound // scale))
 
-    @classmethod
-    def of(cls, problem: Problem) -> ValueGrid:
-        """The coarsest grid that holds every sum of the problem's integer costs; no grid for floating-point costs."""
-        if not problem.is_integral:
-            return cls(0, 0)
-        known = problem.extremes
-        first = np.where(known.rows > 0, known.lows, known.defaults)
-        return cls(problem.value_step or 1, sum(first.tolist(), int(problem.constant)))
+    def _least_of_each(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Least sum over each variable's remaining values (over all values if none remains)."""
+        if not self._sizes:
+            return np.zeros(0, dtype=np.int64)
+        begin = self._first[:-1]
+        left = np.minimum.reduceat(np.where(self.removed > 0, np.iinfo(np.int64).max, sums), begin)
+        is_empty = np.minimum.reduceat(self.removed, begin) > 0
+        return np.where(is_empty, np.minimum.reduceat(sums, begin), left)
 
-    def round_up(self, bound: int | float) -> int | float:
-        """The least value of the grid that is not below a bound."""
-        if self.step == 0 or bound == math.inf:
-            return bound
-        return self.offset - (self.offset - math.ceil(bound)) // self.step * self.step
-
-    def largest_below(self, value: int | float) -> int | float:
-        """The largest value of the grid strictly below a value; without a grid, the next float below."""
-        if self.step == 0 or value == math.inf:
-            return math.nextafter(value, -math.inf)
-        return self.offset + (math.ceil(value) - 1 - self.offset) // self.step * self.step
+    def _sum(self, role: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64], dict[int, int]]:
+        """Constant and value sums of the terms outside a message, and prices of consumption by linear constraint."""
+        sums = np.zeros(int(self._first[-1]), dtype=np.int64)
+        terms = self.terms
+        if len(terms.constant) == 0:
+            return 0, sums, {}
+        kept = np.empty(len(terms.constant), dtype=np.uint8)
+        uses = (terms.start, terms.variable, terms.offset)
+        parts = (terms.entries, terms.constant, terms.kind)
+        arguments = (*uses, *parts, self._first, role, self.removed, SWEEPS, sums, kept)
+        total = call(sum_outside, len(terms.entries) + len(terms.variable), *arguments)
+        prices: dict[int, int] = {}
+        for term, number, price in terms.linear:
+            if kept[term]:
+                prices[number] = prices.get(number, 0) + price
+        return int(total), sums, prices

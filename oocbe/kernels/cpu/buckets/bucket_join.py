@@ -17,7 +17,7 @@ functions of the bucket, in dense arrays, and reduced to one value.
 The walk reads no values of rows. It fills a *frontier* of leaves, and a loop for the kind of leaf joins them all; then
 the walk continues. So each loop is small and compiled for few types, and no call is as short as a leaf.
 
-With a lower bound for each prefix of a key (:mod:`oocbe.elimination.engine.bound_arrays`), a prefix is pruned if no
+With a lower bound for each prefix of a key (:mod:`oocbe.elimination.engine.row_bound`), a prefix is pruned if no
 completion can be below a threshold. The bound is the sum of the bound tables over the assigned variables, their minima
 over the rest, and the least value among the matching rows of each table. A row is tested again with its own value when
 it is written.

@@ -145,7 +145,7 @@ class SemiringCodes(NamedTuple):
 
 
 class BoundArrays(NamedTuple):
-    """A lower bound for rows; :mod:`oocbe.elimination.engine.bound_arrays` defines its scale.
+    """A lower bound for rows; :mod:`oocbe.elimination.engine.row_bound` defines its scale.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Sums of additive under-estimators over the outside of a message; see :mod:`oocbe.bounds.estimators`."""
+"""Sums of terms over the outside of a message; see :mod:`oocbe.elimination.row_pruning.row_bounds`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OUTSIDE, SEPARATOR, ELIMINATED = 0, 1, 2
 """Role of a variable in a message; part of the kernels' interface."""
 
 SOFT, HARD, LITERAL, CONSUMED = 0, 1, 2, 3
-"""Kind of a term; see :class:`oocbe.bounds.estimators.Terms`."""
+"""Kind of a term; see :class:`oocbe.elimination.row_pruning.row_bounds.Terms`."""
 
 
 @inline
