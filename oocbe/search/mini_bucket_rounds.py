@@ -59,7 +59,7 @@ class MiniBucketRounds(SubSolver):
         try:
             with Deadline(min(deadline.remaining, GROWTH * self._next_cost)) as allowed:
                 if self._bounding is None:
-                    self._bounding = Bounding(self._problem, self._options, "scope", False, None)
+                    self._bounding = Bounding(self._problem, self._options, "scope", False, None).prepare()
                 self._pass(self._bounding, allowed)
             self._z += 1
         except TimeLimitError:

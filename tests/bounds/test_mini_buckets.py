@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from oocbe.elimination.engine.bucket_sizes import BucketSizes, MainMemory
 from oocbe.elimination.engine.decision import BucketConstraints, decide
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.prepare import is_tabulated, prepare, scopes_of
-from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
+from oocbe.errors import EXIT_LIMIT, TimeLimitError, UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
@@ -178,8 +179,8 @@ def test_auto_counts_as_many_copies_of_a_message_as_the_decision_about_a_bucket(
     """Where what is predicted to fit has room, the largest message is made whole."""
     problem = random_network(17, 4, 0.7, tightness=0.0, seed=0)
     tune(row_copies=40)
-    bounding = Bounding(problem, OPTIONS, "scope", False, None)
-    shape = shape_of(scopes_of(problem), bounding.choice.order, 4)
+    bounding = Bounding(problem, OPTIONS, "scope", False, None).prepare()
+    shape = shape_of(scopes_of(problem), bounding.order, 4)
     room = int(bounding._predicted_bytes(shape))
     rows = 4 ** max(m.bit_count() for m in shape.separators)
     bucket = BucketSizes(rows, 4 * rows, 4, 12, rows, [])
@@ -283,3 +284,20 @@ def test_logarithms_of_a_product():
         in_logarithms(replace(problem, functions=(Function.from_array((0,), [-1.0, 1.0]),)))
     nothing = replace(problem, constant=0.0)
     assert in_logarithms(nothing).evaluate((1, 1)) is None
+
+
+@settings(max_examples=examples(60))
+@given(structures(SELECTING), st.booleans())
+def test_a_time_limit_before_the_first_message_leaves_the_minima(structure, shifting):
+    problem = make_problem(structure)
+    with patch.object(Bounding, "prepare", side_effect=TimeLimitError("the time limit of 1 s was reached")):
+        result = oocbe.bound(problem, 3, OPTIONS, cost_shifting=shifting)
+    (entry,) = result.entries
+    expected = brute_force(problem)
+    assert (entry.z, entry.assignment) == (0, None)
+    assert any("minima" in note for note in result.notes)
+    if entry.status == "infeasible":
+        assert expected is None
+    else:
+        assert result.exit_code == EXIT_LIMIT
+        assert expected is None or no_better(problem, expected, entry.bound)

@@ -108,7 +108,7 @@ def test_threads_that_wait_for_one_loop_share_a_child_and_the_next_loop_gets_an_
 def test_further_loops_wait_for_one_of_few_children(monkeypatch):
     monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (None, FakeConnection()))
     made = compiler.Compiler()
-    names = [(estimators.__name__, name, ()) for name in "abcd"]
+    names = [(outside_terms.__name__, name, ()) for name in "abcd"]
     for loop in names:
         made.start(loop)
     assert [*made._running] == names[:2]
@@ -140,7 +140,7 @@ class FakeConnection:
 def test_a_forked_process_leaves_the_compilations_of_its_parent_alone():
     """It would take the reply from the connection, and the parent would wait for ever."""
     made = compiler.compiler
-    loop = (estimators.__name__, "sum_outside", (types.int16,))
+    loop = (outside_terms.__name__, "sum_outside", (types.int16,))
     with Deadline() as deadline:
         made.start(loop)
         child = os.fork()

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from oocbe.bounds.estimators import constant_source
 from oocbe.bounds.incumbent import find_incumbent
 from oocbe.bounds.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets, with_copies
 from oocbe.bounds.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
@@ -86,7 +87,9 @@ def bound(
 
     Returns
     -------
-    BoundResult : for each z a bound and, where the backward pass found one, an assignment with its value.
+    BoundResult : for each z a bound and, where the backward pass found one, an assignment with its value. If the time
+        limit is reached before the first z is done, z is 0, and the bound is the sum of the functions' minima. A signal
+        gives the status ``interrupted`` and the entries that were done, or had proven a bound.
 
     Raises
     ------
@@ -94,8 +97,6 @@ def bound(
         ``piece_rows`` and ``streams``.
     UnsupportedError : a semiring that does not select, or negative factors.
     ResourceError : messages do not fit the memory limit with any given z.
-    TimeLimitError : the time limit was reached before the first z was done. (A signal instead gives a result with the
-        status ``interrupted`` and the entries that were done, or had proven a bound.)
     ValueRangeError : sums may overflow 64-bit integers.
     """
     begin = time.perf_counter()
@@ -104,30 +105,36 @@ def bound(
     problem = reduce_arity(problem.in_semiring(semiring))
     entries: list[BoundOfZ] = []
     notes: list[str] = []
-    run: Bounding | None = None
+    run = Bounding(problem, options, partition, cost_shifting, observer)
     with listening() as interruption, Deadline(options.time_limit) as deadline:
         order_end, is_cut_short = begin, False
         try:
-            run = Bounding(problem, options, partition, cost_shifting, observer, deadline)
-            order_end = time.perf_counter()
+            try:
+                run.prepare(deadline)
+            finally:
+                order_end = time.perf_counter()
             _bound_with_each(run, z, deadline, entries, notes)
         except BaseException as error:
-            if not interruption.caused(error):
+            if interruption.caused(error):
+                is_cut_short = True
+                notes.append(interruption.reason)
+            elif isinstance(error, TimeLimitError):
+                entries.append(run.of_minima())
+                notes.append(f"the bound is the sum of the functions' minima: {error}")
+            else:
                 raise
-            is_cut_short = True
-            notes.append(interruption.reason)
     return BoundResult(
         problem=problem.name,
         semiring=semiring.name,
         sense=problem.sense,
         variables=problem.variables,
         entries=tuple(entries),
-        width=0 if run is None else run.width,
-        order=() if run is None else run.choice.order,
-        partition=partition if run is None else run.partition,
+        width=run.width,
+        order=run.order,
+        partition=run.partition,
         cost_shifting=cost_shifting,
-        dtype="" if run is None else value_dtype(run.target, MIN_SUM).name,
-        backend="cuda" if run is not None and run.uses_device else "cpu",
+        dtype=value_dtype(run.target, MIN_SUM).name,
+        backend="cuda" if run.uses_device else "cpu",
         seconds={"order": order_end - begin, "total": time.perf_counter() - begin},
         peak_memory_bytes=peak_memory(),
         notes=(*problem.notes_of_optimum, *(() if run is None else run.notes), *notes),
@@ -196,7 +203,9 @@ class Bounding:
     partition: str
     shifting: bool
     observer: Observer | None
-    deadline: Deadline | None = None
+    order: tuple[int, ...] = ()
+    width: int = 0
+    uses_device: bool = False
 
     def __post_init__(self) -> None:
         problem, semiring = self.problem, self.problem.semiring
@@ -213,26 +222,49 @@ class Bounding:
             f"{c.name} over {len(c.scope)} variables is left out of the bound, and holds for the assignments"
             for c in self.relaxed
         ]
+        self.memory = message_memory(self.options)
+        self.notes += filter(None, [memory_warning(self.options)])
+
+    def prepare(self, deadline: Deadline | None = None) -> Bounding:
+        """Find an order, and build complete tables where costs are shifted in them; returns itself."""
         options = self.options
-        left = math.inf if self.deadline is None else self.deadline.remaining
+        left = math.inf if deadline is None else deadline.remaining
         search = (self.target, options.order, min(options.order_seconds, left), options.seed)
         self.narrow = narrow = narrow_problem(self.target, options)
-        self.choice = narrow.choice if narrow else search_orders(*search, deadline=self.deadline)[0]
-        self.width = narrow.width if narrow else max(map(len, self.choice.separators), default=0)
-        self.memory = message_memory(options)
-        self.notes += filter(None, [memory_warning(options)])
-        self.uses_device = False
+        choice = narrow.choice if narrow else search_orders(*search, deadline=deadline)[0]
+        self.order = choice.order
+        self.width = narrow.width if narrow else max(map(len, choice.separators), default=0)
         in_rows = not self.shifting or options.tables == INCOMPLETE
         self.tables = None if in_rows else ScopeTables.of(self.target)
         if self.partition == AUTO:
             self.partition = "scope" if self.tables is None else "content"
+        return self
+
+    def of_minima(self) -> BoundOfZ:
+        """The bound of each function's minimum, without messages or an assignment, as z = 0."""
+        begin, count = time.perf_counter(), len(self.target.functions)
+        done = MiniBucketPass([], constant_source(self.target).root, split=count, mini_buckets=count)
+        return self._entry(0, done, None, None, begin, time.perf_counter())
 
     def with_z(self, z: int, deadline: Deadline) -> BoundOfZ:
         """Forward and backward pass for one z."""
-        target, begin = self.target, time.perf_counter()
+        begin = time.perf_counter()
         done, assignment, method, forward_end = (
             self._at_once(z) or self._in_complete_tables(z, deadline) or self._by_rows(z, deadline)
         )
+        return self._entry(z, done, assignment, method, begin, forward_end)
+
+    def _entry(
+        self,
+        z: int,
+        done: MiniBucketPass,
+        assignment: tuple[int, ...] | None,
+        method: str | None,
+        begin: float,
+        forward_end: float,
+    ) -> BoundOfZ:
+        """The outcome of a forward pass that began and ended at these times, and of a backward pass until now."""
+        target = self.target
         lower = self._below(done.bound)
         end = time.perf_counter()
         value = None if assignment is None else self.problem.evaluate(assignment)
@@ -281,9 +313,9 @@ class Bounding:
         engine = engine_for(options, deadline)
         self.uses_device = engine.uses_device
         if self.shifting:
-            prepared = with_copies(target, self.choice.order)
+            prepared = with_copies(target, self.order)
         else:
-            prepared = prepare(target, MIN_SUM, self.choice.order, carries=False)
+            prepared = prepare(target, MIN_SUM, self.order, carries=False)
         with MessageStore(self.memory, chunk_rows=options.chunk_rows, max_disk=options.max_disk) as store:
             settings = (self.partition, self.shifting, options.seed, options.tables)
             done = MiniBuckets(prepared, z, store, engine, *settings).run(self._bucket_done())
@@ -297,7 +329,7 @@ class Bounding:
         if self.tables is None or not self._fits(z):
             return None
         settings = (self.memory, self.options.seed, self.partition != "scope", deadline, self._bucket_done())
-        found = shifted(self.tables, self.choice.order, z, *settings)
+        found = shifted(self.tables, self.order, z, *settings)
         forward_end, done = time.perf_counter(), found.done
         if done.bound is not None and done.split == 0:
             return None  # no bucket was divided: exact elimination is better
@@ -305,7 +337,7 @@ class Bounding:
         return done, *self._assigned(done.bound, found.graph.cost, deadline), forward_end
 
     def _fits(self, z: int) -> bool:
-        return self.tables is not None and fits(self.tables, self.choice.order, z, self.memory)
+        return self.tables is not None and fits(self.tables, self.order, z, self.memory)
 
     def _rank(self, entry: BoundOfZ) -> float:
         """An entry's bound for minimisation; infinite if infeasible."""
@@ -324,7 +356,7 @@ class Bounding:
         """An assignment and its method; none if no assignment counts."""
         if self._below(bound) is None:
             return None, None
-        assignment = greedy_assignment(self.choice.order, rate, self.target.sizes, self.relaxed)
+        assignment = greedy_assignment(self.order, rate, self.target.sizes, self.relaxed)
         if assignment is None or self.target.evaluate(assignment) is None:
             return self._searched(deadline)
         return assignment, "greedy"
@@ -334,7 +366,7 @@ class Bounding:
         if self.narrow is not None:
             return self.with_z(self.width + 1, deadline)
         scopes = scopes_of(self.target)
-        z = largest_fitting(scopes, self.choice.order, self.width, self.memory, self._predicted_bytes)
+        z = largest_fitting(scopes, self.order, self.width, self.memory, self._predicted_bytes)
         least = max((len(s) for s in scopes), default=1)
         if z <= self.width and self._fits(least):
             entries: dict[int, BoundOfZ] = {}
@@ -383,7 +415,7 @@ class Bounding:
         return (None, None) if found is None else (found.assignment, found.method)
 
     def _bucket_done(self) -> Callable[[int, int, int], None] | None:
-        return None if self.observer is None else bucket_callback(self.observer, self.problem, self.choice.order)
+        return None if self.observer is None else bucket_callback(self.observer, self.problem, self.order)
 
 
 def _check_options(options: SolveOptions, z: Sequence[int | str], partition: str) -> None:

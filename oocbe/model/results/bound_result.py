@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_OPTIMAL
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
 from oocbe.model.results.numerals import content, finite, labels_of
 from oocbe.model.results.schema import BOUND_SCHEMA_VERSION
@@ -22,7 +22,7 @@ class BoundOfZ:
 
     Attributes
     ----------
-    z : maximum variables of a mini-bucket, including the eliminated one.
+    z : maximum variables of a mini-bucket, including the eliminated one; 0: no message was made before the time limit.
     status : ``bounded``; ``optimal`` if the assignment's value is proven to be the optimum; ``infeasible``.
     bound : no assignment is better than this; None if nothing is feasible.
     incumbent : value of ``assignment``, evaluated by the problem; None without one.
@@ -133,8 +133,9 @@ class BoundResult(Shown):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the command line: only infeasibility and interruption differ from success."""
-        return {"infeasible": EXIT_INFEASIBLE, "interrupted": EXIT_INTERRUPTED}.get(self.status, EXIT_OPTIMAL)
+        """Exit code of the command line: infeasibility, interruption and a limit before all messages differ."""
+        done = EXIT_LIMIT if any(entry.z == 0 for entry in self.entries) else EXIT_OPTIMAL
+        return {"infeasible": EXIT_INFEASIBLE, "interrupted": EXIT_INTERRUPTED}.get(self.status, done)
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         what = "logarithms: " if any(e.log_bound is not None for e in self.entries) else ""
