@@ -220,7 +220,6 @@ LOOPS = {
     "local_search._record": SEARCH,
     "local_search._search": FLAG,
     "local_search._kick": SEARCH,
-    "seen_values.see_values": "4,096 rows of each variable of one message",
     "lookups.merge_constraints": A_TABLE,
     "lookups.merge_leaf_masks": A_TABLE,
     "lookups.merge_functions": A_TABLE,

@@ -192,7 +192,7 @@ def write_trace(folder: Path, seed: int, size: int) -> Path:
     begin = 0.0
     for number, spent in enumerate(numbers.integers(10, 1000, max(1, size // 260)).tolist()):
         span = f'"cat": "work", "ph": "X", "ts": {begin}, "dur": {spent}'
-        bucket = f'"args": {{"variable": "{number}", "rows": {spent}, "bytes": {8 * spent}, "values_removed": 0}}'
+        bucket = f'"args": {{"variable": "{number}", "rows": {spent}, "bytes": {8 * spent}}}'
         lines.append(f'{{"name": "eliminate_complete", {span}, "pid": 7, "tid": 0}}')
         lines.append(f'{{"name": "bucket {number}", {span}, "pid": 1, "tid": 0, {bucket}}}')
         begin += spent

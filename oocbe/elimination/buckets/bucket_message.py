@@ -20,7 +20,6 @@ from oocbe.elimination.buckets.complete_messages import CompleteMessages
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.piecewise import BucketFinalizer, PiecewiseBucket
-from oocbe.elimination.buckets.supported_values import SupportedValues
 from oocbe.elimination.engine.bucket_cuts import BucketJoin
 from oocbe.elimination.engine.bucket_engine import BucketEngine
 from oocbe.elimination.engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
@@ -112,10 +111,9 @@ class MessageMaker:
         problem = prepared.problem
         self._may_cancel = any(f.values.min(initial=0) < 0 or (f.default or 0) < 0 for f in problem.functions)
         is_dominated = dominance and applies_to(prepared.semiring)
-        self.supported = SupportedValues(prepared)
         self._program = ProgramBuilder(
             problem.sizes,
-            self.supported.pool,
+            prepared.constraints,
             prepared.functions,
             prepared.semiring,
             prepared.consumption,
@@ -311,7 +309,7 @@ class MessageMaker:
         program = self._program.build(
             self._scope(bucket, layout),
             [(m.scope, t.layout) for m, t in zip(bucket.messages, tables, strict=True)],
-            [*task.covered, *self.supported.constraints(bucket)],
+            task.covered,
             bucket.functions,
             max((t.rows for t in tables), default=0),
             task.bound,
@@ -348,7 +346,6 @@ class MessageMaker:
         if self._dominance is not None:
             message = self._dominance.drop_dominated(message, bucket.separator, task.subtree, engine)
         if not is_on_device(message):
-            self.supported.learn(message, bucket.separator)
             store.make_room(message.nbytes)
         return message
 
@@ -365,7 +362,7 @@ class MessageMaker:
             self._program,
             self._scope(bucket, task.layout),
             tuple((m.scope, m.sorted_rows(pieces.cache)) for m in bucket.messages),
-            [*task.covered, *self.supported.constraints(bucket)],
+            task.covered,
             bucket.functions,
             task.bound,
             prepared.semiring,

@@ -137,7 +137,7 @@ class Forward:
             subtree[bucket.variable] = 1
             with span(ELIMINATION, f"bucket {place + 1}", variable=self._name_of(bucket)) as timed:
                 message, exponent = self._published(place, bucket) or self._computed(place, bucket, subtree, outcome)
-                timed.note(rows=message.rows, bytes=message.nbytes, values_removed=self._maker.supported.removed)
+                timed.note(rows=message.rows, bytes=message.nbytes)
             outcome.width = max(outcome.width, len(bucket.separator))
             outcome.total_rows += message.rows
             outcome.largest_rows = max(outcome.largest_rows, message.rows)

@@ -394,22 +394,11 @@ class Tuning:
     attempt_limit_share: float = 0.85
     """Share of the remaining time limit available to an attempt; bounds get the rest."""
 
-    # Values and propagation
+    # Propagation
     propagates: bool = True
     """Whether propagation reduces a problem before the search for an order."""
     outlook_parts: int = 1 << 12
     """Functions and constraints below which the propagation of a plan has no time limit: to load it takes longer."""
-    narrows: bool = False
-    """Whether values without a row in a message are removed from later buckets. Off: messages on a device, in pieces or
-    found by a resumed run do not report theirs yet, so rows would depend on the way; and it gained nothing after
-    propagation (benchmarks/results/propagation.json)."""
-    supported_sample_rows: int = 1 << 12
-    """Evenly spaced rows examined first for such values: at most a few microseconds a variable, and usually none."""
-    supported_trials: int = 16
-    """Messages that are always examined. If none of them lacked a value, only longer messages are examined."""
-    supported_passes: int = 4
-    """Maximum variables whose values are searched for in all rows of a larger message. Each pass takes 1 to 2 ns a row;
-    the join took 100 ns."""
     entries_a_row: int = 64
     """Non-zeros that weigh as much as one table row in the choice of a device by ``auto``. A round over 4 million takes
     the processor some 20 ms, and a device needs start-up and transfer first."""
