@@ -123,7 +123,7 @@ def parse(text: Text) -> Problem:
     lexer.take(CLOSE, "'}' at the end")
     if not lexer.ended:
         raise lexer.expected("the end of the file")
-    return _Builder(reader, mustbe[0] == "<", mustbe[1:]).problem(name)
+    return _Builder(reader, mustbe[0] == "<").problem(name)
 
 
 def _tag(lexer: Lexer, name: str) -> bool:
@@ -282,7 +282,7 @@ def _value(reader: _CfnReader, v: int) -> int:
 
 
 class _Builder:
-    def __init__(self, reader: _CfnReader, minimises: bool, limit: str) -> None:
+    def __init__(self, reader: _CfnReader, minimises: bool) -> None:
         self._reader = reader
         self._sign = 1 if minimises else -1
         self._listed = [f.listed or self._shared(f) for f in reader.functions]

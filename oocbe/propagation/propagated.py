@@ -41,10 +41,12 @@ def propagated(problem: Problem, options: SolveOptions) -> ReducedProblem:
     with span(ELIMINATION, "propagation") as timed, limit:
         with suppressed_limit():
             left = remove_values(problem, ()) if may_lose_values(problem) else untouched
+            if left.removed and not left.is_infeasible:
+                left = replace(left, problem=_without_enforced(problem, left.problem))
         timed.note(values_removed=left.removed, variables_fixed=len(problem.variables) - len(left.variables))
     if left.is_infeasible:
         return replace(untouched, problem=left.problem, is_infeasible=True)
-    return replace(left, problem=_without_enforced(problem, left.problem)) if left.removed else untouched
+    return left if left.removed else untouched
 
 
 def _without_enforced(problem: Problem, left: Problem) -> Problem:

@@ -15,13 +15,14 @@ import oocbe
 from oocbe.api.solving.outlook import plan_solve
 from oocbe.api.tasks.verbs import TASKS, run_task
 from oocbe.elimination.observer import Observer
-from oocbe.errors import InternalError, OocbeError
+from oocbe.errors import InternalError, OocbeError, TimeLimitError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.run_verb import Interrupted
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuned
+from oocbe.propagation import propagated
 from oocbe.propagation.value_removal import remove_values
 from oocbe.runtime.deadline import Deadline, current
 from tests.helpers.effort import examples
@@ -179,6 +180,16 @@ def test_a_signal_before_anything_is_known_ends_a_solve_with_a_result(place, int
         oocbe.solve(replace(problem, linear_constraints=()) if "easy" in place else problem, OPTIONS)
     assert caught.value.result.status == "interrupted"
     assert caught.value.result.variables == problem.variables
+
+
+def test_a_time_limit_after_the_removal_of_values_ends_a_solve_with_a_result(monkeypatch):
+    def late(*_):
+        raise TimeLimitError("the time limit was reached")
+
+    monkeypatch.setattr(propagated, "_without_enforced", late)
+    result = oocbe.solve(day(), OPTIONS)
+    assert (result.status, result.value) == ("optimal", 0)
+    assert result.propagation.values_removed == 6
 
 
 def test_the_whole_problem_confirms_what_is_lifted(monkeypatch):
