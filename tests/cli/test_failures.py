@@ -30,7 +30,7 @@ FAILURES = [
     (errors.FormatError("f.spot", 3, "bad"), 2, "f.spot, line 3: bad"),
     (errors.ModelError("model"), 2, "model"),
     (errors.LimitError("limit"), 20, "limit"),
-    (errors.TimeLimitError("the time limit was reached"), 20, "reached; there is no answer by then: give it more time"),
+    (errors.TimeLimitError("the time limit was reached"), 20, "reached; no answer was found in time"),
     (errors.RequestedEndError("interrupted by Ctrl-C"), 130, "interrupted by Ctrl-C"),
     (errors.ResourceError("memory"), 30, "memory"),
     (errors.CorruptDataError("chunk 3"), 40, "chunk 3"),

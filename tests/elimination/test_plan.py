@@ -98,7 +98,7 @@ def test_text():
     assert "chain: 20 variables, order min-degree" in text
     assert "induced width 1, min-sum over int32" in text
     assert "8 smaller buckets" in text
-    assert "bounds: none: elimination is over before they are there" in text
+    assert "bounds: none, as elimination ends sooner" in text
     assert len(text.splitlines()) == 7 + 12 + 1
 
 

@@ -329,7 +329,7 @@ def bounds_to_come(problem: Problem, semiring: Semiring, choice: OrderChoice, op
     if options.bounds != "auto":
         return f"{options.bounds}, in {options.bound_seconds:g} s"
     if needs_no_bounds(problem, semiring, choice, options):
-        return "none: elimination is over before they are there"
+        return "none, as elimination ends sooner"
     return (
         f"incumbent in {options.incumbent_seconds:g} s and the best at the root of constant, local-polytope and lp in "
         f"{options.bound_seconds:g} s, then elimination of what they leave open"

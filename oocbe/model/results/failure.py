@@ -57,7 +57,7 @@ def message_of(error: BaseException) -> str:
 
 def _description_of(error: BaseException) -> str:
     if isinstance(error, TimeLimitError) and not isinstance(error, RequestedEndError):
-        return f"{error}; there is no answer by then: give it more time"
+        return f"{error}; no answer was found in time"
     if isinstance(error, OocbeError):
         return str(error)
     if is_want_of_memory(error):
