@@ -7,6 +7,7 @@ are additive already. All other bounds start from these terms (:class:`oocbe.eli
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,13 @@ from oocbe.kernels.cpu.buckets.outside_terms import SOFT
 from oocbe.model.problem import Problem
 
 
-def minimum_terms(problem: Problem, fixed_point: FixedPoint, with_minima: bool = True) -> Terms:
-    """Soft terms: functions over one variable as they are, others by their minimum, or not at all.
+def minimum_terms(problem: Problem, fixed_point: FixedPoint, larger: Sequence[int] | None = None) -> Terms:
+    """Soft terms: functions over one variable as they are, others by their minimum.
 
     The problem's constant is a term without variables. Zero terms are left out, as are terms of functions that permit
     no tuple: every bound holds for these.
+
+    larger : numbers of the functions over two or more variables with a term; None: all.
     """
     single = SingleValues.of_functions(problem)
     entries = _entries(single, fixed_point)
@@ -30,8 +33,13 @@ def minimum_terms(problem: Problem, fixed_point: FixedPoint, with_minima: bool =
     if len(entries):
         says_something = np.maximum.reduceat(entries != 0, single.starts[:-1])
     arity = np.fromiter((len(f.scope) for f in problem.functions), dtype=np.int64, count=len(problem.functions))
-    minima = scaled_minima(problem, fixed_point)
-    others = np.flatnonzero((minima != 0) & (arity != 1) & (with_minima | (arity == 0)))
+    least = problem.least_values
+    minima = fixed_point.down(np.where(least == np.inf, 0, least))
+    has_term = arity != 1
+    if larger is not None:
+        has_term = arity == 0
+        has_term[list(larger)] = True
+    others = np.flatnonzero((minima != 0) & has_term)
     # The scope is listed, with entries of 0: the term is outside a message exactly when its function is.
     scopes = [problem.functions[number].scope for number in others.tolist()]
     members = np.fromiter(itertools.chain.from_iterable(scopes), dtype=np.int64, count=int(arity[others].sum()))
@@ -46,12 +54,6 @@ def minimum_terms(problem: Problem, fixed_point: FixedPoint, with_minima: bool =
         np.concatenate([[fixed_point.down(problem.constant)], np.zeros(singles, dtype=np.int64), minima[others]]),
         np.full(len(lengths), SOFT, dtype=np.uint8),
     )
-
-
-def scaled_minima(problem: Problem, fixed_point: FixedPoint) -> NDArray[np.int64]:
-    """Minimum of each function in fixed point; 0 for functions that permit no tuple."""
-    least = problem.least_values
-    return fixed_point.down(np.where(least == np.inf, 0, least))
 
 
 def _entries(single: SingleValues, fixed_point: FixedPoint) -> NDArray[np.int64]:

@@ -13,12 +13,11 @@ integers, and its reduced costs are recomputed in integers, so that the bound is
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.estimators import minimum_terms, scaled_minima
+from oocbe.bounds.estimators import minimum_terms
 from oocbe.bounds.forbidden import LARGEST_PART, cost_limits
 from oocbe.bounds.kernels.cpu.dual_ascent import least_of_functions, sweep
 from oocbe.bounds.row_tables import network_of
@@ -44,24 +43,19 @@ NEVER = np.iinfo(np.int64).max
 """Integer cost of a forbidden tuple."""
 
 
-@dataclass(frozen=True)
-class _FunctionPart:
-    """A dense function or hard constraint: scope, costs (infinite where forbidden), exact costs, and its kind."""
-
-    scope: tuple[int, ...]
-    costs: NDArray[np.float64]
-    exact: NDArray[np.int64]
-    is_hard: bool
+_Part = tuple[tuple[int, ...], NDArray[np.int64], int]
+"""Scope of a function or hard constraint, exact costs of its cells (:data:`NEVER` where forbidden), and kind."""
 
 
-def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) -> tuple[list[_FunctionPart], list[int]]:
+def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) -> tuple[list[_Part], list[int]]:
     """Parts over two or more variables, and the numbers of the functions that contribute their minimum only.
 
     The latter are constant or too large.
     """
     sizes = problem.sizes
     limits = cost_limits(problem)
-    parts, skipped = [], []
+    parts: list[_Part] = []
+    skipped: list[int] = []
     cells = 0
 
     def is_small(scope: tuple[int, ...]) -> bool:
@@ -85,23 +79,15 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
         if is_constant and (permitted.all() or not with_constraints):
             skipped.append(number)  # its minimum is exact, apart from forbidden tuples
             continue
-        exact = np.where(permitted, fixed_point.down(values), NEVER)
-        parts.append(_part(f.scope, exact, False))
+        parts.append((f.scope, np.where(permitted, fixed_point.down(values), NEVER).ravel(), SOFT))
     if with_constraints:
-        hard: list[tuple[tuple[int, ...], Constraint | LinearConstraint]]
-        hard = [(c.scope, c) for c in problem.constraints] + [
-            (linear.scope, linear) for linear in problem.linear_constraints if linear.can_bind
-        ]
-        for scope, c in hard:
-            if len(scope) >= 2 and is_small(scope):
+        hard: list[Constraint | LinearConstraint] = [*problem.constraints]
+        hard += [linear for linear in problem.linear_constraints if linear.can_bind]
+        for c in hard:
+            if len(c.scope) >= 2 and is_small(c.scope):
                 permitted = c.to_array(sizes) if isinstance(c, Constraint) else c.to_array()
-                parts.append(_part(scope, np.where(permitted, 0, NEVER), True))
+                parts.append((c.scope, np.where(permitted, 0, NEVER).ravel(), HARD))
     return parts, skipped
-
-
-def _part(scope: tuple[int, ...], exact: NDArray[np.int64], is_hard: bool) -> _FunctionPart:
-    costs = np.where(exact == NEVER, np.inf, exact)
-    return _FunctionPart(scope, costs.ravel(), exact.ravel().astype(np.int64), is_hard)
 
 
 class DualAscent:
@@ -114,35 +100,31 @@ class DualAscent:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        fixed_point: FixedPoint,
-        removed: NDArray[np.uint8],
-        with_constraints: bool = True,
+        self, problem: Problem, fixed_point: FixedPoint, removed: NDArray[np.uint8], with_constraints: bool
     ) -> None:
-        self._fixed_point = fixed_point
-        self._parts, self._skipped = _parts(problem, fixed_point, with_constraints)
-        self._problem = problem
+        parts, skipped = _parts(problem, fixed_point, with_constraints)
+        self._others = minimum_terms(problem, fixed_point, skipped)
         self._first = starts_of(problem.sizes)
-        self._unary = minimum_terms(problem, fixed_point, with_minima=False)
         self.removed = removed.copy()
-        costs = np.zeros(int(self._first[-1]))
-        for v, offset in zip(self._unary.variable.tolist(), self._unary.offset.tolist(), strict=True):
-            size = problem.sizes[v]
-            costs[self._first[v] : self._first[v + 1]] += self._unary.entries[offset : offset + size]
-        self._costs = costs
-        parts = self._parts
-        cells = np.concatenate([p.costs for p in parts]) if parts else np.zeros(0)
-        starts, scopes = starts_of([len(p.costs) for p in parts])[:-1], [p.scope for p in parts]
-        self._network = network_of(scopes, problem.sizes, np.repeat(starts, [len(scope) for scope in scopes]), cells)
-        sizes = np.array(problem.sizes, dtype=np.int64)[self._network.variable]
-        self._shares = np.zeros(int(sizes.sum()))
-        self._shares_of_parts = np.add.reduceat(sizes, self._network.function_start[:-1]) if parts else sizes
+        self._costs = np.zeros(int(self._first[-1]))
+        unary = np.flatnonzero(np.diff(self._others.start) == 1)
+        for use in self._others.start[unary].tolist():
+            v, offset = self._others.variable[use], self._others.offset[use]
+            own = self._costs[self._first[v] : self._first[v + 1]]
+            own += self._others.entries[offset : offset + len(own)]
+        scopes = [scope for scope, _, _ in parts]
+        self._kinds = np.array([kind for _, _, kind in parts], dtype=np.uint8)
+        self._exact = np.concatenate([np.zeros(0, dtype=np.int64), *(exact for _, exact, _ in parts)])
+        starts = np.repeat(starts_of([len(exact) for _, exact, _ in parts])[:-1], [len(scope) for scope in scopes])
+        cells = np.where(self._exact == NEVER, np.inf, self._exact)
+        self._network = network_of(scopes, problem.sizes, starts, cells)
+        self._sizes = np.array(problem.sizes, dtype=np.int64)[self._network.variable]
+        self._shares = np.zeros(int(self._sizes.sum()))
         self.passes = 0
 
     def run(self, seconds: float) -> None:
         """Pass forward and backward until the time limit, or until there is little progress."""
-        if not self._parts:
+        if not len(self._kinds):
             return
         start = best = self._bound()
         patience = 0
@@ -163,35 +145,20 @@ class DualAscent:
 
     def _bound(self) -> float:
         """The bound in floating point, to measure progress; infinite if no assignment counts."""
-        least = np.empty(len(self._parts))
+        least = np.empty(len(self._kinds))
         least_of_functions(self._network, self._network.tables, self._shares, self.removed, np.inf, least)
         costs = np.where(self.removed > 0, np.inf, self._costs)
         return float(least.sum() + np.minimum.reduceat(costs, self._first[:-1]).sum())
 
     def terms(self) -> Terms:
         """Terms of all functions (and constraints, if they take part)."""
-        fixed_point, sizes = self._fixed_point, self._problem.sizes
-        minima = scaled_minima(self._problem, fixed_point)[self._skipped]
-        scopes = [self._problem.functions[f].scope for f in self._skipped]
-        lengths = np.array([sum(sizes[v] for v in scope) for scope in scopes], dtype=np.int64)
-        skipped = Terms(
-            np.concatenate([[0], np.cumsum([len(s) for s in scopes])]).astype(np.int64),
-            np.array([v for s in scopes for v in s], dtype=np.int64),
-            np.zeros(sum(len(s) for s in scopes), dtype=np.int64),
-            np.zeros(int(lengths.max(initial=0)), dtype=np.int64),
-            minima,
-            np.zeros(len(scopes), dtype=np.uint8),
-        )
-        if not self._parts:
-            return self._unary.joined(skipped)
-        shares = np.rint(self._shares).astype(np.int64)
-        exact = np.concatenate([p.exact for p in self._parts])
-        least = np.empty(len(self._parts), dtype=np.int64)
-        network = self._network
-        least_of_functions(network, exact, shares, self.removed, NEVER, least)
-        shares[np.repeat(least == NEVER, self._shares_of_parts)] = 0
-        kind = np.array([HARD if p.is_hard else SOFT for p in self._parts], dtype=np.uint8)
-        least[least == NEVER] = 0
+        if not len(self._kinds):
+            return self._others
+        shares, network = np.rint(self._shares).astype(np.int64), self._network
+        least = np.empty(len(self._kinds), dtype=np.int64)
+        least_of_functions(network, self._exact, shares, self.removed, NEVER, least)
+        permits_nothing = least == NEVER
+        shares[np.repeat(permits_nothing[network.function], self._sizes)] = 0
+        least[permits_nothing] = 0
         offset = network.message_start - network.value_start[-1]
-        own = Terms(network.function_start, network.variable, offset, shares, least, kind)
-        return self._unary.joined(own).joined(skipped)
+        return self._others.joined(Terms(network.function_start, network.variable, offset, shares, least, self._kinds))

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from oocbe.bounds.row_reduction import Reduction, eliminated
+from oocbe.bounds.row_tables import LISTED_SHARE, ScopeTables
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.engine.decision import INCOMPLETE
 from oocbe.elimination.orders.elimination_speed import speed_of
@@ -36,10 +36,6 @@ from oocbe.model.settings.options import SolveOptions
 from oocbe.runtime.deadline import check_deadline
 from oocbe.search.row_results import FEW_ROWS, is_wide
 from oocbe.search.searches import RowProblem
-
-if TYPE_CHECKING:
-    from oocbe.bounds.row_reduction import Reduction
-    from oocbe.bounds.row_tables import ScopeTables
 
 MANY_VARIABLES = 256
 """Number of variables from which no problem counts as easy. A bucket takes at least some milliseconds with overhead;
@@ -133,8 +129,6 @@ def presolve(problem: Problem, options: SolveOptions, form: RowProblem | None = 
 
     if is_packing(target, are_penalties_hard=True) or is_supply(target):
         return None
-    from oocbe.bounds.row_tables import LISTED_SHARE
-    from oocbe.search.presolve import eliminated_whole
 
     reduction = (form or RowProblem(target)).reduction
     if reduction is None or reduction.tables.linear:
