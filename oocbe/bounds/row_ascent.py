@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bounds.kernels.cpu.row_ascent import Level, ascend_all, bound_rows, count_left, first_left
+from oocbe.bounds.kernels.cpu.row_ascent import Level, ascend_all, bound_rows, count_left
 from oocbe.bounds.row_tables import ScaledCosts, ScopeTables
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import backend_named, cuda_works
@@ -241,28 +241,16 @@ class RowAscent:
         run_all(bound_rows, [(*fixed, low, high) for low, high in pairwise(cuts)])
         return states, bounds
 
-    def values_left(self, states: Any, variables: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def values_left(
+        self, live: NDArray[np.bool_], variables: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of remaining values of some variables: totals over all rows, and maxima over rows.
 
-        states : states, or the result of :meth:`live`, as for :meth:`assign`.
+        live : as of :meth:`live`.
         """
         together, most = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.int64)
-        count_left(self.network.value_start, states, _gone(states), variables, together, most)
+        count_left(self.network.value_start, live, variables, together, most)
         return together, most
-
-    def assign(self, states: Any, variables: NDArray[np.int64], assignments: NDArray[Any]) -> None:
-        """Write each row's first remaining value of each listed variable into ``assignments`` (rows, all variables)."""
-        first_left(self.network.value_start, states, _gone(states), variables, assignments)
-
-    def values_of(self, states: Any, v: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Pairs of row and remaining value of a variable, row by row; of states or the result of :meth:`live`."""
-        start = self.network.value_start
-        rows, values = np.nonzero(states[:, start[v] : start[v + 1]] != _gone(states))
-        return rows, values
-
-    def in_main_memory(self, states: Any) -> NDArray[Any]:
-        """Argument of :meth:`values_left` and similar methods: host states, or :meth:`live` of device states."""
-        return self.live(states) if is_device_array(states) else states
 
     def live(self, states: Any) -> NDArray[np.bool_]:
         """Bool (rows, values), True for remaining values of all variables."""
@@ -295,11 +283,6 @@ class RowAscent:
         return min(self._scale.unscale(bound), self.threshold)
 
 
-def _gone(states: NDArray[Any]) -> np.int32:
-    """Marker of a removed value in states, or in the result of :meth:`live`."""
-    return np.int32(0) if states.dtype == np.bool_ else REMOVED
-
-
 def load_loops() -> None:
     """Load or compile the loops, with a problem of two variables."""
     variables = (Variable("a", 2), Variable("b", 2))
@@ -310,5 +293,4 @@ def load_loops() -> None:
     ascent.ascend(level, 1)
     one = np.zeros(1, dtype=np.int64)
     ascent.rows(level, 0, ascent.state[None], one, one, one, 1, 1)
-    ascent.values_left(ascent.state[None], one)
-    ascent.assign(ascent.state[None], one, np.zeros((1, 2), dtype=np.uint8))
+    ascent.values_left(ascent.live(ascent.state[None]), one)

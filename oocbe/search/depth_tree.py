@@ -138,10 +138,10 @@ class Tree:
     def leaf(self) -> tuple[int | float | None, NDArray[np.int64]]:
         """Value and assignment, int64 (variables,), of a node with one remaining value for each variable; the value is
         None if the assignment is forbidden or the value is not finite."""
-        values = np.zeros((1, len(self.search.wanted)), dtype=np.int64)
-        self.root.ascent.assign(self.node.state[None], np.arange(values.shape[1]), values)
-        value = self._tables.evaluate(tuple(values[0].tolist()))
-        return (value if value is not None and math.isfinite(value) else None), values[0]
+        ascent = self.root.ascent
+        values = np.flatnonzero(ascent.live(self.node.state[None])) - ascent.network.value_start[:-1]
+        value = self._tables.evaluate(tuple(values.tolist()))
+        return (value if value is not None and math.isfinite(value) else None), values
 
     def grow(self) -> None:
         """Double the capacity of the undo arrays."""

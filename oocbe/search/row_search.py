@@ -188,15 +188,16 @@ class BeamPass:
         """Run the pass; a step ends at each yield."""
         while len(self._costs) and self._open.any():
             order = self._level.order[self._open[self._level.order]]
-            here = self._ascent.in_main_memory(self._states)
-            left, most = self._ascent.values_left(here, order)
+            live = self._ascent.live(self._states)
+            left, most = self._ascent.values_left(live, order)
             settled = order[most == 1]
             if len(settled):
-                self._ascent.assign(here, settled, self._assignments)
+                for v in settled.tolist():
+                    self._assignments[:, v] = live[:, self._first[v] : self._first[v + 1]].argmax(axis=1)
                 self._close(settled.tolist())
                 continue
             v = self._next(order, left)
-            parent, value = self._ascent.values_of(here, v)
+            parent, value = np.nonzero(live[:, self._first[v] : self._first[v + 1]])
             self._assignments = self._assignments[parent]
             self._assignments[:, v] = value
             self._costs = self._costs[parent]

@@ -241,7 +241,6 @@ LOOPS = {
     "row_ascent.scratch": "one pass over variables and functions",
     "row_ascent.bound_rows": OUTER_ROWS,
     "row_ascent.count_left": "one pass over the values in the states of the rows of a beam, which memory limits",
-    "row_ascent.first_left": "one pass over the values in the states of the rows of a beam, which memory limits",
     "sampling.draw_rows": ONE_PASS + ", and a binary search a sample",
     "search.find_rows": "a binary search for each row of a piece of at most some million",
     "search_state._sparse_entry": SEARCH,
