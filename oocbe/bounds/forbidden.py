@@ -164,9 +164,9 @@ def _add_linear(
     c: LinearConstraint, first: NDArray[np.int64], pairs: NDArray[np.bool_], removed: NDArray[np.uint8]
 ) -> None:
     """Mark literals, and pairs of them, that exceed a linear constraint's capacity with the others at their least."""
-    least = [int(own.min()) for own in c.coefficients]
-    largest = max((max(abs(int(own.max())), -low) for own, low in zip(c.coefficients, least, strict=True)), default=0)
-    room = c.capacity - sum(least)
+    least, greatest = c.ends
+    largest = max((max(abs(high), -low) for low, high in zip(least, greatest, strict=True)), default=0)
+    room = c.capacity - c.least
     if not c.can_bind or largest > LARGEST_COEFFICIENT or not 0 <= room <= LARGEST_COEFFICIENT:
         return
     literals = np.concatenate([np.arange(first[v], first[v + 1]) for v in c.scope])

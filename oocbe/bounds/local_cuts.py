@@ -207,8 +207,8 @@ def _resources(problem: Problem, forbidden: Forbidden) -> tuple[NDArray[np.int64
     for c in problem.linear_constraints:
         if not c.can_bind:
             continue
-        left = c.capacity - sum(int(own.min()) for own in c.coefficients)
-        widest = max((int(own.max()) - int(own.min()) for own in c.coefficients), default=0)
+        left = c.capacity - c.least
+        widest = max((high - low for low, high in zip(*c.ends, strict=True)), default=0)
         if not 0 <= left < LARGEST_ROOM or widest > LARGEST_ROOM:
             continue
         taken = np.zeros(count, dtype=np.int64)

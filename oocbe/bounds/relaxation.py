@@ -176,7 +176,7 @@ class Relaxation:
         start, seconds = program.bound, deadline - working_time()
         level, patience = 0, 0
         self._round(improve)
-        while not self._is_closed() and _goes_on(deadline):
+        while not (self._is_closed() or is_requested() or working_time() >= deadline):
             before = program.bound
             recalled = program.recall(LEAST_VIOLATION)
             rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)]
@@ -281,10 +281,6 @@ class Relaxation:
         return BoundSource(name, why, self._problem, self._fixed_point, terms, self.removed)
 
 
-def _goes_on(deadline: float) -> bool:
-    return working_time() < deadline and not is_requested()
-
-
 def _linear_row(c: LinearConstraint, number: int, forbidden: Forbidden) -> Row:
     """A linear constraint as a row over literals."""
     literals = np.concatenate([np.arange(forbidden.first[v], forbidden.first[v + 1]) for v in c.scope])
@@ -318,9 +314,9 @@ class PointRounding:
         self._takes: dict[int, list[tuple[int, int]]] = {}
         self._room = []
         for number, c in enumerate(self._linear):
-            self._room.append(c.capacity - sum(int(own.min()) for own in c.coefficients))
-            for v, own in zip(c.scope, c.coefficients, strict=True):
-                least = int(own.min())  # a difference of two coefficients may need 65 bits
+            self._room.append(c.capacity - c.least)
+            for v, own, least in zip(c.scope, c.coefficients, c.ends[0], strict=True):
+                # A difference of two coefficients may need 65 bits.
                 for value, amount in enumerate(own.tolist()):
                     if amount > least:
                         self._takes.setdefault(self._first[v] + value, []).append((number, amount - least))

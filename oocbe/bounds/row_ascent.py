@@ -90,6 +90,7 @@ class RowAscent:
 
     Attributes
     ----------
+    scale : of costs; its cap for a lower threshold is the cutoff below that.
     need : cutoff; a row whose bound reaches it is ruled out. state, bound : of the empty assignment.
     """
 
@@ -97,8 +98,8 @@ class RowAscent:
         self.tables, self.threshold, self._backend = tables, threshold, backend
         self._sizes = np.array(tables.problem.sizes, dtype=np.int64)
         room = NEED_BITS if tables.is_integral else NEED_BITS + 1
-        self._scale = ScaledCosts.within(tables, tables.distance_below(threshold), np.dtype(np.int32), room)
-        self.need = self._scale.cap
+        self.scale = ScaledCosts.within(tables, tables.distance_below(threshold), np.dtype(np.int32), room)
+        self.need = self.scale.cap
         self.network, self.state = self._laid_out()
         self._passes_a_call = max(1, int(CALL_WORK / max(1, tables.pass_work)))
         self.bound = self.need if self.need <= 0 or tables.is_impossible else 0
@@ -107,7 +108,7 @@ class RowAscent:
         """The functions over two or more variables, and the initial state, before any reparametrisation."""
         layout = self.tables.layout
         check_deadline()
-        costs = self._scale.down(layout.above, layout.permitted)
+        costs = self.scale.down(layout.above, layout.permitted)
         single = len(layout.value)
         state = np.zeros(layout.length, dtype=np.int32)
         state[layout.value] = costs[:single]
@@ -144,10 +145,6 @@ class RowAscent:
             now = min(passes, self._passes_a_call)
             self.bound = int(ascend_all(self.network, level, self.state, self.bound, self.need, now))
             passes -= now
-
-    def cutoff_for(self, threshold: int | float) -> int:
-        """:attr:`need` for another threshold, at most that of this ascent, in its scale."""
-        return self._scale.cap_for(threshold)
 
     def placed(self, states: Any, level: Level, v: int, rows: int, kept: int) -> Any:
         """States of parents on the device where their rows are bounded fastest, within memory limits.
@@ -280,7 +277,7 @@ class RowAscent:
 
     def unscale(self, bound: int) -> int | float:
         """The least value of an assignment with this bound; the threshold if none is below it."""
-        return min(self._scale.unscale(bound), self.threshold)
+        return min(self.scale.unscale(bound), self.threshold)
 
 
 def load_loops() -> None:

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.kernels.cpu.table_elimination import add_worst_losses, eliminate_variable
-from oocbe.bounds.row_tables import ScopeTable, ScopeTables
+from oocbe.bounds.row_tables import ScopeTable, ScopeTables, from_zero
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.model.parts import LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -509,15 +509,10 @@ class LinearParts:
         """The constraints that can bind, over the remaining variables. number : new number of each variable."""
         found = []
         for c, coefficients, capacity in zip(self._constraints, self._coefficients, self._capacities, strict=True):
-            lows = {v: int(own.min()) for v, own in coefficients.items()}
-            own = replace(
-                c,
-                scope=tuple(number[v] for v in coefficients),
-                coefficients=tuple(own - lows[v] for v, own in coefficients.items()),
-                capacity=capacity - sum(lows.values()),
-            )
+            scope = tuple(number[v] for v in coefficients)
+            own = replace(c, scope=scope, coefficients=tuple(coefficients.values()), capacity=capacity)
             if own.can_bind:
-                found.append(own)
+                found.append(from_zero(own))
         return tuple(found)
 
 

@@ -107,7 +107,7 @@ class ScopeTables:
                 hard.append(c)
             else:
                 kept.append(row)
-        linear = tuple(_from_zero(c) for c in kept)
+        linear = tuple(from_zero(c) for c in kept)
         if any(c.greatest > LARGEST_COEFFICIENTS for c in linear):
             return None
         scopes = {tuple(sorted(part.scope)) for part in looked((*problem.functions, *hard))}
@@ -304,7 +304,7 @@ def _clause(constraint: Constraint, sizes: Sequence[int]) -> LinearConstraint | 
     return LinearConstraint(constraint.scope, own, len(own) - 1)
 
 
-def _from_zero(constraint: LinearConstraint) -> LinearConstraint:
+def from_zero(constraint: LinearConstraint) -> LinearConstraint:
     """The same constraint with coefficients shifted so that each variable's minimum is 0."""
     lows = constraint.ends[0]
     coefficients = tuple(own - low for own, low in zip(constraint.coefficients, lows, strict=True))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from oocbe.elimination.buckets.assignment import backward_pass
@@ -114,13 +114,9 @@ class RunningOrder:
     order: tuple[int, ...]
     cap: int
 
-    def as_record(self) -> dict[str, Any]:
-        """The order as a record of JSON types."""
-        return {"removals": self.removals, "threshold": self.threshold, "order": self.order, "cap": self.cap}
-
     @classmethod
     def of_record(cls, record: dict[str, Any]) -> RunningOrder:
-        """Restore an order from the record of :meth:`as_record`."""
+        """Restore an order from its record of JSON types."""
         removals = tuple(tuple((v, value) for v, value in removed) for removed in record["removals"])
         return cls(removals, record["threshold"], tuple(record["order"]), record["cap"])
 
@@ -283,7 +279,7 @@ class BoundedSolve(SubSolver):
 
         attempt : plain elimination that starts now. running : the order that starts now in a bounded round.
         """
-        order = None if running is None else running.as_record()
+        order = None if running is None else asdict(running)
         self._at_work = {"attempt": attempt, "running": order}
         self._keep_anew()
 

@@ -101,7 +101,7 @@ class Tree:
         """Make the node of a path of decisions below a root the first of the tree; returns whether assignments below it
         may cost less than ``upper``."""
         node, search, self.root = self.node, self.search, root
-        need = root.ascent.cutoff_for(upper)
+        need = root.ascent.scale.cap_for(upper)
         if root.ascent.bound >= need:
             return False
         node.state[:], node.stale[:] = root.ascent.state, root.stale
@@ -128,7 +128,7 @@ class Tree:
         ascent, counts = self.root.ascent, self.search.counts
         begin, before = working_time(), int(counts[NODES])
         most = max(1, int(seconds / self.pace))
-        beside = (ascent.cutoff_for(upper), PASSES, RADIUS, most, most_ends, is_refuted)
+        beside = (ascent.scale.cap_for(upper), PASSES, RADIUS, most, most_ends, is_refuted)
         status = int(search_depth_first(ascent.network, self._linear, self.node, self.search, *beside))
         made = int(counts[NODES]) - before
         if made:

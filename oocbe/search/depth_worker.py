@@ -272,7 +272,7 @@ class Worker(Tree):
             self.search.wanted[:] = shared.wanted
         # The root may have changed since the node was created: only its decisions are kept.
         path = taken.path.decisions
-        if taken.low < upper and root.ascent.bound < root.ascent.cutoff_for(upper):
+        if taken.low < upper and root.ascent.bound < root.ascent.scale.cap_for(upper):
             with shared.changed:
                 shared.restored += 1 + len(path) // 4
         self.is_at_node, self.is_refuted = taken.low < upper and self.begin(root, path, upper), False

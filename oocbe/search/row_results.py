@@ -106,7 +106,7 @@ def result_by_rows(
     rows.load()
     with suppress(TimeLimitError):
         rows.first(EASY_SECONDS, 0.0 if is_foreseen else PAYS_SECONDS)
-    rows.drop_beam()
+    rows.make_room(0)
     return _closed_result(problem, rows, options, known, order_seconds)
 
 

@@ -92,11 +92,6 @@ class Searches:
             self._beam.give_up_walk()
         return memory - self._beam.walk_bytes
 
-    def drop_beam(self) -> None:
-        """Free the memory of an unfinished beam pass."""
-        if self._beam is not None and self._beam.walk_bytes:
-            self._beam.give_up_walk()
-
     def load(self, is_opening: bool = False) -> None:
         """Lay out the tables and load the compiled loops, outside the measured time.
 

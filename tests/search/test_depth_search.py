@@ -132,7 +132,7 @@ def test_what_is_needed_below_a_lower_threshold(make):
         tables = ScopeTables.of(make(seed))
         least, step = tables.least, 1 if tables.is_integral else 0.37
         ascent = RowAscent(tables, least + 9 * step)
-        needs = [ascent.cutoff_for(least + n * step) for n in range(10)]
+        needs = [ascent.scale.cap_for(least + n * step) for n in range(10)]
         assert needs == sorted(needs)
         assert needs[9] == ascent.need
 

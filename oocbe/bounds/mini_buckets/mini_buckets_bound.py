@@ -499,9 +499,8 @@ class _Capacity:
         self._left: list[int] = []
         self._extra: dict[int, list[tuple[int, list[int]]]] = {}
         for number, c in enumerate(constraints):
-            least = [int(a.min()) for a in c.coefficients]
-            self._left.append(c.capacity - sum(least))
-            for v, a, low in zip(c.scope, c.coefficients, least, strict=True):
+            self._left.append(c.capacity - c.least)
+            for v, a, low in zip(c.scope, c.coefficients, c.ends[0], strict=True):
                 self._extra.setdefault(v, []).append((number, [x - low for x in a.tolist()]))
 
     def allows(self, variable: int, value: int) -> bool:

@@ -492,9 +492,8 @@ def _cells(tables: ScopeTables, order: Sequence[int], z: int) -> tuple[float, bo
     shape = shape_of([part.scope for part in tables.parts], order, z)
     sizes = tables.problem.sizes
     cells = sum(
-        sizes[v] * math.prod(float(sizes[w]) for w in elements_of(shape.separators[place]))
-        for v, group in shape.groups
-        for place in group
+        sizes[v] * math.prod(float(sizes[w]) for w in elements_of(separator))
+        for v, separator in zip(shape.variables, shape.separators, strict=True)
     )
     return cells, shape.split > 0
 

@@ -88,13 +88,7 @@ def by_scope(parts: Sequence[FactorGroup], z: int) -> list[FactorGroup]:
 
 def by_content(parts: Sequence[FactorGroup], z: int, prepared: Prepared, variable: int, seed: int) -> list[FactorGroup]:
     """Mini-buckets of at most ``z`` variables, merged by largest loss of separate elimination (see the module)."""
-    made: list[FactorGroup] = []
-    for part in sorted(parts, key=lambda p: -p.size):
-        home = next((m for m in made if part.members & ~m.members == 0), None)
-        if home is None:
-            home = FactorGroup(part.members)
-            made.append(home)
-        home.take(part)
+    made = by_scope(parts, 0)  # each factor joins one that covers it
     if not any((a.members | b.members).bit_count() <= z for i, a in enumerate(made) for b in made[:i]):
         return made
     costs = np.stack(_sampled_costs(made, prepared, variable, seed))
@@ -154,13 +148,12 @@ class MiniBucketShape:
 
     Attributes
     ----------
-    separators : of every message, as a bit set; without empty ones.
-    groups : for each bucket, its variable and the indices in ``separators`` of its messages.
+    separators : of every message, as a bit set; without empty ones. variables : eliminated one of each.
     split : buckets with more than one mini-bucket.
     """
 
     separators: list[int]
-    groups: list[tuple[int, list[int]]]
+    variables: list[int]
     split: int
 
 
@@ -176,21 +169,19 @@ def shape_of(scopes: Sequence[tuple[int, ...]], order: Sequence[int], z: int) ->
         if scope:
             send(members_of(scope))
     separators: list[int] = []
-    groups: list[tuple[int, list[int]]] = []
+    variables: list[int] = []
     split = 0
     for place, v in enumerate(looked(order)):
         made = by_scope(waiting[place], z)
         split += len(made) > 1
-        group = []
         for part in made:
             separator = part.members & ~(1 << v)
             if separator:
-                group.append(len(separators))
+                variables.append(v)
                 separators.append(separator)
                 send(separator)
-        groups.append((v, group))
         waiting[place] = []
-    return MiniBucketShape(separators, groups, split)
+    return MiniBucketShape(separators, variables, split)
 
 
 def largest_fitting(
