@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bounds.kernels.cpu.row_ascent import Level
+from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cpu.projection import REMOVED, AscentNetwork
 from oocbe.kernels.cuda.device import cupy, multiprocessors
@@ -278,9 +279,9 @@ def laid_out(network: AscentNetwork, near: Near, level: Level, v: int) -> RowArr
     is_needed[function[is_full | (variable == v)]] = True
 
     # Slots: values, then uses of positions, then uses of fixed variables.
-    value_slot = _starts(sizes[order])
+    value_slot = starts_of(sizes[order])
     full_uses = np.flatnonzero(is_full)
-    message_slot = _starts(sizes[variable[full_uses]]) + value_slot[-1]
+    message_slot = starts_of(sizes[variable[full_uses]]) + value_slot[-1]
     full = int(message_slot[-1])
     fixed_uses = np.flatnonzero(~is_full & is_needed[function])
     slot_of_use = np.full(len(variable), -1, dtype=np.int64)
@@ -306,7 +307,7 @@ def laid_out(network: AscentNetwork, near: Near, level: Level, v: int) -> RowArr
     subjects = np.append(order, v)
     degree = np.diff(network.use_start)[subjects]
     uses = network.uses[_ranges(network.use_start[subjects], degree)]
-    first_use = _starts(degree)
+    first_use = starts_of(degree)
     subject = np.repeat(np.arange(count + 1), degree)
     number = _counted(degree)
     entries, places, is_heavy = _entries(network, uses, subject == count, position, owner, slot_of_use)
@@ -395,7 +396,7 @@ def _entries(
     places[:, 0] = slot_of_use[place_use]
     places[:, 1] = np.where(is_position, position[place_variable], -1 - owner[place_variable])
     places[:, 2] = stride
-    entries[large, 4] = _starts(arity[large] - 1)[:-1]
+    entries[large, 4] = starts_of(arity[large] - 1)[:-1]
     entries[large, 5] = arity[large] - 1
     is_heavy[large] = True
     return entries, places, is_heavy
@@ -422,16 +423,9 @@ def _near(near: Near, level: Level, position: NDArray[np.int64], v: int) -> tupl
     return start, to[first] << 2 | flags
 
 
-def _starts(counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Start of each of some consecutive stretches, and the end of the last one."""
-    starts = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=starts[1:])
-    return starts
-
-
 def _counted(counts: NDArray[Any]) -> NDArray[np.int64]:
     """0, 1, … within each of some consecutive stretches."""
-    starts = _starts(counts)
+    starts = starts_of(counts)
     return np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
 
 
