@@ -62,14 +62,11 @@ class Incumbent:
     ----------
     value : the problem's own evaluation of the assignment.
     assignment : one value index a variable.
-    seconds : elapsed time to the assignment. iterations : total of the search.
     method : its name, for reports.
     """
 
     value: int | float
     assignment: tuple[int, ...]
-    seconds: float
-    iterations: int
     method: str
 
 
@@ -77,8 +74,6 @@ def find_incumbent(
     problem: Problem,
     seconds: float,
     seed: int = 0,
-    start: Sequence[int] | None = None,
-    target: float | None = None,
     iterations: int | None = None,
 ) -> Incumbent | None:
     """Search for a good feasible assignment.
@@ -89,8 +84,6 @@ def find_incumbent(
     seconds : time limit, wall time, including set-up. A compiled call is never interrupted, and one call is made
         however long set-up took, unless the limit is 0.
     seed : of every random choice. With ``iterations`` and enough time, the result is a function of the seed.
-    start : initial assignment; if it is feasible, the result is not worse.
-    target : stop at a value at least as good.
     iterations : limit on the iterations of the search; None: no limit.
 
     Returns
@@ -100,12 +93,11 @@ def find_incumbent(
     Raises
     ------
     UnsupportedError : the semiring does not add values and select one sum.
-    ModelError : ``start`` is not an assignment of the problem.
     """
     begin = working_time()
-    found = LocalSearch(problem, seed, start)
+    found = LocalSearch(problem, seed)
     left = max(seconds - (working_time() - begin), 1e-9) if seconds > 0 else 0.0
-    return found.run(left, target, iterations)
+    return found.run(left, iterations)
 
 
 class LocalSearch:
@@ -116,7 +108,7 @@ class LocalSearch:
     best : the best assignment so far, or None. is_infeasible : whether constraints of single variables forbid all.
     """
 
-    def __init__(self, problem: Problem, seed: int = 0, start: Sequence[int] | None = None) -> None:
+    def __init__(self, problem: Problem, seed: int = 0) -> None:
         semiring = problem.semiring
         if semiring.combination is not Combination.ADD or not semiring.selects:
             raise UnsupportedError(
@@ -124,50 +116,37 @@ class LocalSearch:
             )
         self._problem, self._seed, self._calls = problem, seed, 0
         self._sign = -1 if semiring.marginalisation is Marginalisation.MAX else 1
-        self._begin = working_time()
-        value = None if start is None else problem.evaluate(start)  # a wrong length or value raises
         self.best: Incumbent | None = None
-        if start is not None and value is not None:
-            self.best = Incumbent(value, tuple(int(v) for v in start), 0.0, 0, "given")
         self._model = search_model(problem)
         self.is_infeasible = self._model.is_infeasible
         if problem.variables and not self.is_infeasible:
-            self._state, self._settings = _initial_state(self._model, start)
+            self._state, self._settings = _initial_state(self._model)
             slots = int(self._model.model.start[-1])  # an iteration looks at all of them
             self._chunk = max(1, min(LONGEST_CHUNK, CHUNK_WORK // slots))
             self._interpreted_chunk = max(1, min(LONGEST_CHUNK, INTERPRETED_STEPS // slots))
-            if self.best is not None:
-                self._state.totals[1] = self._sign * self.best.value - self._model.constant
 
     def take(self, value: int | float, assignment: Sequence[int]) -> None:
         """Continue from an assignment found elsewhere if it is better."""
         if self.best is None or self._sign * value < self._sign * self.best.value:
-            self.best = Incumbent(value, tuple(assignment), 0.0, 0, "given")
+            self.best = Incumbent(value, tuple(assignment), "given")
             if self._problem.variables and not self.is_infeasible:
                 self._state.best[:] = assignment
                 self._state.totals[1] = self._sign * value - self._model.constant
 
-    def run(
-        self,
-        seconds: float,
-        target: float | None = None,
-        iterations: int | None = None,
-        is_interpreted: bool = False,
-    ) -> Incumbent | None:
+    def run(self, seconds: float, iterations: int | None = None, is_interpreted: bool = False) -> Incumbent | None:
         """Continue, at least by one call unless ``seconds`` is 0; returns the best assignment so far.
 
         Python interprets the calls while another process compiles the search, or always with ``is_interpreted``.
         """
         begin, deadline, sign = working_time(), current(), self._sign
         if not self._problem.variables:
-            self.best = self.best or self._evaluated((), begin)
+            self.best = self.best or self._evaluated(())
         if not self._problem.variables or self.is_infeasible:
             return self.best
         found, state = self._model, self._state
-        goal = -math.inf if target is None else sign * target
         is_compiled = deadline is None and not is_interpreted  # without a limit the result is a function of the seed
-        left, found_at, is_first = math.inf if iterations is None else iterations, 0.0, True
-        while left > 0 and state.totals[1] + found.constant > goal:
+        left, is_better, is_first = math.inf if iterations is None else iterations, False, True
+        while left > 0:
             is_late = working_time() - begin >= seconds or (deadline is not None and deadline.passed)
             is_late = seconds <= 0 if is_first else is_late
             if is_late:
@@ -177,20 +156,16 @@ class LocalSearch:
             is_compiled = is_compiled or (not is_interpreted and is_ready(search, *arguments, 1, current_flag()))
             steps = int(min(self._chunk if is_compiled else self._interpreted_chunk, left))
             left -= steps
-            if (search if is_compiled else _search_interpreted)(*arguments, steps, current_flag()):
-                found_at = working_time()
+            is_better |= bool((search if is_compiled else _search_interpreted)(*arguments, steps, current_flag()))
             self._calls, is_first = self._calls + 1, False
-        candidate = self._evaluated(tuple(state.best.tolist()), found_at) if found_at else None
+        candidate = self._evaluated(tuple(state.best.tolist())) if is_better else None
         if candidate is not None and (self.best is None or sign * candidate.value < sign * self.best.value):
             self.best = candidate
         return self.best
 
-    def _evaluated(self, assignment: tuple[int, ...], found_at: float) -> Incumbent | None:
+    def _evaluated(self, assignment: tuple[int, ...]) -> Incumbent | None:
         value = self._problem.evaluate(assignment)
-        if value is None:
-            return None
-        iterations = int(self._state.counts[1]) if assignment else 0
-        return Incumbent(value, assignment, found_at - self._begin, iterations, "tabu search with ejection")
+        return None if value is None else Incumbent(value, assignment, "tabu search with ejection")
 
 
 def _search_interpreted(*arguments: Any) -> bool:
@@ -202,7 +177,7 @@ def _search_interpreted(*arguments: Any) -> bool:
         np.random.set_state(before)  # noqa: NPY002
 
 
-def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[SearchState, Settings]:
+def _initial_state(found: SearchModel) -> tuple[SearchState, Settings]:
     """The initial state and the settings of the search."""
     model = found.model
     variables = len(model.start) - 1
@@ -213,8 +188,6 @@ def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[Sea
     for v in range(variables):
         own = costs[model.start[v] : model.start[v + 1]]
         values[v] = model.safe[v] if model.safe[v] >= 0 else int(own.argmin())
-        if start is not None and math.isfinite(own[start[v]]):
-            values[v] = start[v]
     entries = (model.unary, found.soft.table, found.soft.key_values)
     spread = sum(float(np.ptp(e)) for e in entries if len(e))
     scale = spread if spread > 0 else 1.0
