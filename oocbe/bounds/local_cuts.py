@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oocbe.bounds.forbidden import Forbidden
 from oocbe.bounds.kernels.cpu.local_cuts import grow_neighbourhood, lift, pack_subproblem, separate
-from oocbe.elimination.row_pruning.rows import Row
+from oocbe.bounds.rows import Row
 from oocbe.model.problem import Problem
 from oocbe.runtime.compilation import working_time
 from oocbe.runtime.interruption import is_requested

@@ -21,9 +21,9 @@ from oocbe.bounds.costly_tuples import CostlyTuples
 from oocbe.bounds.forbidden import Forbidden, propagated
 from oocbe.bounds.linear_program import LinearProgram
 from oocbe.bounds.local_cuts import LocalCuts, sets_as_rows
+from oocbe.bounds.rows import Row
 from oocbe.elimination.row_pruning.fixed_point import LARGEST, FixedPoint
 from oocbe.elimination.row_pruning.row_bounds import BoundSource, Terms
-from oocbe.elimination.row_pruning.rows import Row
 from oocbe.kernels.cpu.buckets.outside_terms import CONSUMED, HARD, LITERAL
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from oocbe.bounds.bounds import Conflicts, conflicts_of
 from oocbe.bounds.costly_tuples import COSTLY, CostlyTuples, largest_saving
 from oocbe.bounds.estimators import minimum_terms
+from oocbe.bounds.rows import Row
 from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members
 from oocbe.certificates.tables import nothing_better
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.preparation.listed_factors import starts_of
 from oocbe.elimination.row_pruning.fixed_point import FixedPoint
-from oocbe.elimination.row_pruning.rows import Row
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.formats.files import read_bytes, without_compression, write_bytes
 from oocbe.model.problem import Problem

@@ -14,7 +14,7 @@ import pytest
 
 import oocbe
 from oocbe.bounds.linear_program import LinearProgram
-from oocbe.elimination.row_pruning.rows import Row
+from oocbe.bounds.rows import Row
 from oocbe.errors import RequestedEndError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM
