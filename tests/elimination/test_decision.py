@@ -63,9 +63,8 @@ def test_complete_tables_that_take_much_of_the_memory_are_not_favoured():
     needed = 2 * 4000
     assert decide(bucket, MainMemory(4 * needed, 4 * needed), None, AUTO).is_complete
     assert not decide(bucket, MainMemory(4 * needed - 1, 4 * needed - 1), None, AUTO).is_complete
-    assert decide(bucket, MainMemory(100, 100), None, AUTO, numbers=Tuning(favoured_share=1e9)).why_form is (
-        WhyForm.COMPLETE_DOES_NOT_FIT
-    )
+    with tuned(favoured_share=1e9):
+        assert decide(bucket, MainMemory(100, 100), None, AUTO).why_form is WhyForm.COMPLETE_DOES_NOT_FIT
 
 
 def test_orders_are_judged_by_the_forms_that_their_messages_will_have():

@@ -183,7 +183,7 @@ class BucketEngine:
     def takes_complete(self, joined_cells: int) -> bool:
         """Whether the device computes a bucket of complete tables with ``joined_cells`` cells."""
         device = self.device()
-        return device is not None and device.takes_complete(joined_cells, tuning())
+        return device is not None and device.takes_complete(joined_cells)
 
     def device_room(self) -> int:
         """Bytes of device memory that are available to a bucket now."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from oocbe.model.settings.tuning import Tuning
+from oocbe.model.settings.tuning import tuning
 
 LARGEST_DEVICE_ROWS = (1 << 32) - 1
 """Maximum rows of a table on the device, where row numbers have 32 bits."""
@@ -110,9 +110,9 @@ class Device:
     most_tables: int
     room: Callable[[], int]
 
-    def takes_complete(self, joined_cells: int, numbers: Tuning) -> bool:
+    def takes_complete(self, joined_cells: int) -> bool:
         """Whether the device computes a bucket of complete tables with ``joined_cells`` cells."""
-        return self.insists or joined_cells >= numbers.device_cells
+        return self.insists or joined_cells >= tuning().device_cells
 
     def takes_rows(self, rows: int, tables: int) -> bool:
         """Whether one join supports ``tables`` tables with at most ``rows`` rows each."""

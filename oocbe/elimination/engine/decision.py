@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from oocbe.elimination.engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
-from oocbe.model.settings.tuning import Tuning, tuning
+from oocbe.model.settings.tuning import tuning
 
 COMPLETE, INCOMPLETE = "complete", "incomplete"
 """Forms of a message: a value for every assignment, or feasible rows with their keys."""
@@ -141,8 +141,7 @@ def is_cheaper_complete(cells: int, rows: float, itemsize: int, row_bytes: int, 
 
 def expected_form(bucket: BucketSizes, limit: int) -> str:
     """The cheaper form of a message with a main memory of ``limit`` bytes; free space is not considered."""
-    numbers = tuning()
-    favour = _favour(_complete_bytes(bucket, numbers), limit, numbers)
+    favour = _favour(_complete_bytes(bucket), limit)
     return COMPLETE if _is_cheaper(bucket, favour) else INCOMPLETE
 
 
@@ -152,34 +151,31 @@ def decide(
     device: Device | None,
     wishes: BucketConstraints,
     known: AttemptHistory = NO_ATTEMPTS,
-    numbers: Tuning | None = None,
 ) -> Strategy:
     """Choose the strategy for the message of a bucket.
 
     Parameters
     ----------
     device : None if there is none. known : findings of earlier attempts at this bucket.
-    numbers : thresholds; None: those of :func:`oocbe.model.settings.tuning.tuning`.
     """
-    numbers = tuning() if numbers is None else numbers
     if wishes.tables == INCOMPLETE or known.needs_rows:
-        return _of_rows(bucket, memory, device, wishes, known, numbers, known.needs_rows or WhyForm.ONLY_ROWS, 0)
+        return _of_rows(bucket, memory, device, wishes, known, known.needs_rows or WhyForm.ONLY_ROWS, 0)
     asked = wishes.tables == COMPLETE
     why = WhyForm.ASKED_FOR if asked else WhyForm.COMPLETE_IS_CHEAPER
     device_wanted = 0
     if wishes.piece_rows is not None and bucket.cells > wishes.piece_rows:
         why_pieces, wanted = WhyPieces.PIECE_ROWS, 0
     else:
-        has_device, wanted = _has_device(bucket, memory, device, known, numbers)
-        needed = _complete_bytes(bucket, numbers)
-        favour = numbers.favour if has_device else _favour(needed, memory.limit, numbers)
+        has_device, wanted = _has_device(bucket, memory, device, known)
+        needed = _complete_bytes(bucket)
+        favour = tuning().favour if has_device else _favour(needed, memory.limit)
         if not (asked or _is_cheaper(bucket, favour)):
-            return _of_rows(bucket, memory, device, wishes, known, numbers, WhyForm.ROWS_ARE_CHEAPER, wanted)
+            return _of_rows(bucket, memory, device, wishes, known, WhyForm.ROWS_ARE_CHEAPER, wanted)
         if has_device:
             return Strategy(COMPLETE, why, Place.DEVICE, wanted=wanted)
         if device is not None and device.insists:
             why_pieces = WhyPieces.DEVICE
-            wanted_there = _device_bytes(bucket, numbers)
+            wanted_there = _device_bytes(bucket)
             # Otherwise main memory is short, for the data that passes through it to the device.
             device_wanted = wanted_there if known.device_ran_out or wanted_there > device.room() else 0
         else:
@@ -189,7 +185,7 @@ def decide(
             why_pieces = WhyPieces.RESULT
     if asked or _is_cheaper(bucket, 1.0):
         return Strategy(COMPLETE, why, why_pieces=why_pieces, wanted=wanted, device_wanted=device_wanted)
-    return _of_rows(bucket, memory, device, wishes, known, numbers, WhyForm.COMPLETE_DOES_NOT_FIT, wanted)
+    return _of_rows(bucket, memory, device, wishes, known, WhyForm.COMPLETE_DOES_NOT_FIT, wanted)
 
 
 def joins_on_device(
@@ -208,8 +204,9 @@ def joins_on_device(
     return device.takes_rows(rows, tables)
 
 
-def _favour(needed: int, limit: int, numbers: Tuning) -> float:
+def _favour(needed: int, limit: int) -> float:
     """Permitted size of a complete message relative to its rows, if it needs ``needed`` of ``limit`` bytes."""
+    numbers = tuning()
     return numbers.favour if needed <= limit * numbers.favoured_share else 1.0
 
 
@@ -217,34 +214,34 @@ def _is_cheaper(bucket: BucketSizes, favour: float) -> bool:
     return is_cheaper_complete(bucket.cells, bucket.expected_rows, bucket.itemsize, bucket.row_bytes, favour)
 
 
-def _complete_bytes(bucket: BucketSizes, numbers: Tuning) -> int:
+def _complete_bytes(bucket: BucketSizes) -> int:
     """Bytes of main memory for the join, besides complete messages already there: the message, other inputs converted
     to complete tables there, and the kernels' reordered copies."""
-    cells = numbers.complete_copies * bucket.cells
+    cells = tuning().complete_copies * bucket.cells
     for table in bucket.inputs:
         cells += (1 if table.is_complete and table.main_memory else 2) * table.cells
     return cells * bucket.itemsize
 
 
 def _has_device(
-    bucket: BucketSizes, memory: MainMemory, device: Device | None, known: AttemptHistory, numbers: Tuning
+    bucket: BucketSizes, memory: MainMemory, device: Device | None, known: AttemptHistory
 ) -> tuple[bool, int]:
     """Whether the device takes the bucket: it has room, and main memory has room for the data in transit; and the bytes
     of main memory wanted for that."""
-    if device is None or known.device_ran_out or not device.takes_complete(bucket.joined_cells, numbers):
+    if device is None or known.device_ran_out or not device.takes_complete(bucket.joined_cells):
         return False, 0
-    if _device_bytes(bucket, numbers) > device.room():
+    if _device_bytes(bucket) > device.room():
         return False, 0
     # Inputs converted to complete tables in main memory before their transfer to the device.
     passing = sum(t.cells for t in bucket.inputs if t.place is Place.DISK or not t.has_dtype) * bucket.itemsize
     return memory.after(passing) >= passing, passing
 
 
-def _device_bytes(bucket: BucketSizes, numbers: Tuning) -> int:
+def _device_bytes(bucket: BucketSizes) -> int:
     """Bytes of device memory for the join, besides complete messages already there."""
     cells = bucket.cells
     cells += sum(t.cells for t in bucket.inputs if not (t.is_complete and t.place is Place.DEVICE))
-    return int(min(cells * bucket.itemsize, sys.maxsize) * numbers.device_copies)
+    return int(min(cells * bucket.itemsize, sys.maxsize) * tuning().device_copies)
 
 
 def _of_rows(
@@ -253,12 +250,11 @@ def _of_rows(
     device: Device | None,
     wishes: BucketConstraints,
     known: AttemptHistory,
-    numbers: Tuning,
     why: WhyForm,
     wanted: int,
 ) -> Strategy:
     """Strategy for a message of rows; ``wanted`` as computed for a complete one before."""
-    inputs, piece_rows = bucket.inputs, wishes.piece_rows
+    inputs, piece_rows, numbers = bucket.inputs, wishes.piece_rows, tuning()
     charged = _charged(inputs)
     if wishes.may_cut:
         why_pieces = None
