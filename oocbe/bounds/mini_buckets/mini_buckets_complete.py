@@ -160,8 +160,7 @@ class JoinGraph:
             if never.any():
                 forbidden.append(CostTable(table.scope, np.where(never, table.values, 0)))
         unit = max(1.0, (temperature or 1.0) * costs.cap / max(1, charged))
-        fixed = (self.sizes, self._position, self._z, costs.cap, unit, seed, temperature is not None)
-        partition = Partition(*fixed)
+        partition = Partition(self.sizes, self._position, self._z, costs.cap, unit, seed, temperature is not None)
         itemsize, used = costs.dtype.itemsize, 0
         for place, received in enumerate(waiting):
             check_deadline()
@@ -294,28 +293,24 @@ class Cluster:
         return tuple(v for v in self.table.scope if v != self.variable)
 
 
+@dataclass(frozen=True)
 class Partition:
     """Divides buckets.
 
-    Parameters
+    Attributes
     ----------
     sizes : of domains. position : of each variable in the order. z : maximum number of variables of a mini-bucket.
     cap : of costs. temperature : unit of costs. seed : of the samples.
     by_content : whether losses are sampled; otherwise the largest tables are joined first, with the first that fits.
     """
 
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        position: Mapping[int, int],
-        z: int,
-        cap: int,
-        temperature: float,
-        seed: int,
-        by_content: bool,
-    ) -> None:
-        self._sizes, self._position, self._z, self._cap = sizes, position, z, cap
-        self._temperature, self._seed, self._by_content = temperature, seed, by_content
+    sizes: Sequence[int]
+    position: Mapping[int, int]
+    z: int
+    cap: int
+    temperature: float
+    seed: int
+    by_content: bool
 
     def divide(self, variable: int, received: Sequence[Cluster], room: int) -> list[Cluster]:
         """Divide the bucket of a variable, which is in the scope of every received table, into mini-buckets.
@@ -331,7 +326,7 @@ class Partition:
             if home is None:
                 made.append(self.joined(variable, [one]))
             else:
-                add(home.table, one.table, self._sizes, self._cap)
+                add(home.table, one.table, self.sizes, self.cap)
                 home.parts += one.parts
                 home.children += one.children
         gains: dict[tuple[int, int], float] = {}  # by members, which no two clusters share
@@ -344,10 +339,10 @@ class Partition:
         members = 0
         for c in clusters:
             members |= c.members
-        scope = tuple(sorted(elements_of(members), key=self._position.__getitem__))
-        table = zeros(scope, self._sizes, clusters[0].table.values.dtype)
+        scope = tuple(sorted(elements_of(members), key=self.position.__getitem__))
+        table = zeros(scope, self.sizes, clusters[0].table.values.dtype)
         for c in clusters:
-            add(table, c.table, self._sizes, self._cap)
+            add(table, c.table, self.sizes, self.cap)
         parts = [part for c in clusters for part in c.parts]
         return Cluster(variable, members, table, parts, [child for c in clusters for child in c.children])
 
@@ -359,9 +354,9 @@ class Partition:
         for i, one in enumerate(made):
             for other in made[:i]:
                 union = one.members | other.members
-                if union.bit_count() > self._z or self._cells(union) > room:
+                if union.bit_count() > self.z or self._cells(union) > room:
                     continue
-                if self._by_content:
+                if self.by_content:
                     key = (one.members, other.members)
                     if key not in gains:
                         common = (one.members & other.members).bit_count()
@@ -374,12 +369,12 @@ class Partition:
         return None if best is None else best[1]
 
     def _cells(self, members: int) -> int:
-        return math.prod(self._sizes[v] for v in elements_of(members))
+        return math.prod(self.sizes[v] for v in elements_of(members))
 
     def _loss(self, variable: int, one: CostTable, other: CostTable) -> float:
         """Sampled loss of separate elimination of a variable from two tables, in temperatures."""
-        generator = np.random.default_rng([self._seed, variable, len(one.scope), len(other.scope)])
-        sizes, count = self._sizes, CANDIDATES * SAMPLES
+        generator = np.random.default_rng([self.seed, variable, len(one.scope), len(other.scope)])
+        sizes, count = self.sizes, CANDIDATES * SAMPLES
         columns = {v: generator.integers(0, sizes[v], count) for v in one.scope if v != variable}
         costs = self._costs(variable, one, columns, count)
         rank = costs.min(axis=0) - generator.gumbel(size=count)
@@ -409,9 +404,9 @@ class Partition:
                 own = step
             else:
                 places += columns[v] * step
-            step *= self._sizes[v]
-        cells = np.arange(self._sizes[variable])[:, None] * own + places
-        found: NDArray[np.float64] = np.minimum(table.values[cells] / self._temperature, NEVER)
+            step *= self.sizes[v]
+        cells = np.arange(self.sizes[variable])[:, None] * own + places
+        found: NDArray[np.float64] = np.minimum(table.values[cells] / self.temperature, NEVER)
         return found
 
 
