@@ -403,7 +403,10 @@ class Bounding:
         ]
         largest = max(sent)
         if self.shifting:
-            largest = max(sizes[v] * sum(sent[i] for i in group) for v, group in shape.groups)
+            joined = dict.fromkeys(shape.variables, 0.0)
+            for v, size in zip(shape.variables, sent, strict=True):
+                joined[v] += sizes[v] * size
+            largest = max(joined.values())
         return sum(sent) + tuning().row_copies * largest
 
     def _searched(self, deadline: Deadline) -> tuple[tuple[int, ...] | None, str | None]:
