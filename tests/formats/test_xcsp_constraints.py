@@ -85,6 +85,7 @@ INTENSIONS = [
     ("or(eq(x[0],y),and(lt(x[1],x[2]),not(b)))", lambda a, b, c, d, y, z: a == y or (b < c and not z)),
     ("or(gt(x[0],1),gt(x[1],1),gt(x[2],1),gt(x[3],1),b)", lambda a, b, c, d, y, z: max(a, b, c, d) > 1 or z),
     ("not(or(eq(x[0],x[1]),eq(x[2],x[3])))", lambda a, b, c, d, y, z: a != b and c != d),
+    ("imp(eq(x[0],x[1],b),gt(x[2],0))", lambda a, b, c, d, y, z: not a == b == z or c > 0),
     ("imp(b,ne(x[0],x[1]))", lambda a, b, c, d, y, z: not z or a != b),
     ("iff(b,eq(x[0],x[1]))", lambda a, b, c, d, y, z: bool(z) == (a == b)),
     ("iff(b,eq(x[0],x[1]),lt(x[2],x[3]))", lambda a, b, c, d, y, z: bool(z) == (a == b) == (c < d)),
@@ -258,6 +259,10 @@ CONSTRAINTS = [
         lambda a, b, c, d, y, z: (a, b) <= (c, d) and (a, c) <= (b, d),
     ),
     (
+        "<lex> <matrix> (x[0],x[1])(x[2],x[3]) </matrix> <operator> gt </operator> </lex>",
+        lambda a, b, c, d, y, z: (a, b) > (c, d) and (a, c) > (b, d),
+    ),
+    (
         "<precedence> <list> x[] </list> <values> 1 0 </values> </precedence>",
         lambda *v: 0 not in v[:4] or 1 in v[: v[:4].index(0)],
     ),
@@ -276,6 +281,10 @@ CONSTRAINTS = [
     (
         "<noOverlap> <origins> x[0..2] </origins> <lengths> 1 b 1 </lengths> </noOverlap>",
         lambda a, b, c, d, y, z: a != c and (not z or b not in (a, c)),
+    ),
+    (
+        '<noOverlap zeroIgnored="false"> <origins> x[0..2] </origins> <lengths> 0 1 2 </lengths> </noOverlap>',
+        lambda a, b, c, d, y, z: (a <= b or b + 1 <= a) and (a <= c or c + 2 <= a) and (b + 1 <= c or c + 2 <= b),
     ),
     (
         "<noOverlap> <origins> (x[0],x[1])(x[2],x[3]) </origins> <lengths> (2,1)(1,2) </lengths> </noOverlap>",

@@ -114,7 +114,7 @@ def truth(random: Random, depth: int) -> str:
         [f"{comparison}({left},{right})"] * 5
         + [f"in({left},set(1,3,-1))", f"notin({left},set(0,2))", f"in({left},set(2))"]
         + [f"not({one})", f"imp({one},{other})", f"iff({one},{other})"]
-        + [f"and({one},{other})", f"or({one},{other},c)", f"xor({one},{other})", f"eq({left},{right},x[0])"]
+        + [f"and({one},{other})", f"or({one},{other},c)", f"xor({one},{other})"]
     )
 
 
@@ -141,6 +141,9 @@ def _condition(random: Random, low: int = -2, high: int = 5, tag: str = "conditi
 
 def _intension(random: Random) -> str:
     expression = truth(random, random.randint(1, 3))
+    if random.random() < 0.1:  # elsewhere, Choco may negate it to "all different"
+        equal = f"eq({integer(random, 1)},{integer(random, 1)},x[0])"
+        expression = random.choice((equal, f"or({equal},{expression})"))
     if random.random() < 0.1:
         return f"<intension> <function> {expression} </function> </intension>"
     return f"<intension> {expression} </intension>"
@@ -255,7 +258,8 @@ def _no_overlap(random: Random) -> str:
             f"<noOverlap{ignored}> <origins> (x[0],x[1])(m[0][0],m[0][1]) </origins> <lengths> {lengths} </lengths>"
             " </noOverlap>"
         )
-    lengths = random.choice(("1 2 1", "1 1 1", "2 1 1", "b c e", "0 1 2", "e e b"))
+    zero = () if "false" in ignored else ("0 1 2",)
+    lengths = random.choice(("1 2 1", "1 1 1", "2 1 1", "b c e", "e e b", *zero))
     return f"<noOverlap{ignored}> <origins> x[] </origins> <lengths> {lengths} </lengths> </noOverlap>"
 
 
@@ -273,14 +277,13 @@ def _bin_packing(random: Random) -> str:
 
 
 def _knapsack(random: Random) -> str:
-    """Choco drops solutions with values above 1, and ACE, which finds them, does not read weights that are all 0."""
-    drawn = [[random.randint(1, 3), *(random.randint(0, 3) for _ in "12")] for _ in "12"]
-    numbers = [" ".join(map(str, random.sample(own, 3))) for own in drawn]
+    numbers = [" ".join(str(random.randint(0, 3)) for _ in range(3)) for _ in range(2)]
     conditions = [
         f"<condition> ({random.choice(('le', 'ge', 'eq', 'lt'))},{random.randint(2, 7)}) </condition>" for _ in "12"
     ]
+    listed = " ".join(random.sample(("b", "c", "m[0][0]", "m[1][1]"), 3))  # Choco drops solutions with larger values
     return (
-        f"<knapsack> <list> x[] </list> <weights> {numbers[0]} </weights> {conditions[0]}"
+        f"<knapsack> <list> {listed} </list> <weights> {numbers[0]} </weights> {conditions[0]}"
         f" <profits> {numbers[1]} </profits> {conditions[1]} </knapsack>"
     )
 
@@ -320,7 +323,8 @@ def _lex(random: Random) -> str:
             "<matrix> (x[0],b)(y,c) </matrix>",
         )
     )
-    return f"<lex> {lists} <operator> {random.choice(['lt', 'le', 'ge', 'gt'])} </operator> </lex>"
+    operators = ("lt", "le") if "matrix" in lists else ("lt", "le", "ge", "gt")
+    return f"<lex> {lists} <operator> {random.choice(operators)} </operator> </lex>"
 
 
 def _all_different(random: Random) -> str:

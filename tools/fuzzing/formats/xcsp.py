@@ -3,7 +3,9 @@
 Both come with the package pycsp3 and run in Java. Random files leave out what Choco 4.10.15 does not read (hybrid
 tables, ``allDifferent`` of lists, stars in conflicts, ``nValues`` with ``except``) and what it reads otherwise than ACE
 or the format's own checker: it takes every ``rank`` for ``first``, and ``iff`` of three truths for that of two and the
-third, drops a condition ``in`` of anything but a sum, and allows a circuit without an edge. Both take
+third, drops a condition ``in`` of anything but a sum, and allows a circuit without an edge. It takes
+``imp(eq(x,y,z),p)`` for "all different, or p", reverses the columns of a ``lex`` of a matrix with ``ge`` or ``gt``,
+passes over ``zeroIgnored="false"``, and drops solutions of a ``knapsack`` with values above 1. Both take
 ``not(eq(x,y,z))`` for "all different", ``notin`` of a sum for nothing or ``in``, the value of an ``element`` of
 integers without an index for the index, and pass over ``ends`` of tasks. The suite compares these with brute force. An
 answer of Choco that ACE contradicts (``nValues`` unequal to a variable, say) is no failure.
