@@ -106,7 +106,7 @@ def test_threads_that_wait_for_one_loop_share_a_child_and_the_next_loop_gets_an_
 
 
 def test_further_loops_wait_for_one_of_few_children(monkeypatch):
-    monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (None, FakeConnection()))
+    monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (FakeProcess(), FakeConnection()))
     made = compiler.Compiler()
     names = [(outside_terms.__name__, name, ()) for name in "abcd"]
     for loop in names:
@@ -123,14 +123,45 @@ def test_further_loops_wait_for_one_of_few_children(monkeypatch):
         assert [*made._running] == [left]
 
 
+def test_a_large_child_ends_within_a_limit_on_data(monkeypatch):
+    """Numba keeps all that it compiles: a solve with --memory 32MiB and its child took 323 MiB with 74 loops."""
+    monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (FakeProcess(), FakeConnection()))
+    made = compiler.Compiler()
+    loop = (estimators.__name__, "a", ())
+    for limit, nbytes, is_kept in (
+        (None, 1 << 40, True),
+        (1 << 40, 1, True),
+        (1 << 40, compiler.MOST_BYTES + 1, False),
+    ):
+        monkeypatch.setattr(data_limit.data_limit, "_limit", limit)
+        made.start(loop)
+        child = made._running[loop]
+        child[1].is_done, child[1].nbytes = True, nbytes
+        assert made.is_over(loop)
+        assert made._idle == [child] * is_kept
+        assert (child[0].is_over, child[1].is_closed) == (not is_kept, not is_kept)
+
+
+class FakeProcess:
+    is_over = False
+
+    def wait(self):
+        self.is_over = True
+
+
 class FakeConnection:
-    is_done = False
+    is_done = is_closed = False
+    nbytes = 1
 
     def poll(self):
         return self.is_done
 
     def recv(self):
         self.is_done = False
+        return self.nbytes
+
+    def close(self):
+        self.is_closed = True
 
     def send(self, _):
         pass

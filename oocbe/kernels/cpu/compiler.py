@@ -20,6 +20,7 @@ from oocbe.errors import TimeLimitError
 from oocbe.runtime.compilation import compilation
 from oocbe.runtime.data_limit import data_limit
 from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.memory import own_memory
 from oocbe.runtime.parents import connected_child
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ shorter deadlines of its own."""
 MOST_CHILDREN = 2
 """Maximum number of compiling processes of a command, so that the long compilation of the local search delays no other.
 With a limit on this process's data it is 1: the program's share of the memory has room for one."""
+
+MOST_BYTES = 100 << 20
+"""Private memory of a child, in bytes, from which it ends after its loop within a limit on this process's data: Numba
+keeps all that it compiles. A child begins with 80 MiB, and the largest loops add 70."""
 
 MODULE = "oocbe.kernels.cpu.compiler"
 """This module, run by the children."""
@@ -89,8 +94,11 @@ class Compiler:
             try:
                 if not connection.poll():
                     continue
-                connection.recv()
-                self._idle.append((process, connection))
+                if connection.recv() > MOST_BYTES and data_limit.is_set:
+                    connection.close()
+                    process.wait()
+                else:
+                    self._idle.append((process, connection))
             except (EOFError, OSError):
                 process.wait()
             del self._running[loop]
@@ -139,7 +147,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def serve() -> None:
-    """Compile for the parent until it has ended."""
+    """Compile for the parent until it has ended, or ends the connection; the reply is the memory of this process."""
     from multiprocessing.connection import Connection  # deferred: the parent may need no child
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -152,7 +160,7 @@ def serve() -> None:
                 loop = getattr(loop, part)
             with suppress(Exception):  # the parent meets the error when it compiles the loop
                 loop.compile(signature)
-            connection.send(None)
+            connection.send(own_memory())
 
 
 if __name__ == "__main__":
