@@ -47,15 +47,6 @@ def compiled() -> Iterator[Loop]:
             yield module, file.name.rpartition("-")[0], signature.args
 
 
-def is_valid(loop: Loop) -> bool:
-    """Whether a listed loop is there, and has as many parameters as its signature."""
-    module, name, types = loop
-    try:
-        return bool(signatures.found(f"{module}:{name}").py_func.__code__.co_argcount == len(types))
-    except (ImportError, AttributeError):
-        return False
-
-
 def table(loops: Iterable[Loop], names: dict[str, str]) -> dict[str, dict[str, list[str]]]:
     """Signatures by module and function; ``names`` gets the expressions of named types."""
     found: dict[str, dict[str, list[str]]] = {}
@@ -71,16 +62,16 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--first", action="store_true")
     arguments = parser.parse_args()
-    listed, cached = signatures.listed(), list(compiled())
-    missing, gone = [loop for loop in cached if loop not in listed], [loop for loop in listed if not is_valid(loop)]
-    for text, loops in (("is not listed", missing), ("is listed, and not there", gone)):
-        for module, name, types in loops:
-            print(f"{module}:{name}{types} {text}")
-    print(f"{len(listed)} signatures are listed, {len(cached)} are in the cache, {len(missing) + len(gone)} complaints")
+    gone: list[str] = []
+    listed, cached = signatures.listed(broken=gone), list(compiled())
+    missing = [loop for loop in cached if loop not in listed]
+    complaints = [f"{module}:{name}{types} is not listed" for module, name, types in missing]
+    complaints += [f"{entry} is listed, and not there" for entry in gone]
+    print(*complaints, f"{len(listed)} signatures are listed, {len(cached)} are in the cache", sep="\n")
     if arguments.check:
-        sys.exit(bool(missing or gone))
-    loops = [*(loop for loop in listed if loop not in gone), *missing]
-    first = cached if arguments.first else [loop for loop in signatures.listed(is_quick=True) if loop not in gone]
+        sys.exit(bool(complaints))
+    loops = [*listed, *missing]
+    first = cached if arguments.first else signatures.listed(is_quick=True, broken=[])
     names = dict[str, str]()
     content = {"types": names, "first solve": table(first, names), "loops": table(loops, names)}
     signatures.FILE.write_text(json.dumps(content, indent=1) + "\n")

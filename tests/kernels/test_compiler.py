@@ -127,7 +127,7 @@ def test_a_large_child_ends_within_a_limit_on_data(monkeypatch):
     """Numba keeps all that it compiles: a solve with --memory 32MiB and its child took 323 MiB with 74 loops."""
     monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (FakeProcess(), FakeConnection()))
     made = compiler.Compiler()
-    loop = (estimators.__name__, "a", ())
+    loop = (outside_terms.__name__, "a", ())
     for limit, nbytes, is_kept in (
         (None, 1 << 40, True),
         (1 << 40, 1, True),

@@ -60,8 +60,11 @@ def _readonly(dtype: Any, dimensions: int, layout: str) -> Any:
     return types.Array(dtype, dimensions, layout, readonly=True)
 
 
-def _named(owner: str, *kinds: Any) -> Any:
-    return types.BaseTuple.from_types(kinds, found(owner))
+def _named(name: str, *kinds: Any) -> Any:
+    owner = found(name)
+    if len(owner._fields) != len(kinds):
+        raise AttributeError(f"{name} has {len(owner._fields)} fields, and is listed with {len(kinds)}")
+    return types.BaseTuple.from_types(kinds, owner)
 
 
 def _tuple(*kinds: Any) -> Any:
@@ -104,18 +107,35 @@ def found(name: str) -> Any:
     return value
 
 
-def listed(is_quick: bool = False) -> list[Loop]:
-    """The listed loops; ``is_quick``: only those of a first solve."""
+def listed(is_quick: bool = False, broken: list[str] | None = None) -> list[Loop]:
+    """The listed loops.
+
+    Parameters
+    ----------
+    is_quick : only those of a first solve. broken : gets the entries whose function or types are not there, or have
+        changed; without it they raise ImportError or AttributeError.
+    """
     content = json.loads(FILE.read_text())
+    entries = [("", name, text) for name, text in content["types"].items()]  # the parts of a type come before it
+    for module, functions in content["first solve" if is_quick else "loops"].items():
+        entries += [(module, name, text) for name, texts in functions.items() for text in texts]
     named: dict[str, Any] = {}
-    for name, text in content["types"].items():  # the parts of a type come before it
-        (named[name],) = made(text, named)
-    return [
-        (module, function, made(text, named))
-        for module, functions in content["first solve" if is_quick else "loops"].items()
-        for function, texts in functions.items()
-        for text in texts
-    ]
+    loops: list[Loop] = []
+    for module, name, text in entries:
+        try:
+            kinds = made(text, named)
+            if module and found(f"{module}:{name}").py_func.__code__.co_argcount != len(kinds):
+                raise AttributeError(f"{module}:{name} has other parameters than those listed")
+        except (ImportError, AttributeError):
+            if broken is None:
+                raise
+            broken.append(f"{module}:{name}({text})")
+            continue
+        if module:
+            loops.append((module, name, kinds))
+        else:
+            (named[name],) = kinds
+    return loops
 
 
 def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -> tuple[int, float]:
