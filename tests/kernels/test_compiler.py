@@ -142,6 +142,21 @@ def test_a_large_child_ends_within_a_limit_on_data(monkeypatch):
         assert (child[0].is_over, child[1].is_closed) == (not is_kept, not is_kept)
 
 
+def test_an_interrupt_while_a_reply_is_read_ends_the_wait(monkeypatch):
+    def recv():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (FakeProcess(), FakeConnection()))
+    made = compiler.Compiler()
+    loop = (estimators.__name__, "a", ())
+    made.start(loop)
+    connection = made._running[loop][1]
+    connection.is_done, connection.recv = True, recv
+    with pytest.raises(KeyboardInterrupt):
+        made.is_over(loop)
+    assert made.is_over(loop)
+
+
 class FakeProcess:
     is_over = False
 

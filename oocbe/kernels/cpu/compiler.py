@@ -94,6 +94,7 @@ class Compiler:
             try:
                 if not connection.poll():
                     continue
+                del self._running[loop]  # first: an interrupt now loses the child, and no wait lasts for ever
                 if connection.recv() > MOST_BYTES and data_limit.is_set:
                     connection.close()
                     process.wait()
@@ -101,7 +102,6 @@ class Compiler:
                     self._idle.append((process, connection))
             except (EOFError, OSError):
                 process.wait()
-            del self._running[loop]
         most = 1 if data_limit.is_set else self._most_children
         while self._waiting and len(self._running) < most:
             loop = self._waiting.pop(0)
