@@ -29,7 +29,7 @@ from pathlib import Path
 from measuring import describe_run, print_table
 
 import oocbe
-from oocbe.algebra import join_maximise
+from oocbe.algebra.operators import join_maximise
 from oocbe.execution.pipeline import run_in_order
 from oocbe.execution.sources import Buffers, StoredRows
 from oocbe.kernels.cpu.threads import thread_count

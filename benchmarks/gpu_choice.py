@@ -14,7 +14,7 @@ from statistics import median
 
 import numpy as np
 
-from oocbe.algebra import join_maximise, maximise
+from oocbe.algebra.operators import join_maximise, maximise
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table

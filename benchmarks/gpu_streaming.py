@@ -25,7 +25,7 @@ import cupyx
 import numpy as np
 
 import oocbe
-from oocbe.algebra import join_maximise
+from oocbe.algebra.operators import join_maximise
 from oocbe.kernels.cuda.transfer.columns import is_pinned
 from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE

@@ -84,7 +84,7 @@ def load(folder: Path, table: str) -> Columns:
 
 
 def run_oocbe(folder: Path) -> dict[str, float]:
-    from oocbe.algebra import join_maximise
+    from oocbe.algebra.operators import join_maximise
     from oocbe.tables.layout import Layout
     from oocbe.tables.table import Table
 

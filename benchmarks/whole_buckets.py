@@ -29,8 +29,8 @@ from elimination_layout import (
 )
 from measuring import describe_run, print_table
 
-from oocbe.algebra import join_sum, maximise
 from oocbe.algebra.drop_forbidden import drop_forbidden
+from oocbe.algebra.operators import join_sum, maximise
 from oocbe.elimination.buckets.buckets import Bucket, members_of
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore

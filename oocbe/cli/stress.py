@@ -274,7 +274,7 @@ def _text(key: str, content: object) -> str:
 def _apply(
     operator: str, tables: list[StoredTable], specs: list[SyntheticTable], output: Path, settings: dict[str, Any]
 ) -> StoredTable:
-    from oocbe.algebra import join_maximise, join_sum, maximise
+    from oocbe.algebra.operators import join_maximise, join_sum, maximise
 
     made: StoredTable
     if operator == "maximise":

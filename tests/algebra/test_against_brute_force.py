@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.algebra import drop_forbidden, join_maximise, join_sum, maximise
+from oocbe.algebra.drop_forbidden import drop_forbidden
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.model.semiring import SEMIRINGS, Combination, Semiring
 from oocbe.tables.table import Table
 from tests.helpers.out_of_core_modes import MODES, also_out_of_core

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from oocbe.algebra import join_maximise, join_sum, maximise
 from oocbe.algebra.dispatch import planned, step_of
 from oocbe.algebra.gpu_streaming import DevicePlan, PiecesThroughDevice
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.algebra.out_of_core import context
 from oocbe.errors import CorruptDataError, DiskError, ModelError, ResourceError, UsageError
 from oocbe.execution import partition
@@ -417,9 +417,9 @@ def test_memory_that_can_never_be_had_is_an_error_with_numbers(monkeypatch, fold
 PEAK = """
 import sys, resource
 import numpy as np
-from oocbe.algebra import join_maximise
-from oocbe.algebra import join_sum
-from oocbe.algebra import maximise
+from oocbe.algebra.operators import join_maximise
+from oocbe.algebra.operators import join_sum
+from oocbe.algebra.operators import maximise
 from oocbe.tables.stored import StoredTable
 folder, memory = sys.argv[1], int(sys.argv[2])
 f, g = StoredTable.open(folder + "/f"), StoredTable.open(folder + "/g")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.algebra import join_maximise, join_sum, maximise
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.errors import ClusterError, CorruptDataError, ResourceError, UsageError
 from oocbe.execution.cluster.workers import LostWorkError, use_workers
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS

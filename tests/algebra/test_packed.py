@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oocbe.algebra import join_maximise, join_sum, maximise
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.errors import ModelError
 from oocbe.model.semiring import MAX_SUM, SEMIRINGS
 from oocbe.tables.packed import PackedTable

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.algebra import gpu_streaming, join_maximise, join_sum, maximise, result_memory, sorted_cuts
+from oocbe.algebra import gpu_streaming, result_memory, sorted_cuts
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.algebra.sorted_cuts import SortedCuts, leads_with
 from oocbe.errors import CorruptDataError

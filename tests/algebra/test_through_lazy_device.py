@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.algebra import gpu_streaming, join_maximise, join_sum, maximise, result_memory
+from oocbe.algebra import gpu_streaming, result_memory
 from oocbe.algebra.dispatch import planned
 from oocbe.algebra.gpu_streaming import PiecesThroughDevice
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.transfer import pinned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.algebra import join_maximise, join_sum, maximise
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM
 from oocbe.tables.table import Table
 

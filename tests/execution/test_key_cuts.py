@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.algebra import join_maximise, join_sum
+from oocbe.algebra.operators import join_maximise, join_sum
 from oocbe.execution import partition
 from oocbe.execution.budget import Budget, MemoryPlan
 from oocbe.execution.key_cuts import KeyIndex, LaidEndToEnd, OrderedSlice, cut_alike

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from oocbe.algebra import drop_forbidden, join_maximise, join_sum, maximise
+from oocbe.algebra.drop_forbidden import drop_forbidden
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.interface import MatchedGroups

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from oocbe.algebra import join_sum, maximise
+from oocbe.algebra.operators import join_sum, maximise
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.transfer import memory
 from oocbe.kernels.cuda.transfer.memory import free_blocks, held_by, held_bytes, set_limit, used_bytes, with_retry

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from oocbe.algebra import join_maximise, join_sum, maximise
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget

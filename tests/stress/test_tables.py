@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.algebra import join_maximise, join_sum, maximise
+from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.errors import UsageError
 from oocbe.model.semiring import MAX_SUM
 from oocbe.stress.segments import check_joined, check_marginalised

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
-from oocbe.algebra import join_sum, maximise
+from oocbe.algebra.operators import join_sum, maximise
 from oocbe.cli.main import app
 from oocbe.errors import CorruptDataError, DiskError, UnsupportedError, UsageError
 from oocbe.execution.cluster.workers import InThreads, use_workers

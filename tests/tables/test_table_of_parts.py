@@ -11,7 +11,7 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.algebra import join_sum, maximise
+from oocbe.algebra.operators import join_sum, maximise
 from oocbe.errors import CorruptDataError, DiskError, ModelError
 from oocbe.execution.sources import ChunkCache, InMemorySource, StoredRows
 from oocbe.model.row_numbers import key_number

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oocbe.algebra import join_sum
+from oocbe.algebra.operators import join_sum
 from oocbe.errors import ModelError, TimeLimitError, ValueRangeError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.runtime.deadline import Deadline

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.algebra import join_maximise
+from oocbe.algebra.operators import join_maximise
 from oocbe.api.tasks import verbs
 from oocbe.errors import CorruptDataError
 from oocbe.execution.cluster.ownership import Reading, own_reading, own_writer, reading, working_as

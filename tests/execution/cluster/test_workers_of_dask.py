@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import oocbe
-from oocbe.algebra import join_maximise
+from oocbe.algebra.operators import join_maximise
 from oocbe.algebra.out_of_core.context import ExecutionContext
 from oocbe.api.tasks import verbs
 from oocbe.elimination.engine.bucket_engine import BucketEngine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oocbe
-from oocbe.algebra import join_maximise
+from oocbe.algebra.operators import join_maximise
 from oocbe.model.settings.tuning import tuned
 from oocbe.stress.tables import SyntheticTable
 from tests.elimination.test_piecewise import complete_problem
