@@ -124,6 +124,10 @@ CONSTRAINTS = [
         lambda a, b, c, d, y, z: len({a, b, c, d, y}) == 3,
     ),
     (
+        "<nValues> <list> x[] y </list> <condition> (ne,3) </condition> </nValues>",
+        lambda a, b, c, d, y, z: len({a, b, c, d, y}) != 3,
+    ),
+    (
         "<nValues> <list> x[] y </list> <except> 0 </except> <condition> (lt,b) </condition> </nValues>",
         lambda a, b, c, d, y, z: len({a, b, c, d, y} - {0}) < z,
     ),

@@ -12,6 +12,8 @@ from tools.fuzzing.formats import _xcsp_constraints as drawn
 
 MISREAD = {
     "_knapsack": r"<list>[^<]*[xy]",
+    "_element": r"<matrix>[^<]*[a-z]",
+    "_number_of_values": r"\(ne,",
     "_lex": r"<matrix>.*(ge|gt)",
     "_no_overlap": r'"false".*<lengths> 0',
 }

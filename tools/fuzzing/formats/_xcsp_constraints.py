@@ -133,9 +133,15 @@ def _list(random: Random, least: int = 2, most: int = 4, tree: bool = True) -> s
     return " ".join(_listed(random, least, most))
 
 
-def _condition(random: Random, low: int = -2, high: int = 5, tag: str = "condition") -> str:
+def _condition(
+    random: Random,
+    low: int = -2,
+    high: int = 5,
+    tag: str = "condition",
+    operators: tuple[str, ...] = ("lt", "le", "gt", "ge", "eq", "ne"),
+) -> str:
     right = random.choice([str(random.randint(low, high)), str(random.randint(low, high)), random.choice(["y", "b"])])
-    comparison = f"({random.choice(['lt', 'le', 'gt', 'ge', 'eq', 'ne'])},{right})"
+    comparison = f"({random.choice(operators)},{right})"
     return f"<{tag}> {comparison} </{tag}>"
 
 
@@ -202,7 +208,7 @@ def _element(random: Random) -> str:
         )
     )
     if random.random() < 0.3:
-        cells = random.choice(("m[][]", "(x[0],e)(y,b)", "(1,2,0)(3,-1,1)"))
+        cells = random.choice(("(0,1)(1,2)", "(1,-2)(3,1)", "(1,2,0)(3,-1,1)"))  # variables: Choco drops solutions
         indices = random.choice(("b c", "x[0] b", "b x[1]"))
         return f"<element> <matrix> {cells} </matrix> <index> {indices} </index> {wanted} </element>"
     cells = random.choice(["2 -1 3", "x[1] y b", "x[] c", "0x2 1x2", "m[0][] y"])
@@ -313,6 +319,11 @@ def _ordered(random: Random) -> str:
     return f"<ordered> <list> {listed} </list> <operator> {operator} </operator> </ordered>"
 
 
+def _number_of_values(random: Random) -> str:
+    operators = ("lt", "le", "gt", "ge", "eq")  # Choco takes "ne" for no condition
+    return f"<nValues> <list> {_list(random)} </list> {_condition(random, 1, 3, operators=operators)} </nValues>"
+
+
 def _lex(random: Random) -> str:
     lists = random.choice(
         (
@@ -420,7 +431,7 @@ KINDS: tuple[Callable[[Random], str], ...] = (
     _slide,
     _block,
     lambda r: f"<clause> b not(c) {r.choice(['', 'not(b)'])} </clause>",
-    lambda r: f"<nValues> <list> {_list(r)} </list> {_condition(r, 1, 3)} </nValues>",
+    _number_of_values,
     lambda r: f"<allEqual> {_list(r, 2, 3)} </allEqual>",
     lambda r: f"<maximum> <list> {_list(r)} </list> {_condition(r)} </maximum>",
     lambda r: f"<minimum> <list> {_list(r)} </list> {_condition(r)} </minimum>",

@@ -5,10 +5,10 @@ tables, ``allDifferent`` of lists, stars in conflicts, ``nValues`` with ``except
 or the format's own checker: it takes every ``rank`` for ``first``, and ``iff`` of three truths for that of two and the
 third, drops a condition ``in`` of anything but a sum, and allows a circuit without an edge. It takes
 ``imp(eq(x,y,z),p)`` for "all different, or p", reverses the columns of a ``lex`` of a matrix with ``ge`` or ``gt``,
-passes over ``zeroIgnored="false"``, and drops solutions of a ``knapsack`` with values above 1. Both take
-``not(eq(x,y,z))`` for "all different", ``notin`` of a sum for nothing or ``in``, the value of an ``element`` of
-integers without an index for the index, and pass over ``ends`` of tasks. The suite compares these with brute force. An
-answer of Choco that ACE contradicts (``nValues`` unequal to a variable, say) is no failure.
+passes over ``zeroIgnored="false"`` and ``nValues`` with ``ne``, and drops solutions of a ``knapsack`` with values above
+1 and of an ``element`` of a matrix of variables. Both take ``not(eq(x,y,z))`` for "all different", ``notin`` of a sum
+for nothing or ``in``, the value of an ``element`` of integers without an index for the index, and pass over ``ends`` of
+tasks. The suite compares these with brute force. An answer of Choco that ACE contradicts is no failure.
 """
 
 from __future__ import annotations
