@@ -148,7 +148,7 @@ def test_an_interrupt_while_a_reply_is_read_ends_the_wait(monkeypatch):
 
     monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (FakeProcess(), FakeConnection()))
     made = compiler.Compiler()
-    loop = (estimators.__name__, "a", ())
+    loop = (outside_terms.__name__, "a", ())
     made.start(loop)
     connection = made._running[loop][1]
     connection.is_done, connection.recv = True, recv
