@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -183,18 +184,22 @@ class FakeConnection:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_leaves_the_compilations_of_its_parent_alone():
+def test_a_forked_process_leaves_the_compilations_of_its_parent_alone(monkeypatch):
     """It would take the reply from the connection, and the parent would wait for ever."""
+    ours, theirs = Pipe()
+    monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (FakeProcess(), ours))
     made = compiler.compiler
+    made.forget()
     loop = (outside_terms.__name__, "sum_outside", (types.int16,))
-    with Deadline() as deadline:
-        made.start(loop)
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if made.is_over(loop) else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert not made.is_over(loop)
-        made.compile(loop, deadline)
+    made.start(loop)
+    theirs.send(1)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if made.is_over(loop) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ours.poll()
+    assert made.is_over(loop)
+    made.forget()
 
 
 @pytest.mark.parametrize(("name", "value"), [("executable", ""), ("executable", "/bin/false"), ("frozen", True)])
