@@ -47,8 +47,9 @@ def bound(
     """Bound the optimum of FILE by mini-bucket elimination, and find an assignment.
 
     Without --z, oocbe takes the largest z whose messages are predicted to fit --memory. If the greedy backward pass
-    finds no assignment, local search continues for --incumbent-seconds. Exit code 0, or 10 if the problem is
-    infeasible.
+    finds no assignment, local search continues for --incumbent-seconds. At the time limit before the first message,
+    the bound is the sum of the functions' minima (z = 0). Exit code 0, 10 if the problem is infeasible, or 20 with
+    z = 0.
     """
     from oocbe.formats.solutions.solution_file import write_assignment
     from oocbe.model.run_verb import read_and_work
