@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -264,7 +264,8 @@ class BoundedSolve(SubSolver):
             with suppress(OocbeError), Deadline(LAST_BOUND_SECONDS):
                 self._bound(Scope(Stack(self._problem)), math.inf, 0.0)
         if known.value is None and not known.is_closed and incumbents.is_available:
-            with suppress(TimeLimitError):
+            # Without a deadline local search would be compiled in this process, which nothing can end.
+            with suppress(TimeLimitError), deadline if deadline.remaining > 0 else nullcontext():
                 incumbents.work(min(incumbents.budget - incumbents.seconds, deadline.remaining), deadline)
         is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
         if known.value is None and not known.is_closed and is_wanted:

@@ -22,8 +22,11 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.results.result import Result
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
+from oocbe.runtime.deadline import current
 from oocbe.search import bounded, depth_search, incumbent_search, presolve
 from oocbe.search.elimination_attempts import ReducedElimination
+from oocbe.search.incumbent_search import IncumbentSearch
+from oocbe.search.portfolio import Portfolio
 from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, clique, make_problem, structures, without_bound
 
@@ -326,6 +329,24 @@ def test_an_assignment_of_rows_is_not_lost_where_elimination_runs_out_of_memory(
     result = oocbe.solve(problem, order_seconds=0, backend="cpu", incumbent_seconds=0)
     assert result.assignment is not None
     assert problem.evaluate(result.assignment) == result.value <= problem.evaluate(first)
+
+
+def test_local_search_after_an_error_is_within_the_deadline(monkeypatch):
+    """Without one it would compile its loop in this process, which neither a limit nor a signal can end."""
+    within = []
+
+    def work(search, seconds, deadline):
+        within.append(current())
+        search._known.raise_lower(0, "constant")
+
+    def out_of_memory(*_):
+        raise ResourceError("no memory")
+
+    monkeypatch.setattr(IncumbentSearch, "work", work)
+    monkeypatch.setattr(Portfolio, "run", out_of_memory)
+    result = solve(clique(5, 3, has_forbidden=False), bounds="constant", incumbent_seconds=5, time_limit=60)
+    assert result.value is not None
+    assert len(within) == 2 and None not in within
 
 
 @pytest.mark.parametrize(
