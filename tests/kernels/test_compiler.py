@@ -189,7 +189,8 @@ def test_a_forked_process_leaves_the_compilations_of_its_parent_alone(monkeypatc
     ours, theirs = Pipe()
     monkeypatch.setattr(compiler, "connected_child", lambda *_, **__: (FakeProcess(), ours))
     made = compiler.compiler
-    made.forget()
+    for name, empty in (("_idle", []), ("_running", {}), ("_waiting", []), ("_tried", set())):
+        monkeypatch.setattr(made, name, empty)
     loop = (outside_terms.__name__, "sum_outside", (types.int16,))
     made.start(loop)
     theirs.send(1)
@@ -199,7 +200,6 @@ def test_a_forked_process_leaves_the_compilations_of_its_parent_alone(monkeypatc
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert ours.poll()
     assert made.is_over(loop)
-    made.forget()
 
 
 @pytest.mark.parametrize(("name", "value"), [("executable", ""), ("executable", "/bin/false"), ("frozen", True)])
