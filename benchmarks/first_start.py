@@ -180,7 +180,8 @@ def warm_up(processes: int) -> int:
         with ThreadPoolExecutor(processes) as pool:
             found = list(pool.map(lambda case: (case[0], run(case[1], cache, 20.0)), cases()))
     for name, one in found:
-        spent = one.answer.get("seconds", {}).get("compiling", 0.0) if one.answer.get("seconds") else 0.0
+        seconds = one.answer.get("seconds")  # of a command without parts, one number
+        spent = seconds.get("compiling", 0.0) if isinstance(seconds, dict) else 0.0
         if spent:
             rows.append([name, f"{spent:.1f}"])
     print_table(rows)
