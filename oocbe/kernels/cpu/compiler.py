@@ -146,6 +146,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=compiler.forget)
 
 
+def found(module: str, name: str) -> Any:
+    """A loop or a class, by its module and qualified name.
+
+    Raises
+    ------
+    ImportError, AttributeError : it is not there.
+    """
+    value: Any = importlib.import_module(module)
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
 def serve() -> None:
     """Compile for the parent until it has ended, or ends the connection; the reply is the memory of this process."""
     from multiprocessing.connection import Connection  # deferred: the parent may need no child
@@ -155,9 +168,7 @@ def serve() -> None:
     with suppress(EOFError, OSError):
         while True:
             module, name, signature = connection.recv()
-            loop: Any = importlib.import_module(module)
-            for part in name.split("."):
-                loop = getattr(loop, part)
+            loop = found(module, name)
             with suppress(Exception):  # the parent meets the error when it compiles the loop
                 loop.compile(signature)
             connection.send(own_memory())

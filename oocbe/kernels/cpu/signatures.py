@@ -6,7 +6,6 @@ The list is kept by ``tools/list_signatures.py``, from what a run of the whole s
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import time
 from collections import Counter, deque
@@ -17,7 +16,7 @@ from typing import Any
 from numba import types
 
 from oocbe.errors import OocbeError
-from oocbe.kernels.cpu.compiler import POLL_SECONDS, Compiler, Loop
+from oocbe.kernels.cpu.compiler import POLL_SECONDS, Compiler, Loop, found
 from oocbe.kernels.cpu.jit import CACHE_VARIABLE, cache_folder
 
 FILE = Path(__file__).with_suffix(".json")
@@ -61,7 +60,7 @@ def _readonly(dtype: Any, dimensions: int, layout: str) -> Any:
 
 
 def _named(name: str, *kinds: Any) -> Any:
-    owner = found(name)
+    owner = found(*name.split(":"))
     if len(owner._fields) != len(kinds):
         raise AttributeError(f"{name} has {len(owner._fields)} fields, and is listed with {len(kinds)}")
     return types.BaseTuple.from_types(kinds, owner)
@@ -98,15 +97,6 @@ def made(text: str, named: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(map(value, tree.elts))
 
 
-def found(name: str) -> Any:
-    """A function or class, by ``module:name``."""
-    module, _, inner = name.partition(":")
-    value: Any = importlib.import_module(module)
-    for part in inner.split("."):
-        value = getattr(value, part)
-    return value
-
-
 def listed(is_quick: bool = False, broken: list[str] | None = None) -> list[Loop]:
     """The listed loops.
 
@@ -124,7 +114,7 @@ def listed(is_quick: bool = False, broken: list[str] | None = None) -> list[Loop
     for module, name, text in entries:
         try:
             kinds = made(text, named)
-            if module and found(f"{module}:{name}").py_func.__code__.co_argcount != len(kinds):
+            if module and found(module, name).py_func.__code__.co_argcount != len(kinds):
                 raise AttributeError(f"{module}:{name} has other parameters than those listed")
         except (ImportError, AttributeError):
             if broken is None:
@@ -168,7 +158,7 @@ def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -
         time.sleep(POLL_SECONDS)
     compiler.close()
     for module, name, signature in filter(is_missing, missing):
-        found(f"{module}:{name}").compile(signature)  # its error tells why
+        found(module, name).compile(signature)  # its error tells why
         raise OocbeError(f"{module}:{name} was compiled, and could not be stored below {cache_folder()}")
     return len(missing), spent
 
@@ -176,5 +166,5 @@ def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -
 def is_missing(loop: Loop) -> bool:
     """Whether no cache holds a loop, and one can be written."""
     module, name, signature = loop
-    function = found(f"{module}:{name}")
+    function = found(module, name)
     return function._cache.missing(signature, function.targetctx.codegen()) is not None
