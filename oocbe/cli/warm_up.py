@@ -10,9 +10,7 @@ import typer
 from oocbe.cli.flags import command
 from oocbe.cli.output import note, print_answer, seconds
 
-QuickFlag = Annotated[
-    bool, typer.Option("--quick", help="Compile only the loops of a first solve, in seconds instead of a minute.")
-]
+QuickFlag = Annotated[bool, typer.Option("--quick", help="Compile only the loops of a first solve.")]
 
 
 @command("warm-up")
