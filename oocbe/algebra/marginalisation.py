@@ -143,7 +143,7 @@ class Marginalisation(Step):
         # All before the first one is handed over: a second attempt, after memory ran out, may cut elsewhere.
         results = [raw(0, int(starts[1]))] if first else []
         if last > first:
-            # Open groups are reduced for nothing: the kernel wants all groups of the rows that it is given.
+            # The reduction of open groups is wasted: the kernel needs all groups of its rows.
             keys, values = self._reduced(rows.keys, rows.values, starts, kernels)
             closed = np.ascontiguousarray(kernels.download(keys[:, first:last]))
             results.append(ResultRows(closed, kernels.download(values[first:last])))

@@ -233,16 +233,16 @@ class _Run:
 
 def _notes(operation: GeneratedOperation) -> Callable[[int], None]:
     """A callback that periodically prints the number of result rows."""
-    began = said = time.monotonic()
+    began = printed = time.monotonic()
 
-    def hears(rows: int) -> None:
-        nonlocal said
+    def report(rows: int) -> None:
+        nonlocal printed
         now = time.monotonic()
-        if now - said >= NOTE_SECONDS:
-            said, expected = now, operation.checker.expected
+        if now - printed >= NOTE_SECONDS:
+            printed, expected = now, operation.checker.expected
             note(f"{rows:,} of {expected:,} rows ({rows / expected:.1%}) after {seconds(now - began)}")
 
-    return hears
+    return report
 
 
 def _forecast_facts(operation: GeneratedOperation, made: Forecast) -> dict[str, object]:

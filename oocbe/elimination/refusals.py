@@ -10,7 +10,7 @@ from oocbe.model.settings.options import SolveOptions
 
 
 def checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Problem:
-    """The problem with the upper bound of the options, refused where nothing can enforce what it asks for."""
+    """The problem with the upper bound of the options, refused if no step can enforce it."""
     if options.tables == "complete" and options.bounds not in ("auto", "none"):
         raise UsageError(
             f"bounds: {options.bounds} drops rows, which complete tables do not have; use --bounds none with --tables "

@@ -31,7 +31,7 @@ ROUNDINGS = 2.0**-51
 
 
 def check_solution(problem: Problem, value: int | float | None, assignment: Sequence[int] | None, source: str) -> None:
-    """Raise :class:`InternalError` unless an assignment is feasible and has the value that it is said to have.
+    """Raise :class:`InternalError` unless an assignment is feasible and has the stated value.
 
     Parameters
     ----------
@@ -86,5 +86,5 @@ def _agree(problem: Problem, value: int | float, found: int | float) -> bool:
         # Beside the smallest normal number, digits are lost in rounding to the fixed steps of those below it.
         return math.isclose(value, found, rel_tol=relative, abs_tol=relative * sys.float_info.min)
     margin = rounding_margin(problem)
-    # What is infinite, or not a number because sums left the range of float64, cannot be told apart.
+    # Sums beyond the range of float64 are infinite or not a number, and cannot be compared.
     return margin > 0 and not abs(value - found) > max(margin, margin * terms / PRODUCT_TOLERANCE)

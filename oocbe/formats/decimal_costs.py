@@ -1,11 +1,11 @@
 """Costs as ``cfn`` files print them: decimals with a precision, and a limit on their sum.
 
-The limit's decimals are the precision of all costs: further ones are cut off, toward zero, as toulbar2 does. All sums
-are then multiples of the last place, and a limit half a place nearer tells those below it from those at it, though
-floats are rounded when they are added up.
+The limit's decimals are the precision of all costs: further decimals are truncated toward zero, as in toulbar2. All
+sums are then multiples of the last place. A limit that is half a place lower separates the sums below the limit from
+the sums at it, although additions of floats are rounded.
 
-The limit is one of the *sum*. A single cost forbids its tuple only where it reaches the limit together with the least
-costs of everything else, which are below zero in problems of energies.
+The limit bounds the *sum*. A single cost forbids its tuple only if it reaches the limit together with the minima of all
+other costs, which are negative in energy problems.
 """
 
 from __future__ import annotations

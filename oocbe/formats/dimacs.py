@@ -203,7 +203,7 @@ def render_wcnf(problem: Problem) -> str:
     if constant:
         lines.append(f"{constant} 0")
     if last := len(problem.variables):
-        lines.append(f"h {last} -{last} 0")  # always true: how many variables there are is told by the greatest
+        lines.append(f"h {last} -{last} 0")  # always true: the greatest number is the number of variables
     return "\n".join(lines) + "\n"
 
 

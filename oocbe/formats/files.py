@@ -97,7 +97,7 @@ def check_there(path: str | Path) -> None:
 def read_bytes(path: str | Path, limit: int | None = None, may_wait: bool = False) -> bytes:
     """All (decompressed) bytes of a file, or of a pipe of the shell.
 
-    The compression is told by the first bytes; a name ending in ``.gz`` or ``.xz`` must keep its promise.
+    The first bytes decide the compression; a file named ``.gz`` or ``.xz`` must have that compression.
 
     may_wait : whether a pipe with a name is read as well, which is waited for until somebody writes into it.
 

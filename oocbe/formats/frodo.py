@@ -231,7 +231,7 @@ class _FrodoReader:
             relation.rows.append(row.split())
             relation.costs.append(cost)
         if len({len(words) for words in relation.rows}) == 1:
-            relation.arity = len(relation.rows[0])  # FRODO asks its tuples, whatever the attribute says
+            relation.arity = len(relation.rows[0])  # as in FRODO, the tuples decide, not the attribute
         for words in relation.rows:
             if len(words) != relation.arity:
                 row = " ".join(words)

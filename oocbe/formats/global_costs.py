@@ -1,13 +1,13 @@
-"""Global cost functions, decomposed exactly: what they say of many variables, said by small tables.
+"""Global cost functions, decomposed exactly into small tables.
 
-Each is one walk over its variables, in their order, from a state to the next: a count or a sum so far, or how far from
-every state of an automaton the values are. Walks are *deterministic*: an assignment has one walk, so that counts and
-probabilities stay what they are (for a weighted automaton, states are vectors of least costs, less their minimum, as in
-Mohri 1997). Over few assignments the function is written as one table. Over more, a variable between each two of the
-scope holds the state there, and tables over a state, a variable and the next state say what a step costs.
+Each is one walk over its variables, in their order, from state to state. A state is a partial count or sum, or the
+distance from every state of an automaton. Walks are *deterministic*: an assignment has one walk, so that counts and
+probabilities are preserved (for a weighted automaton, states are vectors of least costs, less their minimum, as in
+Mohri 1997). A function with few assignments becomes one table. Otherwise, an auxiliary variable between two neighbours
+of the scope holds the state, and a table over a state, a variable and the next state holds the cost of a step.
 
-Constraints on sums and counts that cannot be violated are linear constraints, without such variables, and variables
-that all must differ are constraints on pairs.
+Hard constraints on sums and counts become linear constraints, without auxiliary variables. A hard all-different becomes
+constraints on pairs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tokens of formats with punctuation, one after the other, with the line of each at hand for error messages.
 
-Formats that are streams of numbers are read by :class:`oocbe.formats.text.Text` alone. Those with braces, quoted names
-and comments are cut into tokens here by a regular expression, and read by a recursive descent that asks for the next
-one. A token is two offsets and a kind until it is needed: as an object of Python it would take ten times its length.
+:class:`oocbe.formats.text.Text` reads formats that are streams of numbers. Here, a regular expression cuts formats with
+braces, quoted names and comments into tokens for a recursive-descent parser. A token is two offsets and a kind until it
+is needed: a Python object would take ten times its length.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 r"""Linear and mixed-integer programs in the LP format of CPLEX, the reading side.
 
 A file has sections, each begun by its keyword: the objective after ``minimize`` or ``maximize``, rows after ``subject
-to``, then ``bounds``, ``general`` and ``binary`` variables, and ``end``; what follows a ``\`` is a comment. Variables
-are numbered as they occur. Where nothing else is said, a variable is real and at least 0; a binary one stays within its
-bounds, too. Keywords are no names. An integer that is written without a point or exponent is one, of any size.
+to``, then ``bounds``, ``general`` and ``binary`` variables, and ``end``; a ``\`` starts a comment. Variables are
+numbered as they occur. By default a variable is real and at least 0; a binary one stays within its bounds, too.
+Keywords are not names. A number without a point or exponent is an exact integer of any size.
 
 It is read here and not by HiGHS, which takes files without an error that it does not understand: it forgets one of
 two coefficients of a variable in the objective, the 1 of ``x + 1 <= 7``, and takes a file without an objective for

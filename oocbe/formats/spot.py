@@ -3,8 +3,8 @@
 A file has the number of photographs and a line for each (``id weight number_of_values`` and as many pairs of a value
 and its consumption of the on-board recorder), then the number of constraints and a line for each (``arity ids…`` and
 the forbidden tuples of values, one after the other). Fields after the last pair of a photograph (in instances over
-several orbits two numbers: a group of one weight, and the place in it) have no bearing on the problem; the first is
-told with the schedule. In those instances, whose photographs consume, the last constraint is a single number that
+several orbits two numbers: a group of one weight, and the place in it) do not change the problem; the first is
+printed with the schedule. In those instances, whose photographs consume, the last constraint is a single number that
 stands for the recorder's capacity: 90,000 in every published file. The optima in the literature are those of 200
 units, a photograph taking its consumption divided by 451, rounded; 90,000 in the files' figures would be a little less.
 So this number means 200 units, as it does where a file with consumptions has none, and any other is refused: nothing
@@ -80,7 +80,7 @@ def parse(text: Text) -> Problem:
 
 
 def _day(photographs: _Photographs, capacity: int | None) -> ImagingDay:
-    """What the file says of photographs beside costs and constraints, so that an answer can be told as a schedule."""
+    """Data of photographs beside costs and constraints, with which an answer is printed as a schedule."""
     parts = zip(photographs.variables, photographs.weights, photographs.groups, photographs.consumptions, strict=True)
     listed = tuple(Photograph(v.name, w, group, v.labels or (), tuple(memory)) for v, w, group, memory in parts)
     return ImagingDay(listed, capacity)

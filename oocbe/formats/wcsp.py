@@ -266,7 +266,7 @@ def _top(problem: Problem) -> int:
 
 
 def _refuse_negative(problem: Problem) -> None:
-    # The format's definition asks for costs of at least 0, and toulbar2 gives wrong answers for some files without.
+    # The format requires costs of at least 0. toulbar2 gives wrong answers for some files with negative costs.
     parts = [(f"function {number}", min(_costs(f), default=0)) for number, f in enumerate(problem.functions)]
     for what, lowest in [*parts, ("the constant", int(problem.constant))]:
         if lowest < 0:
@@ -295,7 +295,7 @@ def _render_table(
 
 
 def _render_linear(linear: LinearConstraint, top: int) -> str:
-    """A ``knapsackp``, which asks for at least its capacity: all signs turn."""
+    """A ``knapsackp``. Its sum is at least the capacity: all signs change."""
     if not linear.scope:
         return f"0 {0 if linear.capacity >= 0 else max(0, top)} 0"
     largest = max([-int(own.min()) for own in linear.coefficients])

@@ -157,7 +157,7 @@ class Parts:
         ]
 
     def conditions(self, element: Element, arguments: Arguments) -> list[Condition]:
-        """What a list of numbers, ranges and variables asks for, one condition each."""
+        """The conditions of a list of numbers, ranges and variables, one each."""
         found: list[Condition] = []
         for word, times in self._repeated(element, arguments):
             if isinstance(word, str) and _RANGE.fullmatch(word):

@@ -1,8 +1,8 @@
 """One constraint of XCSP3 that is being read; constraints whose truth is the value of a variable.
 
-``reifiedBy="b"`` asks that b is 1 where the constraint holds and 0 where it does not; ``hreifiedFrom`` that it holds
-where b is 1; ``hreifiedTo`` that b is 1 where it holds. What a constraint would ask for at once is kept as expressions
-instead; what needs a walk, or places along a circuit, has none.
+``reifiedBy="b"``: b is 1 if the constraint holds, and 0 otherwise. ``hreifiedFrom``: the constraint holds if b is 1.
+``hreifiedTo``: b is 1 if the constraint holds. A reified constraint is kept as expressions; constraints that need a
+walk, or places along a circuit, have none.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ COMPARED: dict[str, Callable[[Expression, Expression], Expression]] = {
     "hreifiedFrom": lambda switch, holds: call("imp", switch, holds),
     "hreifiedTo": lambda switch, holds: call("imp", holds, switch),
 }
-"""Attributes, and what each asks of a variable and of whether the constraint holds."""
+"""Attributes, and the condition of each on the variable and the truth of the constraint."""
 
 MOST_ROWS = 2**10
-"""Of a table whose truth is asked for: each is an expression."""
+"""Rows of a reified table, at most: each is an expression."""
 
 
 @dataclass
 class Gathered:
-    """What a constraint asks for; takes the place of :class:`Relations` while it is read.
+    """The conditions of a constraint; takes the place of :class:`Relations` while the constraint is read.
 
     Attributes
     ----------
-    whole : the file's. asked : expressions that are true where the constraint holds, so far.
+    whole : relations of the file. asked : expressions read so far; all are true if and only if the constraint holds.
     """
 
     whole: Relations

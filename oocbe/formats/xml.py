@@ -2,7 +2,7 @@
 
 A document type could define entities that grow into gigabytes, or that name other files: one that declares any is
 refused, one of elements and attributes alone is passed over, and what it may name is not fetched. Only the five
-entities that every XML file has are read. Text stays a part of the file's bytes until somebody asks.
+entities that every XML file has are read. Text stays a slice of the file's bytes until it is read.
 """
 
 from __future__ import annotations

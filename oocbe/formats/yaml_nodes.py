@@ -106,7 +106,7 @@ class Node:
         """A value that is a number, infinity included, which digits do not say."""
         found = self.scalar if self.kind == "value" else None
         if isinstance(found, bool) or not isinstance(found, int | float):
-            # YAML 1.1 takes 1e3 for a text: it wants a point.
+            # In YAML 1.1, 1e3 is a string: a float needs a point.
             try:
                 found = float(self.text) if self.is_plain and self.kind == "value" else None
             except ValueError:

@@ -97,8 +97,8 @@ def rescale(message: AnyMessage, where: str, may_cancel: bool = False) -> tuple[
 def check_scaled(where: str, least: float, greatest: float, exponent: int, has_zeros: bool = False) -> None:
     """Refuse a message of products, to be divided by 2 ** exponent, whose values have left the range of float64.
 
-    A row is there because no factor is 0, so a value of 0 is a product too small for float64; below the smallest normal
-    number digits are lost. Where factors have both signs a sum may come to 0, or near it, and nothing can be told.
+    A row exists because no factor is 0, so a value of 0 is a product too small for float64; below the smallest normal
+    number, digits are lost. If factors have both signs, a sum may be 0 or near 0, and underflow cannot be detected.
 
     Parameters
     ----------

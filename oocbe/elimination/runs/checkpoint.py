@@ -5,7 +5,7 @@ record ``message-00012.json`` that is written last: place, scope, rows, the expo
 table and the run it belongs to. Without a sound record there is no message; a record or table that belongs elsewhere
 does not fit its place. A small message has no table: its rows are in the record, because what a table of a few rows
 costs is its files, each forced to disk. Every message is published and kept to the end, also one that has been joined:
-the backward pass asks each for a row, and a damaged one is computed again from those it was made of.
+the backward pass reads a row of each, and a damaged message is recomputed from its factors.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def check_output(path: str | Path, task: str) -> None:
 
 
 def write_task(result: TaskResult, path: str | Path) -> bool:
-    """Write a task's answer in the format that the path's suffix tells; False where there is no answer to write."""
+    """Write a task's answer in the format of the path's suffix; False if there is no answer to write."""
     kind = Path(path).suffix.lower()
     if kind == ".mpe":
         line = None if result.assignment is None else line_of_values(result.assignment)

@@ -158,7 +158,7 @@ def compile_listed(is_quick: bool, processes: int, say: Callable[[str], None]) -
         time.sleep(POLL_SECONDS)
     compiler.close()
     for module, name, signature in filter(is_missing, missing):
-        found(module, name).compile(signature)  # its error tells why
+        found(module, name).compile(signature)  # raises the error of the compilation
         raise OocbeError(f"{module}:{name} was compiled, and could not be stored below {cache_folder()}")
     return len(missing), spent
 

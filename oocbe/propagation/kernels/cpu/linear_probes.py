@@ -225,8 +225,9 @@ def propagate_probes(
         fixpoint that all probes begin with; not changed.
     exact : its :class:`Activities`. state : :func:`state_of` these.
     probes : :class:`Probes`; calls with different ranges may run beside one another.
-    rounding : as for rounds. most : times that rows are propagated in a probe at most; what it found until then holds.
-    stop : the flag that ends the loop early; nothing is said of later probes then.
+    rounding : as for rounds. most : times that rows are propagated in a probe, at most; its results until then are
+        valid.
+    stop : flag that ends the loop early; later probes then have no result.
     """
     row_count, places = len(rows.row_lower), state.places
     places[4] = 0

@@ -52,7 +52,7 @@ struct State {
     u64 *changed; // (variables): round for which a variable has lost values
     u64 *waiting; // (2, tables): round in which a table is to be asked, even and odd rounds apart
     u64 *inhabited; // (tables): last round in which a table was asked and had a row left
-    u64 *told; // (variables): call in which a variable was last told to have lost values
+    u64 *reported; // (variables): number of the last call that reported lost values of the variable
     i64 *supported; // (columns): values that have a row, of a column that was looked at in this round
     u64 *report; // see below
     u32 *arrived; // (2): blocks that have come to a place to wait, and to the end
@@ -301,8 +301,8 @@ __device__ __forceinline__ void tell(const Tables &tables, const State &state, c
     }
     if (threadIdx.x != 0) return;
     call.counts[v] = count;
-    if (state.told[v] == call.number) return;
-    state.told[v] = call.number;
+    if (state.reported[v] == call.number) return;
+    state.reported[v] = call.number;
     call.lost[atomicAdd(state.report + LOST, 1ull)] = v;
 }
 
@@ -391,7 +391,7 @@ filter_tables(const __grid_constant__ Tables tables, const __grid_constant__ Sta
             load_relaxed(state.report + FAILED_VARIABLE) != NONE)
             break;
     }
-    // The last block to come here answers, when all that was told has got to the host.
+    // The last block to arrive answers, after all reports have reached the host.
     __syncthreads();
     if (threadIdx.x != 0) return;
     __threadfence_system();

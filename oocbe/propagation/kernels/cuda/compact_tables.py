@@ -1,8 +1,8 @@
 """Compact-Table on the device: a batch of tables and their domains, and the launches of :file:`compact_tables.cu`.
 
-A call is one cooperative launch: the device reads the flags of all values from the host's memory, asks tables until
-none removes a value, and writes what is left there. Nothing is copied, and the host waits for a number to appear in its
-memory, so that a call costs some microseconds more than its kernel.
+A call is one cooperative launch. The device reads the flags of all values from host memory, filters tables until none
+removes a value, and writes the remaining flags back. Nothing is copied. The host waits until a number appears in its
+memory, so that a call takes some microseconds more than its kernel.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class CompactTables:
             "changed": module.zeros(variables, dtype=np.uint64),
             "waiting": module.zeros(2 * len(arities), dtype=np.uint64),
             "inhabited": module.zeros(len(arities), dtype=np.uint64),
-            "told": module.zeros(variables, dtype=np.uint64),
+            "reported": module.zeros(variables, dtype=np.uint64),
             "supported": module.zeros(len(column_variables), dtype=np.int64),
             "report": module.asarray(np.array([0, NONE, NONE, 0], dtype=np.uint64)),
             "arrived": module.zeros(2, dtype=np.uint32),
@@ -174,7 +174,7 @@ class CompactTables:
         self._lost, self._answer = pinned(np.int64, variables), pinned(np.uint64, 6)
         self._answer[:] = 0
         # Numbers are read and written one by one: views of memory do that in a tenth of the time that arrays take.
-        self._look, self._told = memoryview(self._answer), memoryview(self._lost)  # type: ignore[arg-type]
+        self._look, self._reported = memoryview(self._answer), memoryview(self._lost)  # type: ignore[arg-type]
         addresses = [array.ctypes.data for array in (flags, counts, self._lost, self._answer)]
         self._held = flags, counts
         self._call = packed(
@@ -212,7 +212,7 @@ class CompactTables:
         self._is_over = again != reached
         self._round = reached + 1
         return ScanAnswer(
-            self._told[:lost].tolist(),
+            self._reported[:lost].tolist(),
             None if table == NONE else table,
             None if variable == NONE else variable,
             self._is_over,

@@ -473,7 +473,7 @@ count_implied(const u64 *fixed, const u32 *failed, i64 variables, i64 groups, i6
     for (i64 item = (i64)blockIdx.x * WARPS + threadIdx.x / 32; item < groups * stretches; item += warps) {
         i64 group = item / stretches, stretch = item - group * stretches;
         i64 count = 0;
-        for_implied(fixed + group * variables, failed[group], variables, stretch, [&](u32 told) { count += told != NOTHING; });
+        for_implied(fixed + group * variables, failed[group], variables, stretch, [&](u32 value) { count += value != NOTHING; });
         counts[(group * 32 + lane_number()) * stretches + stretch] = count;
     }
 }
@@ -486,8 +486,8 @@ list_implied(const u64 *fixed, const u32 *failed, i64 variables, i64 groups, i64
     for (i64 item = (i64)blockIdx.x * WARPS + threadIdx.x / 32; item < groups * stretches; item += warps) {
         i64 group = item / stretches, stretch = item - group * stretches;
         i64 own = (group * 32 + lane_number()) * stretches + stretch, place = ends[own] - counts[own];
-        for_implied(fixed + group * variables, failed[group], variables, stretch, [&](u32 told) {
-            if (told != NOTHING) implied[place++] = told;
+        for_implied(fixed + group * variables, failed[group], variables, stretch, [&](u32 value) {
+            if (value != NOTHING) implied[place++] = value;
         });
     }
 }

@@ -124,7 +124,7 @@ class DeviceProbes:
         lower, upper : float64 (variables,), a fixpoint; no zero is a negative one. They stay on the device until other
             arrays come, and must not be changed. variables, values : (probes,), at least one. rounding : outward.
             rounds : at most; what was found until then holds.
-        has_implied : whether what they fix is told.
+        has_implied : whether the values that the probes fix are returned.
 
         Raises
         ------
