@@ -9,12 +9,13 @@ clique for each variable.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.junction_trees.compiled import CompiledTree, compile_tree
@@ -100,6 +101,7 @@ def marginal_map(
     likelihoods: Mapping[int, NDArray[np.float64]],
     variables: Collection[int],
     memory: int,
+    known_order: Sequence[int] | None = None,
 ) -> tuple[dict[int, int], float] | None:
     """The best values of some variables, the others summed out, and the logarithm of their weight; None if it is 0.
 
@@ -107,6 +109,8 @@ def marginal_map(
     ----------
     problem : of weights, see :func:`oocbe.elimination.preparation.temperature.weighted`.
     evidence, likelihoods : by variable index. memory : limit of the tree's rows, in bytes.
+    known_order : an elimination order of all variables. It is used, with ``variables`` moved to its end, if its cliques
+        have fewer cells than those of a greedy order.
 
     Raises
     ------
@@ -122,7 +126,7 @@ def marginal_map(
         return None
     place = {v: i for i, v in enumerate(left.variables)}
     wanted = {place[v] for v in variables if v in place}
-    order = constrained_order(left.problem, last=wanted)
+    order = constrained_order(left.problem, wanted, [place[v] for v in known_order or () if v in place])
     names = [left.problem.variables[v].name for v in order]
     tree = compile_tree(left.problem, names, memory, order_seconds=0.0, seed=0, is_log=True, merge=False)
     found = best_assignment(tree, {}, wanted)
@@ -135,8 +139,25 @@ def marginal_map(
     return values, found[1]
 
 
-def constrained_order(problem: Problem, last: Collection[int]) -> list[int]:
-    """A greedy elimination order (fewest cells of the clique first) in which some variables come last."""
+def constrained_order(problem: Problem, last: Collection[int], known_order: Sequence[int] = ()) -> list[int]:
+    """An elimination order in which some variables come last.
+
+    It is greedy (fewest cells of the clique first), or ``known_order``, an order of all variables, with these variables
+    moved to its end: the one with fewer cells in all cliques.
+    """
+    greedy = _greedy_order(problem, last)
+    if not known_order:
+        return greedy
+    graph = PrimalGraph(problem)
+
+    def cells(order: Sequence[int]) -> float:
+        array = np.array(order, dtype=np.int64)
+        return float(graph.joined_cells(array, graph.separators(array)).sum())
+
+    return min(greedy, sorted(known_order, key=lambda v: v in last), key=cells)
+
+
+def _greedy_order(problem: Problem, last: Collection[int]) -> list[int]:
     neighbours: list[set[int]] = [set() for _ in problem.variables]
     for scope in scopes_of(problem):
         for v in scope:

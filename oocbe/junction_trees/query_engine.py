@@ -150,6 +150,13 @@ class QueryEngine:
             else:
                 self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
 
+    def best(self) -> tuple[dict[int, int], float] | None:
+        """The best value of each variable, and the logarithm of their weight; None if the evidence is impossible."""
+        if self._is_cheaper(lambda answer: answer.best_seconds(self._memory)):
+            return self._timed(lambda answer: answer.best(self._kernels))
+        calibration = self.calibration()
+        return None if calibration is None else calibration.best()
+
     def sweep(self, cases: Cases, targets: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
 
@@ -177,6 +184,12 @@ class QueryEngine:
         return found
 
     def _goes_alone(self, asked: Sequence[int]) -> bool:
+        return self._is_cheaper(
+            lambda answer: 0.0 if not asked and answer.is_known else answer.seconds(asked, self._memory)
+        )
+
+    def _is_cheaper(self, seconds: Callable[[QueryAnswer], float]) -> bool:
+        """Whether elimination of the case's factors, with these estimated seconds, costs less than the tree."""
         tree = self._tree
         if tree is None:
             limit = self._making - self._spent
@@ -187,7 +200,7 @@ class QueryEngine:
                 return False
         if self._answer is None:
             self._answer = self._answer_to(self._known)
-        return (not asked and self._answer.is_known) or self._answer.seconds(asked, self._memory) <= limit
+        return seconds(self._answer) <= limit
 
     @property
     def _is_calibrated(self) -> bool:

@@ -333,21 +333,28 @@ class JunctionTree:
 
     def mpe(self) -> Explanation | None:
         """The most probable explanation: the best values of all variables given the evidence; None: impossible."""
-        calibration = self._case.calibration()
-        found = None if calibration is None else calibration.best()
+        found = self._case.best()
         return None if found is None else self._explanation(*found)
 
     def marginal_map(self, names: Sequence[str]) -> Explanation | None:
         """The most probable values of some variables together, given the evidence; None: impossible.
 
-        All other variables are summed out first, in cliques other than the tree's.
+        All other variables are summed out first, in cliques other than the tree's. For one variable, this is the
+        maximum of its posterior.
 
         Raises
         ------
         ResourceError : those cliques do not fit the memory. UsageError : no name, one twice, or an unknown one.
         """
         variables = distinct_variables(self.problem, names)
-        found = marginal_map(self.problem, self._evidence, self._likelihoods, variables, self._memory)
+        if len(variables) == 1:
+            shares = self._case.posterior(variables[0])
+            if not shares.any():
+                return None
+            best = int(shares.argmax())
+            return self._explanation({variables[0]: best}, self.log_evidence + math.log(shares[best]))
+        order = None if self._case.made is None else self._case.made.order
+        found = marginal_map(self.problem, self._evidence, self._likelihoods, variables, self._memory, order)
         return None if found is None else self._explanation(*found)
 
     def sample(self, n: int, seed: int = 0) -> NDArray[np.int64]:

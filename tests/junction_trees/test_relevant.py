@@ -49,7 +49,15 @@ def test_everything_equals_enumeration(seed, in_logarithms, waiting, monkeypatch
             assert tree.log_evidence == batch.log_evidence[0] == -math.inf
             assert batch.status[0] == "impossible"
             assert all((tree.marginal(v.name) == 0).all() for v in problem.variables)
+            assert tree.mpe() is tree.marginal_map([problem.variables[0].name]) is None
             continue
+        best = tree.mpe()
+        assert best.logarithm == pytest.approx(math.log(weights.max()), rel=1e-12, abs=1e-13)
+        assert math.log(weights[best.indices]) == pytest.approx(best.logarithm, rel=1e-12, abs=1e-13)
+        for v, variable in enumerate(problem.variables):
+            alone = tree.marginal_map([variable.name])
+            assert alone.logarithm == pytest.approx(math.log(total * summed(weights, [v]).max()), rel=1e-12, abs=1e-13)
+            assert summed(weights, [v])[alone.indices[0]] == pytest.approx(summed(weights, [v]).max(), rel=1e-12)
         for v, variable in enumerate(problem.variables):
             np.testing.assert_allclose(tree.marginal(variable.name), summed(weights, [v]), **CLOSE)
             np.testing.assert_allclose(batch.marginals[variable.name][0], tree.marginal(variable.name), **CLOSE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +48,16 @@ class QueryAnswer:
 
     def seconds(self, asked: Collection[int], memory: int) -> float:
         """Estimated seconds of an answer; infinite if it exceeds the memory limit, in bytes."""
-        if self._case is None:
-            return 0.0
-        plan = self._plan(asked)
+        return 0.0 if self._case is None else self._seconds(self._plan(asked), memory)
+
+    def best_seconds(self, memory: int) -> float:
+        """Estimated seconds of :meth:`best`; infinite if it exceeds the memory limit, in bytes."""
+        return 0.0 if self._whole is None else self._seconds(self._whole, memory)
+
+    def _seconds(self, plan: CasePlan, memory: int) -> float:
         if plan.largest * tuning().clique_cell_bytes > memory:
             return math.inf
+        assert self._case is not None
         return elimination_seconds(len(self._case.factors), plan.cost)
 
     def log_evidence(self, backend: str) -> float:
@@ -91,6 +97,20 @@ class QueryAnswer:
             found[v][values] = shares[v] if v in shares else 1.0 / len(values)
         return found
 
+    def best(self, backend: str) -> tuple[dict[int, int], float] | None:
+        """The best value of each variable, and the logarithm of their weight; None if every weight is 0."""
+        if self._case is None or self._whole is None:
+            return None
+        values = {v: int(kept[0]) for v, kept in enumerate(self._case.kept)}
+        logarithm = self._case.logarithm
+        for group in self._whole.groups:
+            found = self._whole.tree(group).best(backend)
+            if found is None:
+                return None
+            values |= {v: int(self._case.kept[v][place]) for v, place in found[0].items()}
+            logarithm += found[1]
+        return values, logarithm
+
     def numbers(self, asked: Collection[int]) -> tuple[int, list[int], list[int]]:
         """Of the trees for the targets: the width, cells of all messages, and the eliminated variables, tree by tree,
         each listed at its first elimination."""
@@ -104,6 +124,11 @@ class QueryAnswer:
         order = dict.fromkeys(v for group in plan.groups for v in group.order.order)
         rest = [v for v in range(len(self._sizes)) if v not in order]
         return width, cells, [*rest, *order]
+
+    @cached_property
+    def _whole(self) -> CasePlan | None:
+        """The plan of a best assignment, which joins all factors; None if every weight is 0."""
+        return None if self._case is None else CasePlan(self._case, (), is_whole=True)
 
     def _plan(self, asked: Collection[int]) -> CasePlan:
         assert self._case is not None

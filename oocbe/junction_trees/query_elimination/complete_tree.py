@@ -20,7 +20,7 @@ from oocbe.junction_trees.kernels.cpu.complete_cliques import add_up_products, i
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT, Semiring
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import check_deadline, current_flag
 
@@ -113,6 +113,17 @@ class CompleteTree:
         logarithm = sweep.collect()
         return logarithm, sweep.distribute(asked) if asked and logarithm > -math.inf else {}
 
+    def best(self, backend: str) -> tuple[dict[int, int], float] | None:
+        """The best assignment, a value index by variable, and the logarithm of its weight; None if every weight is 0.
+
+        Raises
+        ------
+        TimeLimitError : the deadline passed.
+        """
+        sweep = _Sweep(self, backend, True, MAX_SUM)
+        logarithm = sweep.collect()
+        return None if logarithm == -math.inf else (sweep.best(), logarithm)
+
     def steps(self, scope: tuple[int, ...]) -> dict[int, int]:
         """Strides of a table in cells, by variable, the first one fastest."""
         known = self._steps_of.get(scope)
@@ -156,9 +167,9 @@ class CompleteTree:
 
 
 class _Sweep:
-    def __init__(self, tree: CompleteTree, backend: str, is_log: bool) -> None:
+    def __init__(self, tree: CompleteTree, backend: str, is_log: bool, semiring: Semiring | None = None) -> None:
         self._tree, self._backend, self._is_log = tree, backend, is_log
-        self._semiring = LOG_SUM_EXP if is_log else SUM_PRODUCT
+        self._semiring = semiring or (LOG_SUM_EXP if is_log else SUM_PRODUCT)
         self._up: dict[int, _Table] = {}
         self._factors = [self._table(factor) for factor in tree._factors]
 
@@ -171,7 +182,7 @@ class _Sweep:
         return _Table(factor.scope[::-1], values, least)
 
     def collect(self) -> float:
-        """Send messages from all cliques to their parents; the logarithm of the sum of all weights."""
+        """Send messages from all cliques to their parents; the logarithm of the sum, or maximum, of all weights."""
         tree = self._tree
         logarithm = sum(factor.logarithm for factor in tree._factors)
         for number, clique in enumerate(tree.cliques):
@@ -227,6 +238,24 @@ class _Sweep:
                     down[child] = _Table(scope, self._quotient(share, self._up[child].values), 0.0)
             for v, share in zip(at_cliques.get(number, ()), shares[len(children) :], strict=True):
                 found[v] = self._posterior(share)
+        return found
+
+    def best(self) -> dict[int, int]:
+        """The best value of each variable, from the root down, after :meth:`collect` in the max-sum semiring."""
+        sizes = self._tree._sizes
+        found: dict[int, int] = {}
+        for number in range(len(self._tree.cliques) - 1, -1, -1):
+            own = self._tree.cliques[number].own
+            scores = np.zeros([sizes[v] for v in own])
+            for table in self._inputs(number):
+                axes = table.scope[::-1]
+                values = host_array(table.values).reshape([sizes[v] for v in axes])
+                left = [v for v in axes if v not in found]
+                values = values[tuple(found.get(v, slice(None)) for v in axes)]
+                values = values.transpose([left.index(v) for v in own if v in left])
+                scores += values.reshape([sizes[v] if v in left else 1 for v in own])
+            chosen = np.unravel_index(int(scores.argmax()), scores.shape)
+            found |= zip(own, map(int, chosen), strict=True)
         return found
 
     def _inputs(self, number: int) -> list[_Table]:

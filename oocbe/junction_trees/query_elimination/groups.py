@@ -61,6 +61,7 @@ class CasePlan:
     Parameters
     ----------
     case : the factors. asked : target variables, each with two or more remaining values.
+    is_whole : whether all factors are joined, also those that sum to 1, as for a best assignment.
 
     Attributes
     ----------
@@ -68,11 +69,11 @@ class CasePlan:
     free : variables in no factor, whose values have equal weights.
     """
 
-    def __init__(self, case: CaseFactors, asked: Collection[int]) -> None:
+    def __init__(self, case: CaseFactors, asked: Collection[int], is_whole: bool = False) -> None:
         self._case = case
         self._sizes = np.array([max(1, len(values)) for values in case.kept], dtype=np.int64)
         self._scopes = [factor.scope for factor in case.factors]
-        base, went = self._relevant(())
+        base, went = (set(range(len(self._scopes))), []) if is_whole else self._relevant(())
         evidence = [self._group(own, asked) for own in components(self._scopes, base)]
         having = {v for f in base for v in self._scopes[f]}
         self.free = tuple(v for v in case.hidden if v not in having and v not in set(went))
