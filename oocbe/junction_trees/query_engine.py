@@ -137,18 +137,18 @@ class QueryEngine:
     def calibrate(self, targets: Sequence[int]) -> None:
         """Compute the posteriors of some variables, for :meth:`posterior`."""
         missing = [v for v in targets if v not in self._posteriors]
-        if missing and self._goes_alone(missing):
-            # A second query suggests that more follow: compute all remaining posteriors in one sweep.
-            every = [v for v in range(len(self._problem.variables)) if v not in self._posteriors]
-            asked = every if self._asked else missing
-            self._asked += 1
-            self._posteriors |= self._timed(lambda answer: answer.posteriors(asked, self._kernels))
-        elif missing:
-            calibration = self.calibration()
-            if calibration is None:
-                self._posteriors |= {v: np.zeros(self._problem.sizes[v]) for v in missing}
-            else:
-                self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
+        if not missing:
+            return
+        goes_alone = self._goes_alone(missing)
+        if self._asked:  # A second query suggests that more follow: compute all remaining posteriors in one sweep.
+            missing = [v for v in range(len(self._problem.variables)) if v not in self._posteriors]
+        self._asked += 1
+        if goes_alone:
+            self._posteriors |= self._timed(lambda answer: answer.posteriors(missing, self._kernels))
+        elif (calibration := self.calibration()) is None:
+            self._posteriors |= {v: np.zeros(self._problem.sizes[v]) for v in missing}
+        else:
+            self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
 
     def best(self) -> tuple[dict[int, int], float] | None:
         """The best value of each variable, and the logarithm of their weight; None if the evidence is impossible."""

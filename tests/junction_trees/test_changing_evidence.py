@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from oocbe.junction_trees.calibration import LEAST_ROWS, RowLists
+from oocbe.junction_trees.calibration import LEAST_ROWS, Calibration, RowLists
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import SUM_PRODUCT
+from tests.helpers.small_networks import random_network
 
 
 def grid(side: int, size: int, seed: int) -> Problem:
@@ -67,3 +68,19 @@ def test_the_value_that_leaves_the_fewest_rows_counts():
         picked = lists.picked({clique: (v, value)})
         rows = picked.rows[picked.begin[clique] : picked.end[clique]]
         np.testing.assert_array_equal(rows, np.flatnonzero(values[v] == value))
+
+
+def test_the_second_marginal_computes_those_of_all_variables(monkeypatch):
+    """Each sweep for one variable alone would cost as much as the sweep for all."""
+    problem = random_network(np.random.default_rng(3), variables=9)
+    tree = JunctionTree(problem)
+    asked = []
+    posteriors = Calibration.posteriors
+    monkeypatch.setattr(
+        Calibration, "posteriors", lambda self, targets: asked.append(len(targets)) or posteriors(self, targets)
+    )
+    found = [tree.marginal(v.name) for v in problem.variables]
+    assert asked == [1, 8]
+    tree.calibrate()
+    for v, own in zip(problem.variables, found, strict=True):
+        np.testing.assert_array_equal(tree.marginal(v.name), own)

@@ -131,7 +131,7 @@ def test_the_search_for_an_order_is_within_the_limit(task, monkeypatch):
     recorded(plan)
     recorded(mini_buckets_bound)
     recorded(compiled)
-    TASKS[task](cycle(), time_limit=60.0, order_seconds=1000.0, backend="cpu")
+    TASKS[task](cycle(), time_limit=60.0, order_seconds=1000.0, backend="cpu", tables="incomplete")
     seconds, longest, deadline = asked[0]
     assert seconds <= 60 and longest <= 60
     assert deadline is not None and deadline.remaining <= 60

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,9 @@ from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.compiled import find_order, tree_of
 from oocbe.junction_trees.costs import large_cost, making_seconds
 from oocbe.junction_trees.query_elimination.answer import QueryAnswer
+from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.junction_trees.support import ROW_BYTES
+from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import Combination, Marginalisation
@@ -54,11 +57,39 @@ def log_partition(
         :func:`oocbe.api.tasks.tables.compute_tables`.
     """
     energies = at_temperature(problem, temperature)
+    found = _partition_by_factors(problem, energies, options, temperature)
+    if found is not None:
+        return found
     tables = compute_tables(energies, options, observer, carries=True)
     with tables:
         if tables.outcome.value is None:
             return unsatisfiable("logz", problem, tables, -math.inf, temperature=temperature)
         return finished("logz", problem, tables, float(tables.outcome.value), temperature=temperature)
+
+
+def _partition_by_factors(
+    problem: Problem, energies: Problem, options: SolveOptions, temperature: float
+) -> TaskResult | None:
+    """The partition function from dense factors: their products and sums need no logarithm for each joined cell.
+
+    None if tables are likely to be cheaper or are requested: where factors have zeros, and an answer takes longer than
+    the search for an order; where a clique does not fit the memory.
+    """
+    if options.tables != "auto" or options.order != "auto" or options.backend == "cuda" or options.has_workers:
+        return None
+    begin = time.perf_counter()
+    with Deadline(options.time_limit):
+        left = remove_values(energies, ())
+        factors = None if left.is_infeasible else written_out(left.problem)
+        if factors is None:
+            return None
+        answer = QueryAnswer.of(left.problem)
+        has_zeros = any(least == 0.0 for least, _ in factors.ends)
+        seconds = answer.seconds((), message_memory(options))
+        if math.isinf(seconds) or (has_zeros and seconds > options.order_seconds):
+            return None
+        backend = "cuda" if options.backend == "auto" and cuda_works(wanted=False) else "cpu"
+        return _by_parts("logz", problem, left, answer, (), begin, temperature, backend)
 
 
 def marginals(
@@ -117,7 +148,8 @@ def _marginals_by_tree(
         if cost is not None:
             answer = QueryAnswer.of(left.problem)
             if answer.seconds(range(len(left.variables)), message_memory(options)) < making_seconds(cost):
-                return _by_parts(problem, left, answer, begin, temperature)
+                every = range(len(left.variables))
+                return _by_parts("marginals", problem, left, answer, every, begin, temperature, "cpu")
         order: tuple[int, ...] = ()
         try:
             choice = find_order(left.problem, options.order, options.order_seconds, options.seed)
@@ -139,19 +171,25 @@ def _marginals_by_tree(
 
 
 def _by_parts(
-    problem: Problem, left: ReducedProblem, answer: QueryAnswer, begin: float, temperature: float
+    task: str,
+    problem: Problem,
+    left: ReducedProblem,
+    answer: QueryAnswer,
+    targets: Sequence[int],
+    begin: float,
+    temperature: float,
+    backend: str,
 ) -> TaskResult:
-    """The marginals from dense tables of relevant factors, if a tree for all targets would be large."""
+    """The partition function, and the marginals of all variables or none, from dense tables of relevant factors."""
     order_seconds = time.perf_counter() - begin
-    every = range(len(left.variables))
-    posteriors = answer.posteriors(every, "cpu")
-    value = answer.log_evidence("cpu")
-    width, cells, order = answer.numbers(every)
+    posteriors = answer.posteriors(targets, backend)
+    value = answer.log_evidence(backend)
+    width, cells, order = answer.numbers(targets)
     seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
     more: dict[str, Any] = {"temperature": temperature}
-    if value > -math.inf:
-        more["marginals"] = left.lift_marginals([posteriors[v] for v in every], 1.0, 0.0)
-    return finished_by_tree("marginals", problem, left, TreeNumbers(width, cells, order), value, seconds, **more)
+    if targets and value > -math.inf:
+        more["marginals"] = left.lift_marginals([posteriors[v] for v in targets], 1.0, 0.0)
+    return finished_by_tree(task, problem, left, TreeNumbers(width, cells, order), value, seconds, **more)
 
 
 def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
