@@ -87,22 +87,28 @@ def plan(
     options: SolveOptions | None = None,
     *,
     evidence: Evidence | None = None,
+    task: str = "optimum",
+    temperature: float = 1.0,
     **overrides: Unpack[OptionValues],
 ) -> Plan:
     """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``.
+
+    Parameters
+    ----------
+    task : ``optimum``, or a task of :func:`oocbe.api.tasks.verbs.run_task`. temperature : of ``logz``, ``marginals``.
 
     Returns
     -------
     Plan : ``width``, ``order`` and ``buckets``, each with its variable and the prediction for its message; ``plot()``
         draws it.
     """
-    from oocbe.api.solving.outlook import plan_solve
+    from oocbe.api.solving.outlook import plan_task
 
     settings = settings_from(options, overrides)
     with MemoryLimit(settings.memory_limit):
         with Deadline(settings.time_limit):
             loaded = load_problem(problem, evidence)
-        return plan_solve(loaded, settings)
+        return plan_task(loaded, task, settings, temperature)
 
 
 def bound(

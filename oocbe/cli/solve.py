@@ -174,7 +174,7 @@ def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[st
     from oocbe.errors import UsageError
 
     if task != "optimum":
-        from oocbe.api.tasks.verbs import TASKS
+        from oocbe.api.tasks.questions import TASKS
 
         if task not in TASKS:
             raise UsageError(f"--task {task}: no such task; known: optimum, {', '.join(TASKS)}")

@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
-from oocbe.api.tasks.verbs import TASKS, run_task
+from oocbe.api.tasks.questions import TASKS
+from oocbe.api.tasks.verbs import run_task
 from oocbe.cli.main import app
 
 FAST = {"order_seconds": 0.0, "backend": "cpu"}

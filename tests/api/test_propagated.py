@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.api.solving.outlook import plan_solve
-from oocbe.api.tasks.verbs import TASKS, run_task
+from oocbe.api.tasks.questions import TASKS
+from oocbe.api.tasks.verbs import run_task
 from oocbe.elimination.observer import Observer
 from oocbe.errors import InternalError, OocbeError, TimeLimitError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable

@@ -11,6 +11,7 @@ import pytest
 import oocbe
 from oocbe.algebra.complete_tables.complete_stream import CompleteStream
 from oocbe.api.solving import outlook
+from oocbe.api.tasks.verbs import run_task
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.engine import consumption as linear
@@ -276,3 +277,29 @@ def test_a_plan_leaves_long_preparations_out(monkeypatch, tune):
     tune(outlook_parts=1)
     assert len(oocbe.plan(fixed, order_seconds=0).buckets) == 301
     assert plan.bounds.startswith("first rows with bounds of their own (a sample of them takes more than 0 s)")
+
+
+@pytest.mark.parametrize("task", ["count", "logz", "marginals", "kbest", "count-optimal", "min-marginals"])
+def test_the_plan_of_a_task_has_the_rows_of_its_tables(task):
+    """No row is removed, so the predicted rows are those of the tables that the task computes."""
+    random = np.random.default_rng(7)
+    tables = [
+        oocbe.Function.from_array((v, v + 1, v + 2), random.integers(0, 9, (6, 6, 6)), infeasible=0) for v in range(9)
+    ]
+    problem = oocbe.Problem(tuple(oocbe.Variable(f"x{v}", 6) for v in range(11)), tuple(tables))
+    options = {"order_seconds": 0.0, "backend": "cpu", "tables": "incomplete"}
+    plan = oocbe.plan(problem, task=task, **options)
+    found = run_task(task, problem, **options)
+    assert plan.width == found.width
+    if not plan.loop_seconds and task != "marginals":
+        assert sum(plan.choice.predicted_rows) == found.total_rows
+
+
+def test_the_plan_of_mpe_is_one_in_logarithms_and_unknown_tasks_are_refused():
+    factor = oocbe.Function.from_array((0, 1), [[0.5, 0.25], [0.0, 0.25]], infeasible=0.0)
+    problem = oocbe.Problem((oocbe.Variable("a", 2), oocbe.Variable("b", 2)), (factor,), semiring=oocbe.SUM_PRODUCT)
+    assert oocbe.plan(problem, task="mpe").width == 1
+    with pytest.raises(oocbe.UsageError, match="unknown task 'sum'; known: mpe"):
+        oocbe.plan(problem, task="sum")
+    with pytest.raises(oocbe.UsageError, match="temperature: 0 is not above 0"):
+        oocbe.plan(problem, task="logz", temperature=0)

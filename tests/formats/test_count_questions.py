@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oocbe
-from oocbe.api.tasks.verbs import TASKS
+from oocbe.api.tasks.questions import TASKS
 from oocbe.errors import FormatError, UnsupportedError, amount
 
 CLAUSES = "p cnf 4 2\n1 2 0\n3 4 0\n"

@@ -1,22 +1,26 @@
-"""The plan of a solve, with a forecast, from a sample, of the beam search that runs before elimination."""
+"""The plan of a solve, with a forecast, from a sample, of the beam search before elimination; the plans of tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from oocbe.api.solving.integer_scaling import IntegerScaling, prefers_logarithms
+from oocbe.api.tasks.at_once import problem_at_once
+from oocbe.api.tasks.questions import check_task, problem_of_task
+from oocbe.api.tasks.tables import keeping_rows
 from oocbe.elimination.engine.decision import COMPLETE
 from oocbe.elimination.narrow.narrow_plan import narrow_plan
 from oocbe.elimination.narrow.narrow_problem import narrow_problem
 from oocbe.elimination.plan.plan import Plan, make_plan
 from oocbe.elimination.preparation.arity import reduce_arity
-from oocbe.elimination.preparation.logarithms import Logarithms
+from oocbe.elimination.preparation.logarithms import Logarithms, in_logarithms
 from oocbe.elimination.preparation.negate import Negation
 from oocbe.elimination.reformulation import Stack
 from oocbe.elimination.row_pruning.dominance import applies_to
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.model.settings.options import SolveOptions
 from oocbe.model.settings.tuning import tuning
 from oocbe.propagation.propagated import presolved
@@ -63,6 +67,34 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     return replace(plan, bounds=f"first {rows}; then {plan.bounds}") if rows else plan
 
 
+def plan_task(problem: Problem, task: str, options: SolveOptions, temperature: float = 1.0) -> Plan:
+    """The plan of a task, see :func:`oocbe.api.tasks.verbs.run_task`, with every feasible row; of the optimum as above.
+
+    Raises
+    ------
+    UsageError : an unknown task. UnsupportedError : a problem that the task does not accept.
+    """
+    if task == "optimum":
+        return plan_solve(problem, options)
+    check_task(task, temperature)
+    problem.refuse_question(f"the task {task}")
+    whole = reduce_arity(problem.in_semiring(options.semiring or problem.semiring))
+    if task == "mpe":
+        return plan_solve(in_logarithms(whole.in_semiring(MAX_PRODUCT)), replace(options, semiring=None))
+    if (narrow := problem_at_once(task, whole, options, temperature)) is not None:
+        return narrow_plan(narrow, options)
+    preparation = _Preparation(options)
+    stack = preparation.presolved(whole, keeps_counts=True)
+    about: dict[str, Any] = {
+        "propagation": "; ".join(filter(None, (stack.summary, preparation.summary))),
+        "presolve": stack.steps,
+    }
+    if (narrow := problem_at_once(task, stack.problem, options, temperature)) is not None:
+        return replace(narrow_plan(narrow, options), **about)
+    target = problem_of_task(task, stack.problem, temperature)
+    return replace(make_plan(target, keeping_rows(options, target)), **about)
+
+
 class _Preparation:
     """The steps before the search for an order, with a time limit that excludes compilation.
 
@@ -77,9 +109,9 @@ class _Preparation:
         self._end = working_time() + self._seconds
         self.summary = ""
 
-    def presolved(self, problem: Problem) -> Stack:
+    def presolved(self, problem: Problem, *, keeps_counts: bool = False) -> Stack:
         """The problem without redundant penalties and values; unchanged after the time limit."""
-        whole = Stack(problem)
+        whole = Stack(problem, keeps_counts=keeps_counts)
         if len(problem.functions) + len(problem.constraints) < tuning().outlook_parts:
             return presolved(whole, self._options)
         return self.run(lambda: presolved(whole, self._options)) or whole

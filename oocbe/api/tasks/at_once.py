@@ -30,19 +30,12 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
     ------
     TimeLimitError : the limit passed. FormatError : the file named by ``options.order`` is no order of this problem.
     """
-    if task not in TASKS_AT_ONCE:
-        return None
     begin = time.perf_counter()
     with Deadline(options.time_limit):
-        counts = task == "count"
-        try:
-            given = what_forbids(problem) if counts else without_upper_bound(problem)
-            narrow = narrow_problem(given, options, COUNTS if counts else temperature)
-        except UnsupportedError:
-            return None
+        narrow = problem_at_once(task, problem, options, temperature)
         if narrow is None:
             return None
-        if counts:
+        if task == "count":
             found = count_feasible(narrow)
             status = "exact" if found else "infeasible"
             return _result(task, problem, narrow, found, begin, status=status, dtype="int64")
@@ -53,6 +46,18 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
             value, more["marginals"] = narrow.marginals() or (None, ())
         more["status"] = "infeasible" if value is None else "exact"
         return _result(task, problem, narrow, -math.inf if value is None else float(value), begin, **more)
+
+
+def problem_at_once(task: str, problem: Problem, options: SolveOptions, temperature: float) -> NarrowProblem | None:
+    """The problem that one loop eliminates for the task; None as for :func:`answered_at_once`, errors as well."""
+    if task not in TASKS_AT_ONCE:
+        return None
+    counts = task == "count"
+    try:
+        given = what_forbids(problem) if counts else without_upper_bound(problem)
+        return narrow_problem(given, options, COUNTS if counts else temperature)
+    except UnsupportedError:
+        return None
 
 
 def _result(

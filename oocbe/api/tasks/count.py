@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.api.tasks.questions import problem_of_task
 from oocbe.api.tasks.result import finished
 from oocbe.api.tasks.tables import Tables, compute_tables
 from oocbe.api.tasks.top_down import descend, ties
@@ -34,12 +35,10 @@ from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.outcome import unscaled
-from oocbe.elimination.preparation.hard_part import hard_part
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.results.task_result import TaskResult
-from oocbe.model.semiring import COUNTING
 from oocbe.model.settings.options import SolveOptions
 from oocbe.tables.limbs import limbs_for
 
@@ -87,8 +86,9 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     ------
     UnsupportedError : see :func:`oocbe.api.tasks.tables.compute_tables`, and an upper bound that sums can reach.
     """
-    counted = replace(hard_part(problem), semiring=COUNTING)
-    with compute_tables(counted, options, observer, carries=True, forward=_CountForward) as tables:
+    with compute_tables(
+        problem_of_task("count", problem), options, observer, carries=True, forward=_CountForward
+    ) as tables:
         value = tables.outcome.value
     if value is None:
         return finished("count", problem, tables, 0, status="infeasible")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.api.tasks.questions import problem_of_task
 from oocbe.api.tasks.result import TreeNumbers, finished, finished_by_tree, unsatisfiable
 from oocbe.api.tasks.tables import compute_tables
 from oocbe.api.tasks.top_down import descend, gaps
@@ -24,7 +25,6 @@ from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.plan.plan import plan_for
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
-from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.calibration import Calibration
@@ -56,7 +56,7 @@ def log_partition(
     UsageError : a temperature that is not above 0. UnsupportedError : a factor of a product is negative; else as for
         :func:`oocbe.api.tasks.tables.compute_tables`.
     """
-    energies = at_temperature(problem, temperature)
+    energies = problem_of_task("logz", problem, temperature)
     found = _partition_by_factors(problem, energies, options, temperature)
     if found is not None:
         return found
@@ -100,7 +100,7 @@ def marginals(
     It uses a junction tree, on the CPU, if its cliques fit the memory; else the backward pass over the messages, which
     may be on disk.
     """
-    energies = at_temperature(problem, temperature)
+    energies = problem_of_task("marginals", problem, temperature)
     found_by_tree = _marginals_by_tree(problem, energies, options, temperature, observer)
     if isinstance(found_by_tree, TaskResult):
         return found_by_tree

@@ -61,6 +61,11 @@ class Tables:
         self.store.close(interrupted=kind is not None)
 
 
+def keeping_rows(options: SolveOptions, problem: Problem) -> SolveOptions:
+    """Options of an elimination in the problem's semiring that removes no feasible row."""
+    return replace(options, semiring=problem.semiring, dominance=False, bounds="none")
+
+
 def compute_tables(
     problem: Problem,
     options: SolveOptions,
@@ -113,7 +118,7 @@ def _computed(
     forward: type[Forward],
 ) -> Tables:
     begin = time.perf_counter()
-    unpruned = replace(options, semiring=problem.semiring, dominance=False, bounds="none")
+    unpruned = keeping_rows(options, problem)
     choices = candidate_orders(problem, unpruned, deadline, known)
     plans = cache(lambda number: plan_of(problem, choices[number], unpruned))
     if all(plans(number).disk_refusal for number in range(len(choices))):

@@ -7,7 +7,6 @@ explanation use all feasible rows, without dominance. The problem's semiring def
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from oocbe.api.facade import load_problem, settings_from, use_workers_of
+from oocbe.api.tasks.questions import check_task
 from oocbe.errors import UsageError
 from oocbe.execution.cluster.workers import read_by_workers, read_since
 from oocbe.model.run_verb import run_verb
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from oocbe.model.problem import Problem
     from oocbe.model.results.task_result import TaskResult
     from oocbe.model.settings.options import SolveOptions
-
-TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
-"""Names of the tasks."""
 
 RESUMED = ("optimum", "mpe")
 """Tasks whose runs are saved in a work folder; other tasks only have scratch folders there."""
@@ -97,12 +94,9 @@ def answered(
     observer: Observer | None = None,
 ) -> TaskResult:
     """The task's result; one with the status ``interrupted`` is returned like any other."""
-    if task not in TASKS:
-        raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
+    check_task(task, temperature)
     if k < 1:
         raise UsageError(f"k: {k} is not at least 1")
-    if math.isnan(temperature) or temperature <= 0:
-        raise UsageError(f"temperature: {temperature} is not above 0")
     problem.refuse_question(f"the task {task}")
     from oocbe.api.tasks import count as counting
     from oocbe.api.tasks import k_best as best

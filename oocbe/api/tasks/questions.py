@@ -1,0 +1,30 @@
+"""The tasks: their names, and the problems whose tables answer them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from oocbe.elimination.preparation.hard_part import hard_part
+from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.errors import UsageError
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import COUNTING
+
+TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
+"""Names of the tasks."""
+
+
+def check_task(task: str, temperature: float) -> None:
+    """Refuse an unknown task, and a temperature that is not above 0 (:class:`oocbe.errors.UsageError`)."""
+    if task not in TASKS:
+        raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
+    if math.isnan(temperature) or temperature <= 0:
+        raise UsageError(f"temperature: {temperature} is not above 0")
+
+
+def problem_of_task(task: str, problem: Problem, temperature: float = 1.0) -> Problem:
+    """The problem whose tables answer a task."""
+    if task == "count":
+        return replace(hard_part(problem), semiring=COUNTING)
+    return at_temperature(problem, temperature) if task in ("logz", "marginals") else problem
