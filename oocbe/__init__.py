@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oocbe.algebra.operators import join_marginalise, join_maximise, join_sum, marginalise, maximise
     from oocbe.algebra.result_memory import result_memory
     from oocbe.algebra.semi_join import semi_join
+    from oocbe.api.einsum import einsum, einsum_path
     from oocbe.api.facade import bound, plan, propagate, solve, verify
     from oocbe.api.tasks.many import Outcome, solve_many
     from oocbe.api.tasks.verbs import (
@@ -129,6 +130,8 @@ __all__ = [
     "common_domains",
     "count",
     "count_optimal",
+    "einsum",
+    "einsum_path",
     "from_pgmpy",
     "from_pyagrum",
     "join_marginalise",
@@ -162,6 +165,7 @@ _HOMES = {
         "UsageError ValueRangeError"
     ),
     "oocbe.model.results.bound_result": "BoundResult",
+    "oocbe.api.einsum": "einsum einsum_path",
     "oocbe.api.facade": "bound plan propagate solve verify",
     "oocbe.model.run_verb": "Interrupted",
     "oocbe.formats": "read read_model write",

@@ -1,0 +1,392 @@
+"""Einsum in any semiring: contraction of dense and sparse arrays by joins and eliminations of tables.
+
+Dense operands are complete tables, sparse ones incomplete tables. A step of the path
+(:mod:`oocbe.api.contraction_path`) is one :func:`oocbe.join_marginalise`; if its tables exceed the memory limit, it
+writes its result to a scratch folder, piece by piece.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.algebra.operators import join_marginalise, marginalise
+from oocbe.api.contraction_path import Contraction, ContractionPath, Expression, Positions, path_of
+from oocbe.errors import ResourceError, UsageError
+from oocbe.kernels.arrays import is_device_array
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Semiring
+from oocbe.model.settings.machine import default_memory_limit
+from oocbe.model.settings.option_values import parse_bytes
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.layout import Layout
+from oocbe.tables.scratch import ScratchFolder, default_parent
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
+from oocbe.tables.table import Table
+
+SEMIRINGS_OF_EINSUM = {
+    "sum-product": SUM_PRODUCT,
+    "max-plus": MAX_SUM,
+    "min-plus": MIN_SUM,
+    "max-times": MAX_PRODUCT,
+    "log": LOG_SUM_EXP,
+    "or-and": MAX_PRODUCT,
+}
+"""Usual names of semirings; :data:`oocbe.model.semiring.SEMIRINGS` has the others."""
+
+IN_MEMORY_SHARE = 0.5
+"""Share of the memory limit for the tables of a step that works in memory; the rest is for transposed copies."""
+
+ARGMAX_CELLS = 1 << 22
+"""Joined cells whose arguments are looked up at a time, 32 MiB of float64 values."""
+
+
+def einsum(
+    expression: str,
+    *operands: Any,
+    semiring: str | Semiring = "sum-product",
+    optimize: str | Sequence[Positions] = "auto",
+    memory: int | str | None = None,
+    backend: str | None = None,
+    output: str | Path | None = None,
+    return_argmax: bool = False,
+) -> Any:
+    """Contract arrays in a semiring.
+
+    Parameters
+    ----------
+    expression : as for ``numpy.einsum``, without ``...``; or with names between spaces: ``day sensor, sensor -> day``.
+    operands : NumPy arrays, or what ``numpy.asarray`` accepts; sparse arrays of SciPy or pydata/sparse, and
+        :class:`oocbe.Table`, whose missing entries are the semiring's zero; complete and stored tables.
+    semiring : ``sum-product``, ``max-plus``, ``min-plus``, ``max-times``, ``log`` (log-sum-exp), ``or-and``, or a
+        :class:`oocbe.Semiring` or its name.
+    optimize : see :func:`einsum_path`.
+    memory : limit of tables in bytes, or text such as ``4GiB``; larger intermediate results go to a scratch folder.
+        None: 80 % of the machine's.
+    backend : ``cpu``, ``cuda`` or ``auto``.
+    output : a path for the result as a stored table; needed if the result exceeds the memory.
+    return_argmax : whether also to return, for each eliminated index, its value in the best assignment of each output
+        cell; of semirings that select, and dense operands.
+
+    Returns
+    -------
+    A NumPy array with an axis for each index of the output, a scalar array without axes if there is none. If all
+    operands are sparse: a sparse array of the first operand's kind, or a Table. With ``output`` the stored table.
+    With ``return_argmax`` a pair: the array, and a dictionary from index name to an int64 array of the same shape; -1
+    where the value is the semiring's zero.
+
+    Raises
+    ------
+    UsageError : an expression that does not fit the operands, or a semiring without a best value for ``return_argmax``.
+    ResourceError : the result exceeds the memory, and there is no ``output``.
+    ModelError, ValueRangeError : values that tables cannot represent; integer sums beyond 64 bits.
+    """
+    chosen = _semiring(semiring)
+    arrays = [_as_operand(operand) for operand in operands]
+    parsed = Expression.parse(expression, [_shape(a) for a in arrays])
+    path = path_of(parsed, optimize)
+    if return_argmax and not (chosen.selects and all(isinstance(a, np.ndarray) for a in arrays)):
+        raise UsageError("einsum: return_argmax: needs dense operands and a semiring that selects, such as max-plus")
+    is_boolean = semiring == "or-and"
+    tables = [_table(a, names, chosen, is_boolean) for a, names in zip(arrays, parsed.operands, strict=True)]
+    limit = parse_bytes("memory", memory) or default_memory_limit()
+    with ExitStack() as closed:
+        steps = _Steps(path, limit, backend, closed)
+        made = steps.run(tables, output)
+        if output is not None:
+            return made
+        if isinstance(made, AnyComplete):
+            result = _array(made, parsed.output, limit)
+            result = result.astype(bool) if is_boolean else result
+            return (result, steps.arguments(result)) if return_argmax else result
+        rows = made if isinstance(made, Table) else made.to_table()
+        return _sparse(rows, parsed, operands)
+
+
+def einsum_path(expression: str, *operands: Any, optimize: str | Sequence[Positions] = "auto") -> ContractionPath:
+    """The steps of :func:`einsum`; print it to read them.
+
+    Parameters
+    ----------
+    operands : arrays, tables, or shapes (tuples of integers).
+    optimize : ``auto``: the cheaper of a greedy path and one along an elimination order; or a list of steps, each the
+        positions of its operands, such as the paths of NumPy (without its first entry), opt_einsum and cotengra.
+
+    Raises
+    ------
+    UsageError : an expression or steps that do not fit the operands.
+    """
+    shapes = [operand if isinstance(operand, tuple) else _shape(_as_operand(operand)) for operand in operands]
+    return path_of(Expression.parse(expression, shapes), optimize)
+
+
+def _semiring(name: str | Semiring) -> Semiring:
+    if isinstance(name, Semiring):
+        return name
+    found = SEMIRINGS_OF_EINSUM.get(name) or SEMIRINGS.get(name)
+    if found is None or found.counts:
+        known = dict.fromkeys((*SEMIRINGS_OF_EINSUM, *(n for n, s in SEMIRINGS.items() if not s.counts)))
+        raise UsageError(f"einsum: unknown semiring {name!r}; known: {', '.join(known)}")
+    return found
+
+
+def _as_operand(operand: Any) -> Any:
+    """A table, a sparse array, or a NumPy array."""
+    if isinstance(operand, Table | StoredTable | AnyComplete) or _is_sparse(operand):
+        return operand
+    return np.asarray(operand)
+
+
+def _is_sparse(operand: Any) -> bool:
+    return type(operand).__module__.split(".")[0] in ("scipy", "sparse") and hasattr(operand, "nnz")
+
+
+def _shape(operand: Any) -> tuple[int, ...]:
+    return tuple(operand.layout.sizes) if hasattr(operand, "layout") else tuple(operand.shape)
+
+
+def _table(operand: Any, names: tuple[str, ...], semiring: Semiring, is_boolean: bool) -> Any:
+    """The operand as a table over its indices, without indices that occur twice."""
+    if isinstance(operand, Table | StoredTable | AnyComplete):
+        if operand.scope != names:
+            raise UsageError(f"einsum: the table over {', '.join(operand.scope)} has to have these indices in its term")
+        if operand.semiring != semiring:
+            raise UsageError(f"einsum: a table has the semiring {operand.semiring}, not {semiring}")
+        return operand
+    distinct = tuple(dict.fromkeys(names))
+    if isinstance(operand, np.ndarray):
+        if len(distinct) < len(names):
+            letters = {name: i for i, name in enumerate(distinct)}
+            operand = np.einsum(operand, [letters[n] for n in names], list(range(len(distinct))))
+        return CompleteTable.from_array(distinct, _numbers(operand, semiring, is_boolean), semiring)
+    coordinates, values = _coordinates(operand)
+    sizes = dict(zip(names, operand.shape, strict=True))
+    diagonal = np.ones(len(values), dtype=bool)
+    first = {name: names.index(name) for name in distinct}
+    for axis, name in enumerate(names):
+        diagonal &= coordinates[axis] == coordinates[first[name]]
+    values = _numbers(values[diagonal], semiring, is_boolean)
+    rows = np.stack([coordinates[first[name]][diagonal] for name in distinct], axis=1) if distinct else np.zeros((0, 0))
+    kept = values != semiring.zero
+    return Table.from_rows({name: sizes[name] for name in distinct}, rows[kept], values[kept], semiring)
+
+
+def _coordinates(operand: Any) -> tuple[Sequence[NDArray[Any]], NDArray[Any]]:
+    """Coordinates by axis, and values, of a sparse array without duplicates."""
+    if type(operand).__module__.startswith("scipy"):
+        found = operand.tocoo()
+        found.sum_duplicates()
+        axes = found.coords if hasattr(found, "coords") else (found.row, found.col)
+        return [np.asarray(axis, dtype=np.int64) for axis in axes], np.asarray(found.data)
+    found = operand.asformat("coo")
+    return [np.asarray(axis, dtype=np.int64) for axis in found.coords], np.asarray(found.data)
+
+
+def _numbers(values: NDArray[Any], semiring: Semiring, is_boolean: bool) -> NDArray[Any]:
+    """Values in a dtype of tables."""
+    if is_boolean:
+        true: NDArray[np.float32] = (values != 0).astype(np.float32)
+        return true
+    if values.dtype == np.float16:
+        return values.astype(np.float32)
+    if semiring.needs_floats and values.dtype.kind in "iu":
+        return values.astype(np.float64)
+    if values.dtype.kind == "b" or (values.dtype.kind in "iu" and values.dtype not in (np.int32, np.int64)):
+        wide = values.astype(np.int64)
+        if values.dtype == np.uint64 and (wide < 0).any():
+            raise UsageError("einsum: integers of 2^63 and more; convert the operand to float64")
+        return wide
+    if values.dtype.kind not in "if":
+        raise UsageError(f"einsum: an operand has the dtype {values.dtype}; operands are integers or real numbers")
+    return values
+
+
+class _Steps:
+    """The steps of a path on tables, in memory or through a scratch folder."""
+
+    def __init__(self, path: ContractionPath, memory: int, backend: str | None, closed: ExitStack) -> None:
+        self._path, self._memory, self._backend, self._closed = path, memory, backend, closed
+        self._folder: Path | None = None
+        self._numbers = count()
+        self._inputs: list[list[Any]] = []
+
+    def run(self, tables: list[Any], output: str | Path | None) -> Any:
+        """The table of the last step; written to ``output`` if it is given."""
+        left = list(tables)
+        for number, step in enumerate(self._path.steps):
+            own = [left[p] for p in step.positions]
+            for p in sorted(step.positions, reverse=True):
+                del left[p]
+            is_last = number == len(self._path.steps) - 1
+            left.append(self._contracted(step, own, output if is_last else None))
+            self._inputs.append(own)
+        return left[0]
+
+    def _contracted(self, step: Contraction, tables: list[Any], output: str | Path | None) -> Any:
+        operate: Any = marginalise if len(tables) == 1 else join_marginalise
+        gone = list(step.eliminated)
+        settings: dict[str, Any] = {"backend": self._backend}
+        if output is not None or not self._fits(step, tables):
+            place = self._place() if output is None else output
+            settings |= {"output": place, "memory": self._memory, "scratch": self._scratch()}
+        elif len(tables) == 1 and not gone:
+            return tables[0]
+        elif self._backend != "cuda" and (product := _matrix_product(tables, gone)) is not None:
+            return product
+        return operate(*tables, gone, **settings)
+
+    def _fits(self, step: Contraction, tables: list[Any]) -> bool:
+        """Whether a step works in memory: no table is stored, and with the result they take a share of the limit."""
+        if any(isinstance(table, StoredTable | StoredCompleteTable) for table in tables):
+            return False
+        width = max(table.dtype.itemsize for table in tables)
+        result = step.cells * width
+        if all(isinstance(table, Table) for table in tables):
+            keys = 8 * math.ceil(math.log2(max(2, step.cells)) / 64)
+            result = min(step.cells, _joined_rows(tables)) * (width + keys)
+        return bool(result + sum(table.nbytes for table in tables) <= IN_MEMORY_SHARE * self._memory)
+
+    def _scratch(self) -> Path:
+        if self._folder is None:
+            self._folder = self._closed.enter_context(closing(ScratchFolder(default_parent()))).path
+        return self._folder
+
+    def _place(self) -> Path:
+        return self._scratch() / f"step-{next(self._numbers)}"
+
+    def arguments(self, result: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+        """The value of each eliminated index in the best assignment of each cell of the result."""
+        expression, sizes = self._path.expression, self._path.expression.sizes
+        semiring = self._inputs[-1][0].semiring
+        shape = tuple(sizes[name] for name in expression.output)
+        grid = np.indices(shape).reshape(len(shape), result.size) if shape else np.zeros((0, 1), dtype=np.int64)
+        found = dict(zip(expression.output, grid, strict=True))
+        possible = np.ravel(result) != semiring.zero
+        for step, tables in zip(reversed(self._path.steps), reversed(self._inputs), strict=True):
+            gone = step.eliminated
+            if not gone:
+                continue
+            lengths = [sizes[name] for name in gone]
+            inner = dict(zip(gone, np.indices(lengths).reshape(len(gone), -1), strict=True))
+            chosen = np.zeros(result.size, dtype=np.int64)
+            many = max(1, ARGMAX_CELLS // math.prod(lengths))
+            for first in range(0, result.size, many):
+                joined: Any = None
+                for table in tables:
+                    cells: Any = np.int64(0)
+                    for name, stride in zip(table.scope, table.strides(table.scope), strict=True):
+                        at = inner[name][None, :] if name in inner else found[name][first : first + many, None]
+                        cells = cells + at * stride
+                    values = table.values_of(np.broadcast_to(cells, np.broadcast_shapes(cells.shape, (1, 1))))
+                    joined = values if joined is None else semiring.combine(joined, values)
+                best = joined.argmin(axis=1) if semiring is MIN_SUM else joined.argmax(axis=1)
+                chosen[first : first + many] = best
+            found |= zip(gone, np.unravel_index(chosen, lengths), strict=True)
+        return {
+            name: np.where(possible, values, -1).reshape(shape).astype(np.int64)
+            for name, values in found.items()
+            if name not in expression.output
+        }
+
+
+def _joined_rows(tables: Sequence[Table]) -> int:
+    """Rows of the join of one or two incomplete tables."""
+    if len(tables) == 1:
+        return tables[0].rows
+    one, two = tables
+    shared = [name for name in one.scope if name in two.layout]
+    if not shared:
+        return one.rows * two.rows
+    found = []
+    for table in tables:
+        places = [table.scope.index(name) for name in shared]
+        found.append(np.unique(table.to_rows()[0][:, places], axis=0, return_counts=True))
+    (keys1, counts1), (keys2, counts2) = found
+    both, inverse = np.unique(np.concatenate([keys1, keys2]), axis=0, return_inverse=True)
+    totals = np.zeros((2, len(both)), dtype=np.int64)
+    totals[0, inverse.ravel()[: len(keys1)]] = counts1
+    totals[1, inverse.ravel()[len(keys1) :]] = counts2
+    return int((totals[0] * totals[1]).sum())
+
+
+def _matrix_product(tables: Sequence[Any], gone: Sequence[str]) -> CompleteTable | None:
+    """A sum of products of two dense float tables, by BLAS; None if it is no product of matrices."""
+    if (
+        len(tables) != 2
+        or not gone
+        or any(not isinstance(t, CompleteTable) or t.semiring != SUM_PRODUCT for t in tables)
+    ):
+        return None
+    one, two = tables
+    if one.dtype.kind != "f" or two.dtype.kind != "f" or is_device_array(one.values) or is_device_array(two.values):
+        return None
+    shared = [name for name in one.scope if name in two.layout]
+    batch = [name for name in shared if name not in gone]
+    own = [[name for name in table.scope if name not in shared] for table in tables]
+    if not all(own) or set(gone) != set(shared) - set(batch):
+        return None
+    # The last axis of a C-contiguous array changes fastest, the first variable of a table does.
+    left = _axes(one, [*batch, *own[0], *gone]).reshape(*_lengths(one, batch), _cells(one, own[0]), -1)
+    right = _axes(two, [*batch, *gone, *own[1]]).reshape(*_lengths(two, batch), -1, _cells(two, own[1]))
+    scope = (*batch, *own[0], *own[1])
+    sizes = {name: size for t in tables for name, size in zip(t.scope, t.layout.sizes, strict=True)}
+    layout = Layout(tuple(reversed(scope)), tuple(sizes[name] for name in reversed(scope)))
+    return CompleteTable(layout, np.ascontiguousarray(np.matmul(left, right)).reshape(-1), SUM_PRODUCT)
+
+
+def _is_dense_sum(table: Any) -> bool:
+    is_dense = isinstance(table, CompleteTable) and table.dtype.kind == "f" and not is_device_array(table.values)
+    return is_dense and table.semiring == SUM_PRODUCT
+
+
+def _axes(table: CompleteTable, names: Sequence[str]) -> NDArray[Any]:
+    """The values as an array with an axis for each name, in this order."""
+    array = table.values.reshape(tuple(reversed(table.layout.sizes)))
+    order = tuple(reversed(table.scope))
+    return array.transpose([order.index(name) for name in names])
+
+
+def _lengths(table: CompleteTable, names: Sequence[str]) -> list[int]:
+    return [table.layout.sizes[table.layout.place(name)] for name in names]
+
+
+def _cells(table: CompleteTable, names: Sequence[str]) -> int:
+    return math.prod(_lengths(table, names))
+
+
+def _array(made: Any, output: Sequence[str], memory: int) -> NDArray[Any]:
+    """A complete table as an array."""
+    if isinstance(made, StoredCompleteTable):
+        if made.nbytes > memory:
+            raise ResourceError(
+                f"einsum: the result has {made.nbytes:,} bytes, beyond the memory limit of {memory:,}; give output"
+            )
+        made = made.to_complete()
+    if made.dtype.kind == "i" and not made.feasible().all():
+        raise UsageError("einsum: an integer result has cells without a value; use float operands")
+    return _axes(made, output).copy()
+
+
+def _sparse(rows: Table, expression: Expression, operands: Sequence[Any]) -> Any:
+    """Rows as a sparse array of the kind of the first operand; the table if that is a table."""
+    table = rows.select(expression.output) if hasattr(rows, "select") else rows
+    first = next((operand for operand in operands if _is_sparse(operand)), None)
+    if first is None:
+        return table
+    tuples, values = table.to_rows()
+    order = [table.scope.index(name) for name in expression.output]
+    coordinates = tuples[:, order].T
+    shape = tuple(expression.sizes[name] for name in expression.output)
+    if not shape:
+        return np.asarray(values[0] if len(values) else table.semiring.zero)
+    if type(first).__module__.startswith("scipy"):
+        return import_module("scipy.sparse").coo_array((values, tuple(coordinates)), shape=shape)
+    return type(first)(coordinates, values, shape=shape)

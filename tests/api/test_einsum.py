@@ -1,0 +1,194 @@
+"""``oocbe.einsum`` against NumPy and against enumeration, in every semiring, with dense and sparse operands."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oocbe
+from oocbe.errors import ResourceError, UsageError
+
+OPERATIONS = {
+    "sum-product": (np.multiply, np.add, 0.0),
+    "max-plus": (np.add, np.maximum, -math.inf),
+    "min-plus": (np.add, np.minimum, math.inf),
+    "max-times": (np.multiply, np.maximum, 0.0),
+    "log": (np.add, np.logaddexp, -math.inf),
+    "or-and": (np.logical_and, np.logical_or, False),
+}
+
+
+def enumerated(terms, output, arrays, semiring):
+    """The result, and the best values of the eliminated indices, by a join of all operands."""
+    join, reduce, zero = OPERATIONS[semiring]
+    names = sorted({name for term in terms for name in term})
+    sizes = {
+        name: size for term, a in zip(terms, arrays, strict=True) for name, size in zip(term, a.shape, strict=True)
+    }
+    result = np.full([sizes[n] for n in output], zero, dtype=bool if semiring == "or-and" else np.float64)
+    for values in itertools.product(*(range(sizes[name]) for name in names)):
+        at = dict(zip(names, values, strict=True))
+        value = None
+        for term, array in zip(terms, arrays, strict=True):
+            own = array[tuple(at[name] for name in term)]
+            value = own if value is None else join(value, own)
+        place = tuple(at[name] for name in output)
+        result[place] = reduce(result[place], value)
+    return result
+
+
+@st.composite
+def contractions(draw):
+    """Terms over few letters, an output, and a seed of the operands."""
+    letters = "abcdef"[: draw(st.integers(1, 5))]
+    sizes = {letter: draw(st.integers(1, 3)) for letter in letters}
+    terms = draw(st.lists(st.text(letters, min_size=1, max_size=3), min_size=1, max_size=4))
+    used = sorted({letter for term in terms for letter in term})
+    output = "".join(draw(st.permutations(draw(st.lists(st.sampled_from(used), unique=True)))))
+    return terms, output, sizes, draw(st.integers(0, 2**32 - 1))
+
+
+def operand(random, shape, semiring, zeros):
+    values = random.integers(1, 9, shape).astype(np.float64)
+    if semiring == "or-and":
+        return random.random(shape) < 0.6
+    values[random.random(shape) < zeros] = OPERATIONS[semiring][2]
+    return values
+
+
+@pytest.mark.parametrize("semiring", OPERATIONS)
+@settings(max_examples=40)
+@given(contractions())
+def test_dense_operands(semiring, contraction):
+    terms, output, sizes, seed = contraction
+    random = np.random.default_rng(seed)
+    arrays = [operand(random, [sizes[n] for n in term], semiring, 0.2) for term in terms]
+    expected = enumerated(terms, output, arrays, semiring)
+    found = oocbe.einsum(f"{','.join(terms)}->{output}", *arrays, semiring=semiring, backend="cpu")
+    assert found.shape == expected.shape and found.dtype.kind == expected.dtype.kind
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@settings(max_examples=40)
+@given(contractions(), st.sampled_from(["sum-product", "min-plus"]))
+def test_sparse_operands(contraction, semiring):
+    terms, output, sizes, seed = contraction
+    random = np.random.default_rng(seed)
+    arrays = [operand(random, [sizes[n] for n in term], semiring, 0.5) for term in terms]
+    expected = enumerated(terms, output, arrays, semiring)
+    given = []
+    for term, array in zip(terms, arrays, strict=True):
+        names = dict.fromkeys(term)
+        kept = array != OPERATIONS[semiring][2]
+        if len(names) < len(term):
+            given.append(array)
+            continue
+        rows = np.argwhere(kept)
+        found = oocbe.SEMIRINGS["min-sum" if semiring == "min-plus" else semiring]
+        given.append(oocbe.Table.from_rows({n: sizes[n] for n in names}, rows, array[kept], found))
+    result = oocbe.einsum(f"{','.join(terms)}->{output}", *given, semiring=semiring, backend="cpu")
+    if isinstance(result, oocbe.Table):
+        dense = np.full(expected.shape, OPERATIONS[semiring][2])
+        tuples, values = result.to_rows()
+        order = [result.scope.index(name) for name in output]
+        for row, value in zip(tuples[:, order].tolist(), values.tolist(), strict=True):
+            dense[tuple(row)] = value
+        result = dense
+    np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+def test_scipy_arrays_give_a_scipy_array():
+    random = np.random.default_rng(4)
+    one, two = (scipy.sparse.random_array((40, 40), density=0.1, rng=random) for _ in range(2))
+    found = oocbe.einsum("ij,jk->ki", one, two)
+    assert scipy.sparse.issparse(found)
+    np.testing.assert_allclose(found.toarray(), (one @ two).T.toarray())
+    mixed = oocbe.einsum("ij,jk->ik", one, two.toarray())
+    np.testing.assert_allclose(mixed.toarray() if scipy.sparse.issparse(mixed) else mixed, (one @ two).toarray())
+
+
+@pytest.mark.parametrize("semiring", ["max-plus", "min-plus", "max-times"])
+def test_the_arguments_have_the_value(semiring):
+    random = np.random.default_rng(5)
+    terms, output = ["ab", "bc", "cd", "de", "ac"], "ea"
+    sizes = dict(zip("abcde", (3, 4, 5, 2, 3), strict=True))
+    arrays = [operand(random, [sizes[n] for n in term], semiring, 0.3) for term in terms]
+    found, best = oocbe.einsum(f"{','.join(terms)}->{output}", *arrays, semiring=semiring, return_argmax=True)
+    np.testing.assert_allclose(found, enumerated(terms, output, arrays, semiring))
+    join, _, zero = OPERATIONS[semiring]
+    assert set(best) == set("bcd")
+    for place in np.ndindex(found.shape):
+        at = dict(zip(output, place, strict=True)) | {name: values[place] for name, values in best.items()}
+        if found[place] == zero:
+            assert all(values[place] == -1 for values in best.values())
+            continue
+        values = [array[tuple(at[name] for name in term)] for term, array in zip(terms, arrays, strict=True)]
+        value = values[0]
+        for other in values[1:]:
+            value = join(value, other)
+        assert value == found[place]
+
+
+def test_names_integers_paths_and_scalars():
+    random = np.random.default_rng(6)
+    gain, use = random.integers(0, 9, (4, 3)), random.integers(0, 9, (3, 5)).astype(np.int16)
+    found = oocbe.einsum("day sensor, sensor target -> target day", gain, use, semiring="max-plus")
+    assert found.dtype.kind == "i"
+    np.testing.assert_array_equal(found, (gain[:, :, None] + use[None]).max(axis=1).T)
+    arrays = [random.random((3, 3)) for _ in range(4)]
+    expected = np.einsum("ij,jk,kl,li", *arrays)
+    for optimize in ("auto", np.einsum_path("ij,jk,kl,li", *arrays)[0][1:], [(0, 1, 2, 3)]):
+        assert oocbe.einsum("ij,jk,kl,li", *arrays, optimize=optimize) == pytest.approx(expected, rel=1e-12)
+    assert oocbe.einsum("ij,jk,kl,li", *arrays).shape == ()
+
+
+def test_a_path_of_a_chain_avoids_the_large_result():
+    shapes = [(1000, 2), (2, 1000), (1000, 3)]
+    path = oocbe.einsum_path("ij,jk,kl->il", *shapes)
+    assert path.joined == 2 * 1000 * 3 * 2 and path.largest == 3000
+    assert str(path).splitlines()[0] == "12,000 combinations in 2 steps, largest result 3,000 cells"
+    grid = [(2, 2)] * 760
+    edges = [((i, j), other) for i in range(20) for j in range(20) for other in ((i + 1, j), (i, j + 1))]
+    terms = [f"x{a[0]}_{a[1]} x{b[0]}_{b[1]}" for a, b in edges if max(b) < 20]
+    assert oocbe.einsum_path(f"{','.join(terms)} ->", *grid).largest <= 2**22
+
+
+def test_results_beyond_the_memory_go_through_scratch_files_and_to_the_output(tmp_path):
+    random = np.random.default_rng(7)
+    arrays = [random.random((160, 160, 8)), random.random((160, 8, 160)), random.random((160, 160))]
+    expected = np.einsum("abx,ayb,ba->xy", *arrays)
+    found = oocbe.einsum("abx,ayb,ba->xy", *arrays, memory="12MiB", optimize=[(0, 1), (0, 1)])
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    stored = oocbe.einsum("abx,ba->xab", arrays[0], arrays[2], memory="8MiB", output=tmp_path / "out")
+    assert isinstance(stored, oocbe.StoredCompleteTable)
+    made = stored.to_complete().transposed(("x", "a", "b"))
+    values = made.values.reshape(tuple(reversed(made.layout.sizes))).transpose()
+    np.testing.assert_allclose(values, np.einsum("abx,ba->xab", arrays[0], arrays[2]))
+    with pytest.raises(ResourceError, match="give output"):
+        oocbe.einsum("abx,ba->xab", arrays[0], arrays[2], memory="1MiB")
+
+
+@pytest.mark.parametrize(
+    "expression, shapes, settings, message",
+    [
+        ("ij,jk", [(2, 2)], {}, "2 operands, 1 are given"),
+        ("ij->ij", [(2, 2, 2)], {}, "3 axes, and 2 indices"),
+        ("ij,jk->ik", [(2, 2), (3, 2)], {}, "'j' has 2 values, and 3"),
+        ("ij->ik", [(2, 2)], {}, "no operand has the output's index 'k'"),
+        ("ij->ii", [(2, 2)], {}, "twice in the output"),
+        ("...i->i", [(2, 2)], {}, "'...' is none"),
+        ("ij->i", [(2, 2)], {"semiring": "plus"}, "unknown semiring 'plus'; known: sum-product"),
+        ("ij->i", [(2, 2)], {"return_argmax": True}, "a semiring that selects"),
+        ("ij->i", [(2, 2)], {"optimize": [(3,)]}, "does not fit 1 operands"),
+        ("ij->i", [(2, 2)], {"optimize": "best"}, "neither auto nor"),
+    ],
+)
+def test_what_is_refused(expression, shapes, settings, message):
+    with pytest.raises(UsageError, match=message.replace("...", r"\.\.\.")):
+        oocbe.einsum(expression, *(np.ones(shape) for shape in shapes), **settings)
