@@ -123,6 +123,21 @@ def test_out_of_core(monkeypatch, tune, memory_folder, piece_rows, memory, more)
     assert list(memory_folder.iterdir()) == []
 
 
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_small_counts_of_many_limbs(memory_folder, is_fixed):
+    """Limbs follow from the product of the greatest counts: of those of the first variables with the value 0, and with
+    the value 1. No row has both, so the counts in these limbs fit int64."""
+    half, side = 40, 80
+    variables = tuple(Variable(f"v{v}", 2) for v in range(side + 2))
+    constraints = [Constraint((v, side), [[1, int(v < half)]]) for v in range(side)]
+    constraints += [Constraint((side, side + 1), [[0, 0]])] * is_fixed
+    problem = Problem(variables, constraints=tuple(constraints))
+    order = memory_folder.parent / "order"
+    order.write_text(" ".join(v.name for v in variables))
+    options = {"workdir": memory_folder, "piece_rows": 1, "order": str(order), "tables": "incomplete"}
+    assert oocbe.count(problem, OPTIONS, **options).value == (2**half) * (3 if is_fixed else 4)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_blocks_of_threads(seed, monkeypatch, tune):
     """Every bucket cut into blocks for several threads, all counts in limbs."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
 
 
-class _CountMaker(MessageMaker):
+class CountMaker(MessageMaker):
     """Messages of exact counts, in as many limbs as they need."""
 
     def check_range(self, bucket: Bucket) -> None:
@@ -56,17 +56,18 @@ class _CountMaker(MessageMaker):
         """Limbs for the product of the greatest joined counts, times the domain size of the variable and the ways to
         share a consumption among the messages: that of each but one may be any of its rows'."""
         prepared, messages = self._prepared, bucket.messages
-        bound = prepared.problem.sizes[bucket.variable] * math.prod(m.largest_magnitude() for m in messages)
+        bound = prepared.problem.sizes[bucket.variable] * math.prod(max(1, m.largest_magnitude()) for m in messages)
         if prepared.consumption is not None:
             amounts = math.prod(limit + 1 for limit in prepared.consumption.limits)
             bound *= math.prod(sorted(min(amounts, m.rows) for m in messages)[:-1])
-        return limbs_for(bound)
+        # Counts of limbs that were written in pieces may be small, and are no plain numbers.
+        return limbs_for(bound) or int(any(m.has_limbs for m in messages))
 
 
-class _CountForward(Forward):
+class CountForward(Forward):
     """The forward pass of counting."""
 
-    maker = _CountMaker
+    maker = CountMaker
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = True) -> ForwardPass:
         """Eliminate every variable; joined messages may be deleted. Otherwise as in the base class."""
@@ -86,9 +87,8 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     ------
     UnsupportedError : see :func:`oocbe.api.tasks.tables.compute_tables`, and an upper bound that sums can reach.
     """
-    with compute_tables(
-        problem_of_task("count", problem), options, observer, carries=True, forward=_CountForward
-    ) as tables:
+    counted = problem_of_task("count", problem)
+    with compute_tables(counted, options, observer, carries=True, forward=CountForward) as tables:
         value = tables.outcome.value
     if value is None:
         return finished("count", problem, tables, 0, status="infeasible")

@@ -221,6 +221,12 @@ class Message:
                 self._least = min(self._least, float(sizes[sizes > 0].min(initial=1.0)))
         return self._least
 
+    @property
+    def has_limbs(self) -> bool:
+        """Whether its values are counts of limbs (:mod:`oocbe.tables.limbs`), however small."""
+        source = self._table or self._stored
+        return isinstance(source, Table | StoredTable) and source.limbs > 0
+
     def largest_magnitude(self) -> int:
         """Largest absolute value of an integer message of products; read from the metadata of a table on disk."""
         if self._table is not None:
