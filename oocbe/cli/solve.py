@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from oocbe.model.results.result import Result
     from oocbe.model.results.task_result import TaskResult
 
+COMPETITION = Path("competition")
+"""Output of the task ``count`` that is no file: lines of the model counting competition, on standard output."""
+
 
 @command("solve", is_partial=True)
 def solve(
@@ -36,7 +39,8 @@ def solve(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the answer of the task mpe, marginals or logz, as .MPE, .MAR and .PR of the UAI competitions.",
+            help="Write the answer of the task mpe, marginals or logz, as .MPE, .MAR and .PR of the UAI competitions; "
+            "competition prints that of the task count as lines of the model counting competition.",
         ),
     ] = None,
     certificate: Annotated[
@@ -102,11 +106,15 @@ def solve(
         return solve_files(files, options, format, jobs, json, quiet, of_one)
     from oocbe.api.facade import use_workers_of
     from oocbe.api.tasks.verbs import RESUMED, why_from_the_start
-    from oocbe.errors import EXIT_LIMIT, UnsupportedError
+    from oocbe.errors import EXIT_LIMIT, UnsupportedError, UsageError
     from oocbe.model.run_verb import read_and_work
 
     # Other tasks save no run: their work folder only has scratch folders.
     run_directory = options.workdir if task in RESUMED else None
+    is_printed = output == COMPETITION and task == "count"
+    if is_printed and json:
+        raise UsageError(f"--output {output}: prints lines, and --json an object; leave one of them out")
+    output = None if is_printed else output
     named = {"solution": solution, "trace": trace, "certificate": certificate, "report": report, "output": output}
     check_targets(file, run_directory, **named)
     check_report(report)
@@ -124,7 +132,7 @@ def solve(
         with traced_for(report, trace) as traced:
             with written_to(traced, about):
                 problem, answer = _run_task(
-                    task, file, format, evidence, options, of_task, (quiet, verbose), solution, output
+                    task, file, format, evidence, options, of_task, (quiet, verbose), solution, output, is_printed
                 )
             if report is not None:
                 write_report(report, problem, answer, options, traced)
@@ -198,10 +206,11 @@ def _run_task(
     is_shown: tuple[bool, bool],
     solution: Path | None,
     output_file: Path | None,
+    in_lines: bool,
 ) -> tuple[Problem, TaskResult]:
     from oocbe.api.facade import use_workers_of
     from oocbe.api.tasks.verbs import answered, load_engine
-    from oocbe.cli.task import print_task
+    from oocbe.cli.task import print_count, print_task
     from oocbe.errors import UsageError
     from oocbe.formats.solutions.solution_file import write_assignment
     from oocbe.model.run_verb import read_and_work
@@ -229,7 +238,10 @@ def _run_task(
         from oocbe.formats.solutions.verification import write_task
 
         is_written = write_task(result, output_file)
-    print_task(result, problem.day)
+    if in_lines:
+        print_count(result)
+    else:
+        print_task(result, problem.day)
     if not is_written:
         warn(f"{result.status}; there is no answer to write to {output_file}")
     if solution is not None and not result.assignments:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import typer
 
 from oocbe.cli.output import print_answer, prints_json, times
-from oocbe.model.results.numerals import all_digits
+from oocbe.model.results.numerals import all_digits, digits
 
 if TYPE_CHECKING:
     from oocbe.model.photographs import ImagingDay
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 SHOWN_DIGITS = 60
 """Digits of a count above which a terminal shows its magnitude; --json and --quiet have all digits."""
+
+FLOAT_DIGITS = 300
+"""Decimal exponent up to which a fraction is also shown as a decimal number."""
 
 
 def print_task(result: TaskResult, day: ImagingDay | None = None) -> None:
@@ -28,6 +31,19 @@ def print_task(result: TaskResult, day: ImagingDay | None = None) -> None:
     if not prints_json():
         for line in task_answers(result, day):
             typer.echo(line)
+
+
+def print_count(result: TaskResult) -> None:
+    """Print a count as lines of the model counting competition (its data format 1.2, 2025)."""
+    if result.value is None or result.log10 is None:
+        typer.echo("s UNKNOWN")
+        return
+    is_float = isinstance(result.value, float)
+    form = "arb frac" if isinstance(result.value, Fraction) else "double float" if is_float else "arb int"
+    typer.echo(f"s {'UN' * (result.status == 'infeasible')}SATISFIABLE")
+    typer.echo(f"c s type {result.kind}")
+    typer.echo(f"c s {'neg' * (result.value < 0)}log10-estimate {result.log10:.15g}")
+    typer.echo(f"c s exact {form} {digits(result.value)}")
 
 
 def _rows(result: TaskResult) -> list[tuple[str, object]]:
@@ -57,12 +73,14 @@ def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
     if result.value is None and result.status == "interrupted":
         return [("bound", result.bound)]
     if result.counts:
-        assert isinstance(result.value, int)
-        logarithm = result.logarithm
-        assert logarithm is not None
-        is_short = result.value < 10**SHOWN_DIGITS
-        shown = str(result.value) if is_short else f"10^{logarithm / math.log(10):.6g}"
-        return [("count", shown), ("optimum", result.optimum)]
+        assert result.value is not None and result.log10 is not None
+        exact = digits(result.value)
+        sign = "-" * (result.value < 0)
+        shown = exact if len(exact) <= SHOWN_DIGITS else f"{sign}10^{result.log10:.6g}"
+        if isinstance(result.value, Fraction) and result.value.denominator > 1 and abs(result.log10) < FLOAT_DIGITS:
+            shown = f"{shown} = {float(result.value):.12g}" if shown == exact else f"{float(result.value):.12g}"
+        kind = result.kind if result.kind != "mc" else None
+        return [("type", kind), ("count", shown), ("optimum", result.optimum)]
     if result.task == "mpe":
         return [
             ("log probability", result.value),

@@ -14,7 +14,7 @@ interrupted one from its published messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
@@ -114,7 +114,7 @@ class Race:
     bounds : for pruning rows that reach the problem's upper bound; None: all are kept.
     tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`. dtype : of their values;
         None: that of the problem.
-    forward : the class that computes them.
+    forward : the class that computes them, or its constructor with some arguments.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Race:
         engine: BucketEngine,
         bounds: BoundSource | None = None,
         tables: str = INCOMPLETE,
-        forward: type[Forward] = Forward,
+        forward: Callable[..., Forward] = Forward,
         dtype: np.dtype[Any] | None = None,
     ) -> None:
         self._problem, self._dtype = problem, dtype

@@ -30,7 +30,6 @@ LARGEST_VARIABLE = 2**24
 """Number of a variable at most; more are damage."""
 
 _EXTENSIONS = {
-    b"w": "weights of literals (lines 'w')",
     b"vp": "projected counts (lines 'vp')",
     b"a": "quantified formulas (lines 'a')",
     b"e": "quantified formulas (lines 'e')",
@@ -73,6 +72,8 @@ class _DimacsReader:
                 self._questions.look(first, past)  # behind the end, too
             elif has_ended:
                 continue
+            elif start == b"w" and not weighted:
+                self._questions.look_at_weight(first, past)
             elif (extension := _EXTENSIONS.get(start[:1] if start[1:].lstrip(b"-").isdigit() else start)) is not None:
                 raise UnsupportedError(f"{text.path}, line {text.line(first)}: {extension} are not supported")
             else:
@@ -114,11 +115,12 @@ class _DimacsReader:
             elif weight:
                 functions.append(Function(scope, falsifying, np.array([weight], dtype=np.int64), 0))
         notes = []
+        variables = tuple(Variable(str(v + 1), 2) for v in range(largest))
+        question, counting = self._questions.question({v.name: v.name for v in variables})
         if clauses is not None and read != clauses:
             notes.append(
                 f"{text.path}: the header states {amount(clauses, 'clause')}; the {read:,} of the file are used"
             )
-        variables = tuple(Variable(str(v + 1), 2) for v in range(largest))
         return Problem(
             variables,
             tuple(functions),
@@ -126,7 +128,8 @@ class _DimacsReader:
             constant=constant,
             name=text.stem,
             notes=tuple(notes),
-            question=self._questions.question([v.name for v in variables]),
+            question=question,
+            counting=counting,
         )
 
     def _take(self) -> int:

@@ -96,6 +96,8 @@ class _OpbReader:
         for first, past in self._text.rows():
             if self._text.raw(first) == b"*":
                 questions.look(first, past)
+        numbers = {name.removeprefix("x"): name for name in self._variables if "*" not in name}
+        question, counting = questions.question(numbers)
         count = len(self._variables)
         costs = [objective.get(v, 0) for v in range(count)]
         return LinearSystem.from_rows(
@@ -108,7 +110,8 @@ class _OpbReader:
             constant=constant,
             maximises=maximises,
             name=self._text.stem,
-            question=questions.question([name.removeprefix("x") for name in self._variables if "*" not in name]),
+            question=question,
+            counting=counting,
         )
 
     def _promised(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oocbe.errors import UnsupportedError
+from oocbe.model.count_question import CountQuestion
 
 
 class FileNotes:
@@ -12,10 +13,12 @@ class FileNotes:
     ----------
     notes : sentences about the file, copied into results.
     question : further question of the file, such as weights of a count, with its line; empty: none.
+    counting : what it means for the task ``count``; None: no further question, or one that is not supported.
     """
 
     notes: tuple[str, ...]
     question: str
+    counting: CountQuestion | None
 
     @property
     def notes_of_optimum(self) -> tuple[str, ...]:

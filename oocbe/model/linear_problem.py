@@ -68,6 +68,7 @@ def problem_of(system: LinearSystem) -> Problem:
         name=system.name,
         notes=system.notes,
         question=system.question,
+        counting=system.counting,
     )
 
 

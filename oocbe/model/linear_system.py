@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
+from oocbe.model.count_question import CountQuestion
 from oocbe.model.file_notes import FileNotes
 from oocbe.runtime.deadline import check_deadline
 
@@ -49,7 +50,7 @@ class LinearSystem(FileNotes):
     objective : (variables,) float64 or Python integers, coefficients of the optimised sum. constant : added to it.
     maximises : whether the sum is maximised.
     name : for messages and reports.
-    notes, question : additional contents of the file, see :class:`~oocbe.model.file_notes.FileNotes`.
+    notes, question, counting : additional contents of the file, see :class:`~oocbe.model.file_notes.FileNotes`.
     """
 
     starts: NDArray[np.int64]
@@ -68,6 +69,7 @@ class LinearSystem(FileNotes):
     name: str = "linear system"
     notes: tuple[str, ...] = ()
     question: str = ""
+    counting: CountQuestion | None = None
 
     def __post_init__(self) -> None:
         kinds = {a.dtype.kind for a in (self.coefficients, self.row_lower, self.row_upper, self.lower, self.upper)}

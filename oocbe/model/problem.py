@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
+from oocbe.model.count_question import CountQuestion
 from oocbe.model.extremes import Extremes, extremes_of, lists_all, step_of
 from oocbe.model.file_notes import FileNotes
 from oocbe.model.model_checks import (
@@ -59,7 +60,7 @@ class Problem(Shown, FileNotes):
     name : for messages and reports.
     lower_bound : for max-sum, only assignments with a value strictly above count (None: all).
     day : photographs of the variables, if the problem is a day of an imaging satellite; otherwise None.
-    notes, question : see :class:`~oocbe.model.file_notes.FileNotes`.
+    notes, question, counting : see :class:`~oocbe.model.file_notes.FileNotes`.
     """
 
     variables: tuple[Variable, ...]
@@ -74,6 +75,7 @@ class Problem(Shown, FileNotes):
     day: ImagingDay | None = field(default=None, repr=False)
     notes: tuple[str, ...] = field(default=(), repr=False)
     question: str = field(default="", repr=False)
+    counting: CountQuestion | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         given: object = self.constant

@@ -154,7 +154,12 @@ def _infeasible(model: LinearSystem | CompactProblem) -> Problem:
     nothing = Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True)
     of = model if isinstance(model, LinearSystem) else model.problem
     variables = tuple(Variable(n, 1) for n in names)
-    return Problem(variables, constraints=(nothing,), name=of.name, notes=of.notes, question=of.question)
+    return replace(
+        Problem(variables, constraints=(nothing,), name=of.name),
+        notes=of.notes,
+        question=of.question,
+        counting=of.counting,
+    )
 
 
 @dataclass(eq=False)

@@ -7,6 +7,7 @@ semiring is :data:`oocbe.model.semiring.COUNTING`. All other tables have values 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,15 @@ def total(values: NDArray[Any]) -> int:
     if values.ndim == 1:
         return sum(values.tolist())
     return sum(int.from_bytes(row.astype("<i8").tobytes(), "little") for row in values)
+
+
+def of_integers(values: Sequence[int]) -> NDArray[Any]:
+    """Values of a table, int64 (rows,) or (rows, limbs), from integers of at least 0."""
+    limbs = limbs_for(max(values, default=0))
+    if not limbs:
+        return np.array(values, dtype=np.int64)
+    data = b"".join(value.to_bytes(limbs * LIMB_BITS // 8, "little") for value in values)
+    return np.frombuffer(data, dtype="<i8").astype(np.int64).reshape(len(values), limbs)
 
 
 def trim_limbs(values: NDArray[Any]) -> NDArray[Any]:

@@ -161,6 +161,42 @@ def test_answers_as_files_of_the_uai_competitions(tmp_path: Path) -> None:
     assert float(said["PR"]) == pytest.approx(math.log10(0.15625))
 
 
+@pytest.mark.parametrize(
+    ("lines", "flags", "expected"),
+    [
+        ("", [], ["s SATISFIABLE", "c s type mc", "c s log10-estimate 0.477121254719662", "c s exact arb int 3"]),
+        ("-1 0\n-2 0\n", [], ["s UNSATISFIABLE", "c s type mc", "c s log10-estimate -inf", "c s exact arb int 0"]),
+        (
+            "c p weight 1 0.1 0\nc p weight -1 -0.4 0\n",
+            [],
+            ["s SATISFIABLE", "c s type wmc", "c s neglog10-estimate -0.698970004336019", "c s exact arb frac -1/5"],
+        ),
+        (
+            "c p weight 1 1/4 0\nc p show 1 0\n",
+            ["--float-counts"],
+            ["s SATISFIABLE", "c s type pwmc", "c s log10-estimate 0", "c s exact double float 1.0"],
+        ),
+        ("c t pmc\nc p show 0\n", [], ["s SATISFIABLE", "c s type pmc", "c s log10-estimate 0", "c s exact arb int 1"]),
+    ],
+)
+def test_lines_of_the_model_counting_competition(tmp_path: Path, lines, flags, expected) -> None:
+    file = tmp_path / "c.cnf"
+    file.write_text(f"p cnf 2 1\n1 2 0\n{lines}")
+    done = run(app, ["solve", str(file), "--task", "count", "--output", "competition", *flags, *FAST])
+    assert done.exit_code == (10 if "UN" in expected[0] else 0), done.stderr
+    assert done.stdout.splitlines() == expected
+
+
+def test_fractions_in_json_and_for_people(tmp_path: Path) -> None:
+    file = tmp_path / "c.cnf"
+    file.write_text("p cnf 2 1\n1 2 0\nc p weight 1 1/3 0\n")
+    content = answer(str(file), "count")
+    assert (content["value"], content["kind"]) == ("4/3", "wmc")
+    assert content["log10"] == pytest.approx(math.log10(4 / 3))
+    shown = run(app, ["solve", str(file), "--task", "count", *FAST]).stdout
+    assert "4/3 = 1.33333333333\n" in shown and "wmc" in shown
+
+
 def test_output_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
     network = tmp_path / "n.uai"
     network.write_text("no network")
@@ -170,9 +206,12 @@ def test_output_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
         ("n.SUM", "logz", ".SUM cannot be written: no competition defines such a file"),
         ("n.mmap", "mpe", "JunctionTree.marginal_map answers it"),
         ("none/n.PR", "logz", "does not exist; make it first"),
+        ("competition", "logz", "--output competition that of --task count"),
     ]:
         done = run(app, ["solve", str(network), "--task", task, "-o", str(tmp_path / name)])
         assert done.exit_code == 2 and why in done.stderr
+    both = ["--task", "count", "--output", "competition", "--json"]
+    assert "prints lines, and --json an object" in run(app, ["solve", str(network), *both]).stderr
 
 
 def test_what_has_no_answer_is_not_written(tmp_path: Path) -> None:

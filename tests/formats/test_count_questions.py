@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 import oocbe
@@ -20,18 +22,28 @@ def written(folder, text, name="p.cnf"):
 @pytest.mark.parametrize(
     "line",
     [
-        "c p show 1 2 0",
-        "c p show 0",
-        "c p weight 1 0.4 0",
         "c p anything 3 0",
         "c p opt-show_2 1 0",
         "c t pmc",
-        "c t wmc",
         "c t pwmc",
-        "c ind 1 2 0",
-        "cr 1 2",
+        "c t amc-complex",
         "c max 1 2 0",
         "c MUST MULTIPLY BY 2**3 0",
+        "c p show 1 9 0",
+        "c p show -1 0",
+        "c p weight 1 0.4+0.2i 0",
+        "c p weight 1 2i 0",
+        "c p weight 1 0",
+        "c p weight 1 0.4 0 0.4",
+        "c p weight 1 1e99999 0",
+        "c p weight 1 1/0 0",
+        "c p weight 1 1 0",
+        "c p weight 1 -2 0",
+        "c p weight 1 0 0",
+        "c p weight -1 7/5 0",
+        "c p weight 5 0.4 0",
+        "c p weight x 0.4 0",
+        "c weights 0.5 0.5 1 1 1 1 1 1 1 1",
     ],
 )
 @pytest.mark.parametrize("name", ["p.cnf", "p.wcnf"])
@@ -79,23 +91,91 @@ def test_comments_and_projections_on_all_variables_ask_for_the_count(tmp_path, l
 
 @pytest.mark.parametrize(
     ("line", "what"),
-    [("w 1 0.3", "weights of literals"), ("vp 1 2 0", "projected"), ("a 1 0", "quantified"), ("x1 -2 0", "exclusive")],
+    [("vp 1 2 0", "projected"), ("a 1 0", "quantified"), ("x1 -2 0", "exclusive")],
 )
 def test_lines_that_are_no_clauses_are_refused_by_name(tmp_path, line, what):
     with pytest.raises(UnsupportedError, match=f"line 4: {what}.* are not supported"):
         oocbe.read(written(tmp_path, f"{CLAUSES}{line}\n"))
 
 
+HALF = Fraction(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "expected"),
+    [
+        ("c p show 1 2 0", "pmc", 3),
+        ("c p show 1 0\nc p show 3 0", "pmc", 4),
+        ("c p show 0", "pmc", 1),
+        ("c t pmc\nc ind 1 2 0", "pmc", 3),
+        ("cr 1 2", "pmc", 3),
+        ("c t pmc\nc p show 1 2 3 4 0", "pmc", 9),
+        ("c t wmc", "wmc", 9),
+        ("c p weight 1 0.4 0", "wmc", 3 * (2 * Fraction(2, 5) + Fraction(3, 5))),
+        ("c p weight -1 6e-1 0", "wmc", 3 * (2 * Fraction(2, 5) + Fraction(3, 5))),
+        ("c p weight 1 .4e+1 0\nc p weight -1 -1. 0", "wmc", 3 * (8 - 1)),
+        ("c p weight 1 0 0\nc p weight -1 2 0", "wmc", 6),
+        ("c p weight 1 2/5 0\nc t pwmc\nc p weight 1 0.4\nc p show 1 0", "pwmc", 1),
+        ("c t wpmc\nc p weight 3 1/3 0\nc p show 1 2 0", "pwmc", 3),
+        ("c weights 1 1 3 4 1 1 1 1", "wmc", 3 * (3 + 3 + 4)),
+        ("w 1 0.25", "wmc", (Fraction(1, 4) + Fraction(3, 8)) * Fraction(3, 4)),
+        ("w 1 -1\nw 2 -1\nw 3 -1", "wmc", 3 * (HALF + 1)),
+        ("w 1 0.25\nc p weight 2 0.5 0", "wmc", 3 * (Fraction(1, 4) + Fraction(3, 8))),
+    ],
+)
+def test_weights_and_projections(tmp_path, lines, kind, expected):
+    """Other tasks refuse them, the count answers them."""
+    path = written(tmp_path, f"{CLAUSES}{lines}\n")
+    result = oocbe.count(path)
+    assert (result.value, result.kind) == (expected, kind)
+    with pytest.raises(UnsupportedError, match=r"p.cnf, line \d: .*, and the task kbest would leave that out"):
+        oocbe.k_best(path)
+    assert "the optimum does not depend on that" in oocbe.solve(path).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "what"),
+    [
+        ("c p weight 1 0.4 0\nc p weight 1 0.5 0", 5, "another weight of the literal 1"),
+        ("c t mc\nc p weight 1 0.4 0", 5, "a weight, of the type mc without weights"),
+        ("c p show 1 0\nc t wmc", 4, "a projection, of the type wmc without one"),
+        ("c t mc\nc t wmc", 5, "the count of type wmc, after type mc"),
+        ("c p weight 2 3 0\nc p weight 1 2 0\nc p weight -1 2 0", 4, "the weight 3 of a literal of 2; its negation"),
+    ],
+)
+def test_contradictions(tmp_path, lines, line, what):
+    with pytest.raises(UnsupportedError, match=f"line {line}: this comment requests {what}"):
+        oocbe.count(written(tmp_path, f"{CLAUSES}{lines}\n"))
+
+
+def test_notes_about_weights(tmp_path):
+    assert oocbe.count(written(tmp_path, f"{CLAUSES}c p weight 1 0.4 0\n")).notes == (
+        "literals without a weight weigh 1 less that of their negation: 1",
+    )
+    assert oocbe.count(written(tmp_path, f"{CLAUSES}w 1 0.4\n")).notes == (
+        "variables without a weight weigh 1/2, as in Cachet: 3",
+    )
+
+
 def test_behind_the_end_comments_are_heard_and_clauses_are_not(tmp_path):
     assert oocbe.count(written(tmp_path, f"{CLAUSES}%\n0\nc\n1 0\n")).value == 9
     with pytest.raises(UnsupportedError, match="line 6: this comment requests"):
-        oocbe.count(written(tmp_path, f"{CLAUSES}%\n0\nc p show 1 0\n"))
+        oocbe.count(written(tmp_path, f"{CLAUSES}%\n0\nc max 1 0\n"))
+    assert oocbe.count(written(tmp_path, f"{CLAUSES}%\n0\nc p show 1 0\n")).value == 2
 
 
 def test_projections_of_pseudo_boolean_constraints(tmp_path):
     text = "* #variable= 3 #constraint= 1\n{}+1 x1 +1 x2 +1 x3 >= 1 ;\n"
-    with pytest.raises(UnsupportedError, match=r"p.opb, line 2: .* \('ind'\)"):
-        oocbe.count(written(tmp_path, text.format("* ind x1 x2 ;\n"), "p.opb"))
+    for lines, expected in {
+        "* ind x1 x2 ;\n": 4,
+        "* ind 1 0\n* cr 3 ;\n": 4,
+        "* p show 2 0\n": 2,
+        "* p weight x1 1/3 ;\n": 1 + 1 + 1 + Fraction(1, 3),
+        "* t pwmc\n* p weight 1 4 0\n* p weight ~x1 5 0\n* p show 1 0\n": 9,
+    }.items():
+        assert oocbe.count(written(tmp_path, text.format(lines), "p.opb")).value == expected, lines
+    with pytest.raises(UnsupportedError, match=r"p.opb, line 2: .* \('max'\)"):
+        oocbe.count(written(tmp_path, text.format("* max x1 x2 ;\n"), "p.opb"))
     assert oocbe.count(written(tmp_path, text.format("* ind 1 2 3 0\n"), "p.opb")).value == 7
 
 

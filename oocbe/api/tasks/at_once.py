@@ -50,7 +50,7 @@ def answered_at_once(task: str, problem: Problem, options: SolveOptions, tempera
 
 def problem_at_once(task: str, problem: Problem, options: SolveOptions, temperature: float) -> NarrowProblem | None:
     """The problem that one loop eliminates for the task; None as for :func:`answered_at_once`, errors as well."""
-    if task not in TASKS_AT_ONCE:
+    if task not in TASKS_AT_ONCE or (task == "count" and (options.float_counts or problem.counting is not None)):
         return None
     counts = task == "count"
     try:

@@ -67,7 +67,7 @@ class CountMaker(MessageMaker):
 class CountForward(Forward):
     """The forward pass of counting."""
 
-    maker = CountMaker
+    maker: type[MessageMaker] = CountMaker
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = True) -> ForwardPass:
         """Eliminate every variable; joined messages may be deleted. Otherwise as in the base class."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oocbe.elimination.reformulation import Stack
@@ -32,7 +33,7 @@ def task_result(task: str, problem: Problem, **more: Any) -> TaskResult:
     )
 
 
-def finished(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:
+def finished(task: str, problem: Problem, tables: Tables, value: float | Fraction | None, **more: Any) -> TaskResult:
     """A result with the cost of the tables; the total is added to ``seconds``."""
     outcome = tables.outcome
     settings: dict[str, Any] = {

@@ -73,14 +73,16 @@ def compute_tables(
     *,
     carries: bool = False,
     known: Sequence[int] = (),
-    forward: type[Forward] = Forward,
+    orders: Callable[[Problem, SolveOptions], list[OrderChoice]] | None = None,
+    forward: Callable[..., Forward] = Forward,
 ) -> Tables:
     """Run the forward pass in the problem's semiring, with every feasible row.
 
     Parameters
     ----------
     carries : whether the task accepts rows that carry their consumption of linear constraints.
-    known : an order from an earlier search, in place of a long one. forward : class that makes the messages.
+    known : an order from an earlier search, in place of a long one. orders : finds orders, the best first; None: all
+        orders are permitted. forward : class that makes the messages.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def compute_tables(
         )
     deadline = Deadline(options.time_limit)
     try:
-        return _computed(problem, options, observer, deadline, known, forward)
+        return _computed(problem, options, observer, deadline, known, orders, forward)
     except BaseException:
         deadline.close()
         raise
@@ -115,11 +117,12 @@ def _computed(
     observer: Observer | None,
     deadline: Deadline,
     known: Sequence[int],
-    forward: type[Forward],
+    orders: Callable[[Problem, SolveOptions], list[OrderChoice]] | None,
+    forward: Callable[..., Forward],
 ) -> Tables:
     begin = time.perf_counter()
     unpruned = keeping_rows(options, problem)
-    choices = candidate_orders(problem, unpruned, deadline, known)
+    choices = candidate_orders(problem, unpruned, deadline, known) if orders is None else orders(problem, unpruned)
     plans = cache(lambda number: plan_of(problem, choices[number], unpruned))
     if all(plans(number).disk_refusal for number in range(len(choices))):
         raise DiskError(plans(0).disk_refusal)

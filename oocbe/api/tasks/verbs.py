@@ -97,12 +97,15 @@ def answered(
     check_task(task, temperature)
     if k < 1:
         raise UsageError(f"k: {k} is not at least 1")
-    problem.refuse_question(f"the task {task}")
+    is_weighted = task == "count" and (problem.counting is not None or settings.float_counts)
+    if not is_weighted or problem.counting is None:
+        problem.refuse_question(f"the task {task}")
     from oocbe.api.tasks import count as counting
     from oocbe.api.tasks import k_best as best
     from oocbe.api.tasks import marginals as weights
     from oocbe.api.tasks.at_once import answered_at_once
     from oocbe.api.tasks.result import lifted, task_result
+    from oocbe.api.tasks.weighted_count import forbid_zero_weights, weighted_count
     from oocbe.elimination.buckets.resources import memory_warning
     from oocbe.elimination.preparation.arity import reduce_arity
     from oocbe.elimination.reformulation import Stack
@@ -110,13 +113,17 @@ def answered(
 
     watch, before = Stopwatch(), read_by_workers()
     whole = reduce_arity(problem.in_semiring(settings.semiring or problem.semiring))
+    if is_weighted:
+        whole = forbid_zero_weights(whole)
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
     is_solve = task == "mpe"  # it warns and propagates itself, and can be resumed
     warnings = () if is_solve else (memory_warning(settings), why_from_the_start(task, settings))
     ways: dict[str, Callable[[], TaskResult]] = {
         "mpe": lambda: best.most_probable_explanation(loaded, settings, observer),
-        "count": lambda: counting.count(loaded, settings, observer),
+        "count": lambda: (
+            weighted_count(stack, settings, observer) if is_weighted else counting.count(loaded, settings, observer)
+        ),
         "count-optimal": lambda: counting.count_optimal(loaded, settings, observer),
         "kbest": lambda: best.k_best(loaded, settings, k, observer),
         "logz": lambda: weights.log_partition(loaded, settings, temperature, observer),
@@ -163,7 +170,8 @@ def load_engine() -> None:
     """Load the modules of tasks after reading, so that a malformed file is reported sooner."""
     import oocbe.api.tasks.count
     import oocbe.api.tasks.k_best
-    import oocbe.api.tasks.marginals  # noqa: F401
+    import oocbe.api.tasks.marginals
+    import oocbe.api.tasks.weighted_count  # noqa: F401
 
 
 def most_probable_explanation(
@@ -176,7 +184,11 @@ def most_probable_explanation(
 def count(
     problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
 ) -> TaskResult:
-    """The exact number of feasible assignments, an integer of any size; see :func:`run_task`."""
+    """The exact number of feasible assignments, an integer of any size; see :func:`run_task`.
+
+    Weights and projections of the file are observed: the value of a weighted count is a ``fractions.Fraction``, or a
+    float with ``float_counts``.
+    """
     return run_task("count", problem, options, **overrides)
 
 

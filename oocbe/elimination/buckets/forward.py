@@ -88,7 +88,7 @@ class Forward:
         rows carry consumption.
     """
 
-    maker = MessageMaker
+    maker: type[MessageMaker] = MessageMaker
 
     def __init__(
         self,

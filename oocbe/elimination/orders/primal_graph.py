@@ -35,15 +35,15 @@ class PrimalGraph(ScopeGraph):
     def __init__(self, problem: Problem) -> None:
         problem = without_zeros(problem)  # turns zeros into constraints, for the probes
         super().__init__(problem.name, scopes_of(problem), problem.sizes)
-        self._problem = problem
+        self.problem = problem
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        return _pairwise_constraints(self._problem)
+        return _pairwise_constraints(self.problem)
 
     @cached_property
     def _hidden(self) -> list[Constraint | Function]:
-        return [s for s in hidden_supports(self._problem, MASKED_SIZE) if leaves_few(self._problem, s)]
+        return [s for s in hidden_supports(self.problem, MASKED_SIZE) if leaves_few(self.problem, s)]
 
     @property
     def is_complete(self) -> bool:
@@ -72,7 +72,7 @@ class PrimalGraph(ScopeGraph):
         """Predicted rows by elimination position, limited by listed rows that probes do not cover."""
         if not self._hidden:
             return rows
-        limits = row_limits(self._problem, self._hidden, order.tolist(), separators.listed(), rows.tolist())
+        limits = row_limits(self.problem, self._hidden, order.tolist(), separators.listed(), rows.tolist())
         return np.array(limits)
 
     def predict(

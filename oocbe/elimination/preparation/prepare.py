@@ -225,9 +225,11 @@ def _scaled(prepared: Prepared, values: NDArray[Any]) -> NDArray[Any]:
     return scaled
 
 
-def _sorted_table(
-    prepared: Prepared, scope: tuple[int, ...], tuples: NDArray[Any], values: NDArray[Any]
-) -> ScopedTable:
+def sorted_table(prepared: Prepared, scope: tuple[int, ...], tuples: NDArray[Any], values: NDArray[Any]) -> ScopedTable:
+    """A table that consumes nothing.
+
+    scope : variable indices. tuples : integers (rows, len(scope)). values : (rows,), or counts of several limbs.
+    """
     axes = sorted(range(len(scope)), key=lambda axis: prepared.position[scope[axis]])
     ordered = tuple(scope[axis] for axis in axes)
     layout = prepared.layout(ordered)
@@ -257,7 +259,7 @@ def _constraint_table(prepared: Prepared, c: Constraint) -> ScopedTable:
     if not c.allowed:
         every = _all_tuples(prepared, c.scope, "constraint that lists forbidden tuples")
         tuples = every[c.to_array(prepared.problem.sizes).ravel()]
-    return _sorted_table(prepared, c.scope, tuples, np.full(len(tuples), prepared.semiring.one))
+    return sorted_table(prepared, c.scope, tuples, np.full(len(tuples), prepared.semiring.one))
 
 
 def _function_table(prepared: Prepared, f: Function) -> ScopedTable:
@@ -269,4 +271,4 @@ def _function_table(prepared: Prepared, f: Function) -> ScopedTable:
         values = np.ones(len(values), dtype=np.int64)
     elif prepared.semiring.combination is Combination.MULTIPLY:
         tuples, values = tuples[values != 0], _scaled(prepared, values[values != 0])
-    return _sorted_table(prepared, f.scope, tuples, values)
+    return sorted_table(prepared, f.scope, tuples, values)

@@ -15,6 +15,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,8 @@ def judge(problem: Problem, solution: str | Path | Result | TaskResult | Mapping
         found = solution.labels
         if found is None:
             raise UsageError(f"{solution.problem}: {solution.status}; the result has no assignment to verify")
-        labels, claimed, semiring = found, solution.value, solution.semiring
+        labels, semiring = found, solution.semiring
+        claimed = None if isinstance(solution.value, Fraction) else solution.value
         if isinstance(solution, TaskResult) and solution.task == "mpe":
             claimed = None  # a logarithm, and not what the assignment is worth
     index = assignment_of(problem, labels)
@@ -163,7 +165,10 @@ def check_output(path: str | Path, task: str) -> None:
     wanted = TASKS.get(Path(path).suffix.lower())
     if wanted is None:
         known = ", ".join(suffix.upper() for suffix in TASKS)
-        raise UsageError(f"--output {path}: unknown suffix of a file format; known: {known}; --json prints all answers")
+        raise UsageError(
+            f"--output {path}: unknown suffix of a file format; known: {known}; --json prints all answers, and "
+            "--output competition that of --task count"
+        )
     if wanted != task:
         raise UsageError(f"--output {path}: this format holds the answer of --task {wanted}, not of {task}")
 
@@ -176,7 +181,7 @@ def write_task(result: TaskResult, path: str | Path) -> bool:
     elif kind == ".mar":
         line = line_of_marginals(result.marginals) if result.marginals and result.status == "exact" else None
     else:
-        line = None if result.value is None or result.status != "exact" else line_of_logarithm(result.value)
+        line = None if result.value is None or result.status != "exact" else line_of_logarithm(float(result.value))
     if line is None:
         return False
     refuse_url(path, "an answer")

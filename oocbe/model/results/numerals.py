@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -78,7 +79,21 @@ def whole_repr(made: type[Made]) -> type[Made]:
     return made
 
 
-def digits(number: int) -> str:
-    """All decimal digits of an integer of any size."""
+def log10_of(number: int | float | Fraction) -> float:
+    """Decimal logarithm of a number's absolute value, of any size; -inf of 0."""
+    if number == 0:
+        return -math.inf
+    if isinstance(number, float):
+        return math.log10(abs(number))
+    above, below = abs(number.numerator), number.denominator
+    shift = above.bit_length() - below.bit_length()
+    if abs(shift) < 1000:
+        return math.log10(above / below)
+    scaled = above / (below << shift) if shift > 0 else (above << -shift) / below
+    return math.log10(scaled) + shift * math.log10(2)
+
+
+def digits(number: int | float | Fraction) -> str:
+    """All digits of a number of any size."""
     with all_digits():
         return str(number)

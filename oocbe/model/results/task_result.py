@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
-from oocbe.model.results.numerals import content, digits, finite, labels_of, whole_repr
+from oocbe.model.results.numerals import content, digits, finite, labels_of, log10_of, whole_repr
 from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.results.rows_read import RowsRead
 from oocbe.model.results.schema import SCHEMA_VERSION
@@ -34,11 +35,13 @@ class TaskResult(Shown):
     task : ``mpe``, ``count``, ``count-optimal``, ``kbest``, ``logz``, ``marginals`` or ``min-marginals``.
     status : ``exact``, ``infeasible`` if no assignment is feasible, ``interrupted`` after a signal (only ``mpe`` has a
         value then), or, for ``mpe``, ``limit``: a limit was reached before the proof.
-    value : the count (an integer of any size), the natural logarithm of the partition function or of the probability
-        of the most probable explanation, or the optimum.
+    value : the count (an integer of any size; with weights a fraction, or a float if requested), the natural logarithm
+        of the partition function or of the probability of the most probable explanation, or the optimum.
     bound : for ``mpe``, no assignment's logarithm exceeds this by more than ``tolerance``.
     tolerance : for ``mpe``, maximum distance of the value from the optimum due to rounding.
     evidence : labels of the fixed values, by variable name (:attr:`oocbe.Problem.evidence`).
+    kind : for ``count``, its type: ``mc``, or ``wmc``, ``pmc``, ``pwmc`` with weights, a projection, or both.
+    log10 : of counts, decimal logarithm of the absolute value, also beyond float64; -inf for 0.
     optimum : for ``count-optimal``, value of the counted assignments; otherwise None.
     assignments : for ``kbest`` and ``mpe``, value and value indices of each, best first.
     marginals : an array (domain size,) per variable: float64, or, for ``min-marginals`` of integers, Python integers
@@ -53,7 +56,7 @@ class TaskResult(Shown):
 
     task: str
     status: str
-    value: int | float | None
+    value: int | float | Fraction | None
     problem: str
     semiring: str
     variables: tuple[Variable, ...] = field(repr=False)
@@ -76,6 +79,12 @@ class TaskResult(Shown):
     evidence: Mapping[str, str] = field(default_factory=dict)
     read_by_workers: RowsRead | None = None
     presolve: tuple[PresolveStep, ...] = ()
+    kind: str = "mc"
+    log10: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.log10 is None and self.counts and self.value is not None:
+            object.__setattr__(self, "log10", log10_of(self.value))
 
     @property
     def exit_code(self) -> int:
@@ -90,10 +99,8 @@ class TaskResult(Shown):
 
     @property
     def logarithm(self) -> float | None:
-        """Natural logarithm of a count, -inf for 0; None for other tasks."""
-        if not self.counts or self.value is None:
-            return None
-        return math.log(self.value) if self.value else -math.inf
+        """Natural logarithm of a count's absolute value, -inf for 0; None for other tasks."""
+        return None if self.log10 is None else self.log10 * math.log(10)
 
     @property
     def probability(self) -> float | None:
@@ -173,16 +180,22 @@ class TaskResult(Shown):
         labels = [own for _, own in self.labelled]
         return ranking(f"{self.problem}: {self.task}", [value for value, _ in self.assignments], labels)
 
+    @property
+    def _json_value(self) -> int | float | str | None:
+        if self.value is not None and (self.counts or isinstance(self.value, Fraction)):
+            return digits(self.value)
+        return finite(self.value)
+
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types, with ``schema_version``.
 
-        Counts are decimal strings, since JSON readers round large numbers, with their natural ``logarithm``; infinities
-        and NaN are null.
+        Counts are strings, decimal numbers or fractions such as ``1/3``, since JSON readers round large numbers, with
+        their logarithms; infinities and NaN are null.
         """
         made: dict[str, object] = {
             "schema_version": SCHEMA_VERSION,
             **content(self, "task status"),
-            "value": digits(int(self.value)) if self.counts and self.value is not None else finite(self.value),
+            "value": self._json_value,
             **content(
                 self,
                 "problem semiring width largest_message_rows total_rows passes read_by_workers seconds "
@@ -191,11 +204,13 @@ class TaskResult(Shown):
             "order": [self.variables[v].name for v in self.order],
         }
         if self.counts:
-            made["logarithm"] = finite(self.logarithm)
+            made |= {"logarithm": finite(self.logarithm), "log10": finite(self.log10)}
+        if self.task == "count":
+            made["kind"] = self.kind
         if self.task == "count-optimal":
             made["optimum"] = finite(self.optimum)
         if self.task == "mpe":
-            made["log_probability"] = finite(self.value)
+            made["log_probability"] = self._json_value
             made["probability"] = self.probability
             made["bound"] = finite(self.bound)
             made["tolerance"] = finite(self.tolerance)

@@ -37,6 +37,7 @@ class OwnValues(TypedDict, total=False):
     max_disk: int | str | None
     resume: bool | str
     tables: str
+    float_counts: bool | str
 
 
 class OptionValues(OwnValues, total=False):

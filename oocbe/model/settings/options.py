@@ -164,6 +164,8 @@ class SolveOptions:
     tables: str = _option("auto", one_of("auto", "incomplete", "complete"), "solve plan bound dcop", help=
         "Form of messages: incomplete (feasible rows with keys), complete (a value for every assignment, without "
         "bounds and dominance), or auto (the cheaper form by density).")
+    float_counts: bool = _option(False, parse_boolean, "solve", page="tasks", help=
+        "Count in floating-point numbers: faster for weights with many digits, and rounded.")
     workers: str | None = _option(None, parse_workers, "solve plan dcop stress simulate", "WORKERS", shown="none",
         page="cluster", given_as="int", is_own=False, help=
         "Worker processes on this host for large buckets, pieces of tables, or agents: 2, cpus:4, gpus (one per GPU) "

@@ -1,0 +1,326 @@
+"""Weighted and projected counts: exact fractions, or floats.
+
+The weights of a variable are scaled to coprime integers; the count of these is an integer, computed as any other
+(:mod:`oocbe.api.tasks.count`), and the product of all scales is a fraction. The weights of a variable are a table of
+one column in its bucket. Zero weights forbid their value.
+
+Integers below zero are residues modulo a power of two that exceeds twice every possible sum. The limbs of counts are
+unsigned and truncated, so they compute with residues as they are.
+
+A projection eliminates the hidden variables first, by "or": a message's row is one if any value completes it. The shown
+ones are then summed. So permitted orders have two blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.api.tasks.count import CountForward, CountMaker
+from oocbe.api.tasks.result import finished
+from oocbe.api.tasks.tables import compute_tables
+from oocbe.elimination.buckets.bucket_message import MessageMaker
+from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.engine.consumption import carried_in_rows
+from oocbe.elimination.orders.elimination_speed import ROWS_A_SECOND
+from oocbe.elimination.orders.order import CRITERIA, is_order_file, judge_order
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order_finders import read_order
+from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.orders.separators import ScopeGraph
+from oocbe.elimination.outcome import outside_of_floats
+from oocbe.elimination.preparation.hard_part import hard_part
+from oocbe.elimination.preparation.prepare import Prepared, ScopedTable, scopes_of, sorted_table
+from oocbe.elimination.reformulation import Stack
+from oocbe.errors import UnsupportedError, UsageError
+from oocbe.junction_trees.explanations import constrained_order
+from oocbe.model.count_question import CountQuestion
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
+from oocbe.model.results.numerals import log10_of
+from oocbe.model.results.task_result import TaskResult
+from oocbe.model.semiring import COUNTING, Marginalisation
+from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
+from oocbe.tables.limbs import LIMB_BITS, limbs_for, of_integers
+
+if TYPE_CHECKING:
+    from oocbe.elimination.observer import Observer
+
+
+def forbid_zero_weights(problem: Problem) -> Problem:
+    """The problem without the values of shown variables that weigh 0.
+
+    Raises
+    ------
+    UnsupportedError : a variable with weights is missing: a reduced problem does not have the fixed ones.
+    """
+    question = question_of(problem)
+    missing = question.weights.keys() - problem.number_by_name.keys()
+    if missing:
+        raise UnsupportedError(
+            f"{problem.name}: variable {min(missing)} has weights, and is not in the problem; count the original one"
+        )
+    zeros = [
+        Constraint((v,), np.array([[value]]))
+        for v, variable in enumerate(problem.variables)
+        for value in range(variable.size)
+        if question.weight(variable, value) == 0
+    ]
+    return replace(problem, constraints=(*problem.constraints, *zeros)) if zeros else problem
+
+
+def question_of(problem: Problem) -> CountQuestion:
+    """The question of the problem's file; without any, the plain count."""
+    return problem.counting or CountQuestion()
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Scaled weights of a problem's shown variables.
+
+    Attributes
+    ----------
+    values : by variable, coprime integers for its values; variables of equal weights are left out.
+    scale : the weight of an assignment is the product of its integers and this fraction.
+    hidden : variables that are projected out. most : upper bound of the absolute sum of the products.
+    """
+
+    values: dict[int, list[int]]
+    scale: Fraction
+    hidden: frozenset[int]
+    most: int
+
+    @classmethod
+    def of(cls, stack: Stack) -> _Weights:
+        """Weights of the variables that are left by a stack; the scale includes those of fixed ones."""
+        problem, original = stack.problem, stack.original
+        question = question_of(original)
+        left = {variable.name for variable in problem.variables}
+        fixed = zip(original.variables, stack.lift([0] * len(problem.variables)), strict=True)
+        scales = [question.weight(variable, value) for variable, value in fixed if variable.name not in left]
+        found: dict[int, list[int]] = {}
+        sums: list[int] = []
+        for v, variable in enumerate(problem.variables):
+            if not question.shows(variable):
+                continue
+            own = [question.weight(variable, value) for value in range(variable.size)]
+            common = math.lcm(*(weight.denominator for weight in own))
+            numbers = [int(weight * common) for weight in own]
+            divisor = math.gcd(*numbers) or 1
+            numbers = [number // divisor for number in numbers]
+            if len(set(numbers)) > 1:
+                found[v] = numbers
+            elif numbers[0] < 0:
+                scales.append(Fraction(-1))
+            scales.append(Fraction(divisor, common))
+            sums.append(sum(map(abs, numbers)) or 1)
+        hidden = frozenset(v for v, variable in enumerate(problem.variables) if not question.shows(variable))
+        scale = Fraction(math.prod(s.numerator for s in scales), math.prod(s.denominator for s in scales))
+        return cls(found, scale, hidden, math.prod(sums))
+
+    @cached_property
+    def most_limbs(self) -> int | None:
+        """Limbs of residues, 0 for plain int64; None if all integers are at least 0."""
+        return limbs_for(2 * self.most) if any(min(own) < 0 for own in self.values.values()) else None
+
+    @property
+    def modulus(self) -> int:
+        """Of residues; numbers from half of it on are negative."""
+        return 1 << LIMB_BITS * (self.most_limbs or 1)
+
+    def tables(self, prepared: Prepared) -> Iterator[ScopedTable]:
+        """Tables of the weights, for the buckets of their variables."""
+        for v, own in self.values.items():
+            kept = [value for value, number in enumerate(own) if number]
+            scoped = sorted_table(prepared, (v,), np.array(kept)[:, None], np.ones(len(kept), dtype=np.int64))
+            yield replace(scoped, table=replace(scoped.table, values=self._in_limbs([own[value] for value in kept])))
+
+    def _in_limbs(self, numbers: Sequence[int]) -> NDArray[Any]:
+        if self.most_limbs == 0:
+            return np.array(numbers, dtype=np.int64)
+        return of_integers([number % self.modulus for number in numbers] if self.most_limbs else numbers)
+
+    def functions(self) -> Iterator[Function]:
+        """The weights as floats; each variable's are scaled to at most 1."""
+        for v, own in self.values.items():
+            kept = [value for value, number in enumerate(own) if number]
+            most = max(map(abs, own))
+            yield Function((v,), np.array(kept)[:, None], np.array([float(Fraction(own[x], most)) for x in kept]))
+
+    def float_scale(self) -> Fraction:
+        """The scale of an assignment's product of floats."""
+        return self.scale * math.prod(max(map(abs, own)) for own in self.values.values())
+
+
+class _Projecting(MessageMaker):
+    """Messages of a projected count: hidden variables are eliminated by "or"."""
+
+    def __init__(self, prepared: Prepared, *rest: Any) -> None:
+        super().__init__(prepared, *rest)
+        question = question_of(prepared.problem)
+        self._hidden = {v for v, variable in enumerate(prepared.problem.variables) if not question.shows(variable)}
+        one_each = replace(prepared.semiring, marginalisation=Marginalisation.MAX)  # all values are equal
+        self._or = MessageMaker(replace(prepared, semiring=one_each), *rest) if self._hidden else self
+
+    def make(self, place: int, bucket: Bucket, subtree: NDArray[np.uint8]) -> tuple[Message, int]:
+        """The message of a bucket, as in the base class."""
+        if bucket.variable in self._hidden:
+            return self._or.make(place, bucket, subtree)
+        return super().make(place, bucket, subtree)
+
+
+class _ExactMaker(_Projecting, CountMaker):
+    """Messages of weighted counts, in as many limbs as they need, and at most ``most_limbs``."""
+
+    most_limbs: int | None = None
+
+    def limbs(self, bucket: Bucket) -> int:
+        """Limbs for the message, as in the base class."""
+        if self.most_limbs == 0:
+            return 0
+        needed = super().limbs(bucket)
+        return needed if self.most_limbs is None else min(needed, self.most_limbs)
+
+
+class _ExactForward(CountForward):
+    """The forward pass of a weighted count."""
+
+    maker = _ExactMaker
+
+    def __init__(self, weights: _Weights, prepared: Prepared, *rest: Any, **named: Any) -> None:
+        prepared.tables += weights.tables(prepared)
+        super().__init__(prepared, *rest, **named)
+        assert isinstance(self._maker, _ExactMaker)
+        self._maker.most_limbs = weights.most_limbs
+
+
+class _FloatForward(Forward):
+    """The forward pass of a count in floats."""
+
+    maker = _Projecting
+
+
+def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
+    """The weighted and projected number of feasible assignments of a stack's original; the result is of its problem.
+
+    Raises
+    ------
+    UnsupportedError : a hidden variable in a linear constraint that rows carry; else as for
+        :func:`oocbe.api.tasks.count.count`. UsageError : an order file without the hidden variables first.
+    """
+    problem, question = stack.problem, question_of(stack.original)
+    weights = _Weights.of(stack)
+    _refuse_carried(problem, weights.hidden)
+    counted = hard_part(problem)
+    settings: dict[str, Any] = {"carries": True, "orders": partial(_orders, weights.hidden) if weights.hidden else None}
+    if options.float_counts:
+        counted = replace(counted, functions=(*counted.functions, *weights.functions()))
+        settings["forward"] = _FloatForward
+    else:
+        counted = replace(counted, semiring=COUNTING)
+        settings["forward"] = partial(_ExactForward, weights)
+    with compute_tables(counted, options, observer, **settings) as tables:
+        found, exponent = tables.outcome.value, tables.outcome.exponent
+    more: dict[str, Any] = {"dtype": tables.prepared.dtype.name, "notes": question.notes, "kind": question.kind}
+    if found is None:
+        more["status"] = "infeasible"
+    if options.float_counts:
+        exact = Fraction(found or 0) * weights.float_scale() * Fraction(2) ** exponent
+        value, more = _as_float(exact, more)
+        return finished("count", problem, tables, value, **more)
+    total = int(found or 0)
+    if weights.most_limbs:
+        total %= weights.modulus
+        total -= weights.modulus * (total >= weights.modulus // 2)
+    exact = weights.scale * total
+    return finished("count", problem, tables, exact if "w" in question.kind else int(exact), **more)
+
+
+def _as_float(exact: Fraction, more: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    """A count as the nearest float, and the settings of its result with the logarithm and a note if it has none."""
+    logarithm = log10_of(exact)
+    try:
+        value = float(exact)
+    except OverflowError:
+        value = math.copysign(math.inf, exact)
+    if exact and (value == 0 or math.isinf(value)):
+        more = {**more, "notes": (*more["notes"], outside_of_floats(logarithm * math.log(10)))}
+    return value, {**more, "log10": logarithm}
+
+
+def _refuse_carried(problem: Problem, hidden: frozenset[int]) -> None:
+    """Refuse linear constraints over hidden variables whose consumption is part of the rows' keys: rows of different
+    consumption would count the same assignment more than once."""
+    for number in carried_in_rows(problem) if hidden else ():
+        c = problem.linear_constraints[number]
+        if not hidden.isdisjoint(c.scope):
+            raise UnsupportedError(
+                f"{problem.name}: {c.name} over {len(c.scope)} variables can bind, and the count is projected; "
+                "constraints over that many variables are not supported if some of them are not shown"
+            )
+
+
+def _orders(hidden: frozenset[int], problem: Problem, options: SolveOptions) -> list[OrderChoice]:
+    """The best order found in which hidden variables come first.
+
+    Hidden variables are ordered by greedy heuristics on the graph of all variables, and the shown ones on the remaining
+    graph. Orders are compared for ``options.order_seconds``, and no longer than elimination is expected to take.
+
+    Raises
+    ------
+    UsageError : a file names another order.
+    """
+    graph = PrimalGraph(problem)
+    if is_order_file(options.order):
+        given = read_order(problem, options.order)
+        if set(given[: len(hidden)]) != hidden:
+            raise UsageError(
+                f"{options.order}: the count of {problem.name} is projected; the {len(hidden):,} variables that are "
+                "not shown come first in its orders"
+            )
+        return [judge_order(problem, given, options.order, options.seed)]
+    shown = [v for v in range(len(problem.variables)) if v not in hidden]
+    best, least, tried, begin = None, math.inf, 0, time.monotonic()
+    for order in _candidates(graph, hidden, shown, options):
+        work = graph.work(order, tuning().search_probes, options.seed, least)
+        tried += 1
+        if best is None or work < least:
+            best, least = order, work
+        if tried >= 2 * len(CRITERIA) and time.monotonic() - begin >= min(options.order_seconds, least / ROWS_A_SECOND):
+            break
+    assert best is not None
+    judged = judge_order(problem, best.tolist(), "two blocks", options.seed)
+    return [replace(judged, candidates=tried)]
+
+
+def _candidates(
+    graph: PrimalGraph, hidden: frozenset[int], shown: Sequence[int], options: SolveOptions
+) -> Iterator[NDArray[np.int64]]:
+    """Orders of two blocks, without end."""
+    problem = graph.problem
+    place = {v: number for number, v in enumerate(shown)}
+    together = ScopeGraph(problem.name, [*scopes_of(problem), shown], problem.sizes)
+    seed = options.seed & 0x7FFFFFFF
+    firsts = [[v for v in constrained_order(problem, last=shown) if v in hidden]]
+    greedy = [together.greedy_order(criterion, seed)[0].tolist() for criterion in CRITERIA.values()]
+    firsts += [[v for v in order if v in hidden] for order in greedy]
+    while True:
+        for first in firsts:
+            separators = graph.separators(np.array([*first, *shown], dtype=np.int64)).listed()[: len(first)]
+            scopes = [[place[v] for v in scope if v in place] for scope in (*separators, *scopes_of(problem))]
+            rest = ScopeGraph(problem.name, scopes, [problem.sizes[v] for v in shown])
+            for criterion in CRITERIA.values():
+                last = rest.greedy_order(criterion, seed)[0]
+                yield np.array([*first, *(shown[number] for number in last.tolist())], dtype=np.int64)
+        seed = (seed + 1) & 0x7FFFFFFF
