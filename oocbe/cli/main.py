@@ -61,6 +61,7 @@ COMMANDS = {
     "query": _Command(
         "trees", "query", "oocbe query network.tree --cases cases.csv --targets rain,wind -o answers.csv"
     ),
+    "uai": _Command("uai", "uai", "oocbe uai grid.uai grid.uai.evid - PR --time-limit 20 --memory 4GiB"),
     "dcop": _Command("dcop", "dcop", "oocbe dcop agents.yaml --z 5 --metrics metrics.json"),
     "stress": _Command("stress", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
     "trace": _Command("trace", "trace", "oocbe trace run.json.gz --png run.png"),

@@ -97,6 +97,18 @@ def _read_scope(text: Text, cursor: int, number: int, count: int) -> tuple[tuple
     return scope, cursor + 1 + arity
 
 
+def parse_query(text: Text, problem: Problem) -> tuple[int, ...]:
+    """Variable indices of a ``.query`` file, ``n variable …``; FormatError with the line where it is malformed."""
+    text = text.without_comments()
+    count = text.integer(0, "the number of query variables", 0, len(problem.variables))
+    last = len(problem.variables) - 1
+    found = tuple(text.integer(1 + i, "a query variable", 0, last) for i in range(count))
+    if len(set(found)) != count:
+        raise text.error(0, "found a query variable twice, expected different ones")
+    text.expect_end(1 + count, f"the {count} query variables")
+    return found
+
+
 def render(problem: Problem) -> str:
     """The problem as a ``MARKOV`` network; every table is written out in full.
 

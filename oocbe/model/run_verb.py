@@ -14,6 +14,7 @@ from oocbe.runtime.interruption import listening
 from oocbe.runtime.memory import MemoryLimit
 
 if TYPE_CHECKING:
+    from oocbe.model.results.anytime_result import AnytimeResult
     from oocbe.model.results.bound_result import BoundResult
     from oocbe.model.results.dcop_result import DcopResult
     from oocbe.model.results.propagation_result import PropagationResult
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Given = TypeVar("Given")
 Read = TypeVar("Read")
-Answer = TypeVar("Answer", "Result", "TaskResult", "BoundResult", "PropagationResult", "DcopResult")
+Answer = TypeVar("Answer", "Result", "TaskResult", "BoundResult", "PropagationResult", "DcopResult", "AnytimeResult")
 
 
 class Interrupted(KeyboardInterrupt):
@@ -34,7 +35,9 @@ class Interrupted(KeyboardInterrupt):
     """
 
     def __init__(
-        self, message: str, result: Result | TaskResult | BoundResult | PropagationResult | DcopResult
+        self,
+        message: str,
+        result: Result | TaskResult | BoundResult | PropagationResult | DcopResult | AnytimeResult,
     ) -> None:
         super().__init__(message)
         self.result = result

@@ -123,7 +123,7 @@ TASKS = {".mpe": "mpe", ".mar": "marginals", ".pr": "logz"}
 
 REFUSED = {
     ".sum": "no competition defines such a file; the sum over all assignments is in .PR, by --task logz",
-    ".mmap": "marginal maximum a posteriori is no task of solve; JunctionTree.marginal_map answers it in Python",
+    ".mmap": "marginal maximum a posteriori is no task of solve; the command oocbe uai answers it",
     ".mlc": "multi-label classification is no task here; .MPE has the most probable values of all variables",
 }
 """Suffixes that are refused, in lower case, and why."""
@@ -138,6 +138,11 @@ def uai_text(kind: str, samples: Sequence[str]) -> str:
 def line_of_values(values: Sequence[int]) -> str:
     """The sample of ``.MPE``: value indices of all variables."""
     return " ".join(map(str, [len(values), *values]))
+
+
+def line_of_pairs(values: Mapping[int, int]) -> str:
+    """The sample of ``.MMAP``: variable and value, indices, of each variable of the query."""
+    return " ".join(map(str, [len(values), *(number for pair in values.items() for number in pair)]))
 
 
 def line_of_marginals(marginals: Sequence[Iterable[Any]]) -> str:

@@ -53,7 +53,7 @@ OTHER_VARIABLES = {
 }
 """Environment variables with the same prefix that are not options of a solve."""
 
-LONG = "solve plan bound propagate verify inspect convert compile query dcop stress"
+LONG = "solve plan bound propagate verify inspect convert compile query uai dcop stress"
 """Commands with long computations."""
 
 EVERY = f"{LONG} trace simulate synth warm-up"
@@ -104,13 +104,13 @@ class SolveOptions:
     """
 
     # fmt: off
-    order: str = _option("auto", parse_order, "solve plan bound compile", given_as="Path", help=
+    order: str = _option("auto", parse_order, "solve plan bound compile uai", given_as="Path", help=
         "Elimination order: auto, min-degree, min-fill, weighted-min-fill, linear, an order finder of another package, "
         "or a file of variable names.")
-    order_seconds: float = _option(0.5, parse_seconds, "solve plan bound compile", "SECONDS", page="limits", help=
+    order_seconds: float = _option(0.5, parse_seconds, "solve plan bound compile uai", "SECONDS", page="limits", help=
         "Time limit of the search for an order; 0 tries each heuristic once. Without bounds, the search takes up "
         "to 20 times as long, while elimination is expected to take longer.")
-    seed: int = _option(0, parse_integer, "solve plan bound compile stress synth simulate", "INTEGER", help=
+    seed: int = _option(0, parse_integer, "solve plan bound compile uai stress synth simulate", "INTEGER", help=
         "Seed of every random choice; the same seed and settings without time limits give the same result.")
     dominance: bool = _option(True, parse_boolean, "solve plan", help=
         "Drop rows that another row dominates. The optimum does not depend on it.")
@@ -156,8 +156,8 @@ class SolveOptions:
         "results so far.")
     gap: Gap = _option(NO_GAP, parse_gap, "solve", "GAP", given_as="float", help=
         "Largest accepted gap between bound and value: a difference such as 5, or a share such as 1%.")
-    max_disk: int | None = _option(None, optional(parse_bytes), "solve plan bound dcop", "BYTES", shown="free space",
-        help=
+    max_disk: int | None = _option(None, optional(parse_bytes), "solve plan bound uai dcop", "BYTES",
+        shown="free space", help=
         "Disk limit of the command, such as 50GiB.")
     resume: bool = _option(False, parse_boolean, "solve", page="long-runs", help=
         "Continue the run in --workdir, if there is one.")

@@ -1,0 +1,449 @@
+"""Anytime answers to the tasks of the UAI competitions: exact if possible within the limits, else bounds and estimates.
+
+| task | question | exact | otherwise |
+|---|---|---|---|
+| ``PR`` | sum of all weights | elimination of relevant factors, in memory or out of core | weighted mini-buckets, belief propagation |
+| ``MAR`` | marginal of each variable | the same | belief propagation |
+| ``MAP`` | best assignment | the task ``mpe`` | its best assignment and bound |
+| ``MMAP`` | best values of query variables, the others summed out | elimination of a constrained order | values from mini-buckets, weighed exactly or by a lower bound; bound of mini-buckets |
+
+Evidence and propagation come first: impossible values and rows are removed before the search for an order. A share of
+the time goes to join graphs (:mod:`oocbe.bounds.mini_buckets.log_join_graph`) with small clusters, so that an estimate
+and bounds exist before the exact attempt. If that is hopeless, or exceeds memory, clusters grow until a limit is
+reached.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.api.facade import load_problem, settings_from
+from oocbe.api.tasks.verbs import answered
+from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
+from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.orders.order import search_orders
+from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.preparation.arity import reduce_arity
+from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.errors import LimitError, RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
+from oocbe.formats.evidence import Evidence
+from oocbe.junction_trees.explanations import constrained_order, marginal_map
+from oocbe.junction_trees.query_elimination.answer import QueryAnswer
+from oocbe.junction_trees.query_elimination.factors import written_out
+from oocbe.model.problem import Problem
+from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEASIBLE, AnytimeResult
+from oocbe.model.run_verb import run_verb
+from oocbe.model.settings.machine import peak_memory
+from oocbe.model.settings.option_types import OptionValues
+from oocbe.model.settings.options import SolveOptions
+from oocbe.propagation.value_removal import remove_values
+from oocbe.runtime.deadline import Deadline, current, unlimited
+from oocbe.runtime.interruption import listening
+
+ANYTIME_TASKS = ("PR", "MAR", "MAP", "MMAP")
+"""Names of the tasks, as in the competitions."""
+
+LEVELS = (8, 12, 16, 18, 20, 22, 24, 26)
+"""Binary logarithms of the cells of a cluster, one join graph after the other."""
+
+FIRST_LEVELS = 3
+"""Levels before the exact attempt; fewer if they take longer than :data:`FIRST_SHARE`."""
+
+FIRST_SHARE = 0.25
+"""Share of the time for join graphs before the exact attempt."""
+
+EXACT_SHARE = 0.8
+"""Share of the remaining time for one exact attempt."""
+
+RESERVE_SECONDS, RESERVE_SHARE = 0.3, 0.03
+"""Time before the limit at which work ends, in seconds and as a share: the smaller one. Answers take time to write."""
+
+ROUNDS, ROUNDS_AT_ONCE, DAMPING = 60, 10, 0.3
+"""Rounds of belief propagation, and the damping of its messages, by which most loopy networks converge. The first join
+graph gives an estimate after each few rounds."""
+
+FIRST_METHOD = "independent factors"
+"""Method of the estimate before belief propagation."""
+
+ROWS_A_SECOND = 5e7
+"""Rows that elimination computes in a second, at most: an attempt with more predicted rows is hopeless."""
+
+CELLS_A_SECOND = 3e7
+"""Cells of a join graph without divided buckets that are eliminated in a second."""
+
+ROUNDING = 1e-9
+"""Relative rounding error of bounds."""
+
+
+@dataclass
+class _Best:
+    """The best answer so far; attributes as those of :class:`AnytimeResult`."""
+
+    value: float | None = None
+    lower: float = -math.inf
+    upper: float = math.inf
+    marginals: tuple[NDArray[Any], ...] = ()
+    assignment: dict[int, int] | None = None
+    method: str = ""
+    is_exact: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def exact(self, value: float, method: str) -> None:
+        """Record the exact value."""
+        self.value = self.lower = self.upper = value
+        self.method, self.is_exact = method, True
+
+    def bound(self, lower: float = -math.inf, upper: float = math.inf) -> None:
+        """Record bounds, widened by their rounding."""
+        self.lower = max(self.lower, lower - ROUNDING * max(1.0, abs(lower)) if lower > -math.inf else lower)
+        self.upper = min(self.upper, upper + ROUNDING * max(1.0, abs(upper)) if upper > -math.inf else upper)
+
+    @property
+    def status(self) -> str:
+        """Status of the result."""
+        if self.is_exact:
+            return INFEASIBLE if self.value == -math.inf else EXACT
+        return BOUNDED if self.lower > -math.inf and self.upper < math.inf else ESTIMATED
+
+    @property
+    def clamped(self) -> float | None:
+        """The value within the bounds."""
+        return None if self.value is None else min(max(self.value, self.lower), self.upper)
+
+
+def anytime(
+    task: str,
+    problem: Problem | str | Path,
+    query: Collection[str] = (),
+    options: SolveOptions | None = None,
+    *,
+    evidence: Evidence | None = None,
+    **overrides: Unpack[OptionValues],
+) -> AnytimeResult:
+    """The best answer to a task of the UAI competitions within ``time_limit`` and ``memory``.
+
+    Parameters
+    ----------
+    task : one of :data:`ANYTIME_TASKS`. problem : of weights, or a path that :func:`oocbe.read` accepts.
+    query : names of the variables that ``MMAP`` maximises; other tasks ignore them.
+    options, evidence, overrides : as for :func:`oocbe.solve`.
+
+    Raises
+    ------
+    UsageError : an unknown task, a query of MMAP without variables, or one that the problem does not have.
+    UnsupportedError : linear constraints. LimitError : the time limit passed during reading.
+    Interrupted : Ctrl-C was pressed; its ``result`` is the best so far.
+    """
+    settings = settings_from(options, overrides)
+    work = partial(best_within_limits, task, query=query, options=settings)
+    read = partial(load_problem, evidence=evidence)
+    return run_verb(problem, read, work, settings.time_limit, settings.memory_limit)
+
+
+def best_within_limits(task: str, problem: Problem, query: Collection[str], options: SolveOptions) -> AnytimeResult:
+    """The answer for a problem in memory; within the deadline of the enclosing block. See :func:`anytime`."""
+    if task not in ANYTIME_TASKS:
+        raise UsageError(f"task {task!r}: not one of {', '.join(ANYTIME_TASKS)}")
+    number = {v.name: i for i, v in enumerate(problem.variables)}
+    if missing := [name for name in query if name not in number]:
+        raise UsageError(f"query: there is no variable {missing[0]!r}")
+    if task == "MMAP" and not query:
+        raise UsageError("query: MMAP needs the variables to be maximised")
+    begin, best = time.perf_counter(), _Best()
+    whole = reduce_arity(problem)
+    works: dict[str, Callable[[], None]] = {
+        "PR": lambda: _sum(whole, options, best, False),
+        "MAR": lambda: _sum(whole, options, best, True),
+        "MAP": lambda: _explain(whole, range(len(whole.variables)), options, best),
+        "MMAP": lambda: _explain(whole, [number[name] for name in query], options, best),
+    }
+    outer = current()
+    seconds = math.inf if outer is None else outer.remaining
+    is_interrupted = False
+    with listening() as interruption:
+        try:
+            with _limited(seconds - min(RESERVE_SECONDS, RESERVE_SHARE * seconds) if seconds < math.inf else seconds):
+                works[task]()
+        except BaseException as error:
+            if isinstance(error, TimeLimitError | ResourceError | LimitError) and not isinstance(
+                error, RequestedEndError
+            ):
+                best.notes.append(str(error))
+            elif interruption.caused(error):
+                is_interrupted = True
+                best.notes.append(interruption.reason)
+            else:
+                raise
+    with unlimited():
+        return AnytimeResult(
+            problem=problem.name,
+            task=task,
+            status=best.status,
+            variables=problem.variables,
+            value=best.clamped,
+            lower=best.lower,
+            upper=best.upper,
+            method=best.method,
+            seconds={"total": time.perf_counter() - begin},
+            peak_memory_bytes=peak_memory(),
+            marginals=best.marginals,
+            assignment=best.assignment,
+            evidence=problem.evidence,
+            interrupted=is_interrupted,
+            notes=tuple(best.notes),
+        )
+
+
+def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: bool) -> None:
+    """The partition function, and the marginals if they are wanted."""
+    energies = at_temperature(problem, 1.0)
+    best.value, best.method = _uniform(energies), FIRST_METHOD
+    best.marginals = tuple(np.full(size, 1.0 / size) for size in problem.sizes) if wants_marginals else ()
+    left = remove_values(energies, ())
+    if left.is_infeasible:
+        best.exact(-math.inf, "propagation")
+        return
+
+    def take(shares: Sequence[NDArray[Any]]) -> None:
+        if wants_marginals:
+            best.marginals = left.lift_marginals(shares, 1.0, 0.0)
+
+    take([np.full(size, 1.0 / size) for size in left.problem.sizes])
+    memory = message_memory(options)
+    factors = written_out(left.problem)
+    answer = None if factors is None else QueryAnswer(factors, {})
+    targets = range(len(left.variables)) if wants_marginals else range(0)
+
+    def by_relevant_factors() -> None:
+        assert answer is not None
+        found = answer.posteriors(targets, "cpu")
+        take([found[v] for v in targets])
+        best.exact(answer.log_evidence("cpu"), "elimination of relevant factors")
+
+    def by_rows() -> None:
+        result = answered("marginals" if wants_marginals else "logz", problem, options)
+        assert isinstance(result.value, int | float)
+        best.marginals = result.marginals if wants_marginals else ()
+        best.exact(float(result.value), "elimination")
+
+    if answer is not None and answer.seconds(targets, memory) < FIRST_SHARE * _remaining():
+        by_relevant_factors()
+        return
+    choice = search_orders(left.problem, options.order, min(options.order_seconds, _remaining() / 10), options.seed)[0]
+    graphs = _Graphs(left.problem, choice.order, choice.separators, memory)
+
+    def refine(graph: LogJoinGraph) -> None:
+        _bound_both(graph, best)
+        if not graph.is_divided:
+            best.exact(graph.bound(), "elimination in complete tables")
+            if not wants_marginals:
+                return
+        is_first = best.method == FIRST_METHOD
+        for done in range(ROUNDS_AT_ONCE, ROUNDS + 1, ROUNDS_AT_ONCE):
+            is_over = graph.propagate(ROUNDS_AT_ONCE, DAMPING) < CONVERGED or not graph.is_divided
+            if is_first or is_over or done == ROUNDS:
+                take(graph.marginals())
+                if not best.is_exact:
+                    best.value, best.method = graph.estimate, f"belief propagation, clusters of {graph.largest:,} cells"
+            if is_over:
+                return
+
+    with _limited(FIRST_SHARE * _remaining()):
+        for graph in _some(graphs, FIRST_LEVELS):
+            refine(graph)
+    if best.is_exact:
+        return
+    if answer is not None and answer.seconds(targets, memory) < EXACT_SHARE * _remaining():
+        with _attempt(best):
+            by_relevant_factors()
+    elif choice.cost() < ROWS_A_SECOND * _remaining():
+        with _attempt(best):
+            by_rows()
+    for graph in graphs:
+        if best.is_exact:
+            return
+        refine(graph)
+
+
+def _uniform(energies: Problem) -> float:
+    """Logarithm of the partition function if the factors were independent under the uniform distribution."""
+    total = float(energies.constant) + sum(map(math.log, energies.sizes))
+    for f in energies.functions:
+        cells = math.prod(energies.sizes[v] for v in f.scope)
+        peak = float(f.values.max(initial=-math.inf))
+        total += peak if peak == -math.inf else peak + math.log(float(np.exp(f.values - peak).sum()) / cells)
+    return total
+
+
+def _bound_both(graph: LogJoinGraph, best: _Best) -> None:
+    best.bound(upper=graph.bound())
+    best.bound(lower=graph.bound(is_upper=False))
+    if best.upper == -math.inf:
+        best.exact(-math.inf, "mini-buckets")
+
+
+def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best: _Best) -> None:
+    """The best values of the query's variables; of all, if the query has no others."""
+    energies = at_temperature(problem, 1.0)
+    left = remove_values(energies, ())
+    best.assignment = {v: int(left.kept[v][0]) if len(left.kept[v]) else 0 for v in query}
+    if left.is_infeasible:
+        best.exact(-math.inf, "propagation")
+        return
+    place = {v: i for i, v in enumerate(left.variables)}
+    wanted = {place[v] for v in query if v in place}
+    order = constrained_order(left.problem, last=wanted)
+    separators = PrimalGraph(left.problem).separators(np.array(order, dtype=np.int64)).listed()
+    memory = message_memory(options)
+    graphs = _Graphs(left.problem, order, separators, memory, wanted)
+
+    def weigh(values: dict[int, int], method: str) -> None:
+        """Weigh values of the query, and keep them if they are the best so far."""
+        lower, is_known = _weight_of(energies, values, options)
+        if best.value is None or lower > best.value:
+            best.value, best.assignment = lower, values
+            best.method = method if is_known else f"{method}; the value is a lower bound of their weight"
+        best.bound(lower=lower)
+
+    def refine(graph: LogJoinGraph) -> None:
+        bound, chosen = graph.best_values()
+        best.bound(upper=bound)
+        if bound == -math.inf:
+            best.exact(bound, "mini-buckets")
+            return
+        values = {v: int(left.kept[v][chosen.get(place[v], 0) if v in place else 0]) for v in query}
+        if graph.is_divided:
+            weigh(values, f"values of mini-buckets, clusters of {graph.largest:,} cells")
+        else:
+            best.assignment = values
+            best.exact(bound, "elimination in complete tables")
+
+    with _limited(FIRST_SHARE * _remaining()):
+        for graph in _some(graphs, FIRST_LEVELS):
+            refine(graph)
+    if best.is_exact:
+        return
+    with _attempt(best):
+        if len(query) == len(problem.variables):
+            _solve(problem, options, best)
+        else:
+            found = marginal_map(energies, {}, {}, query, memory)
+            assert found is not None  # the weight would be 0, and propagation or mini-buckets would have found it
+            best.assignment = {v: found[0][v] for v in query}
+            best.exact(found[1], "elimination of a constrained order")
+    for graph in graphs:
+        if best.is_exact:
+            return
+        refine(graph)
+
+
+def _solve(problem: Problem, options: SolveOptions, best: _Best) -> None:
+    """The best assignment of all variables by elimination and search."""
+    result = answered("mpe", problem, options)
+    if result.bound is not None:
+        best.bound(upper=result.bound)
+    if result.assignment is not None and (best.value is None or result.value >= best.value):
+        best.assignment, best.value, best.method = dict(enumerate(result.assignment)), float(result.value), "search"
+        best.bound(lower=best.value)
+    if result.status in ("exact", "infeasible"):
+        best.exact(-math.inf if result.value is None else float(result.value), "elimination and search")
+
+
+def _weight_of(energies: Problem, values: Mapping[int, int], options: SolveOptions) -> tuple[float, bool]:
+    """Logarithm of the weight of some variables' values, the others summed out, and whether it is exact; else it is a
+    lower bound."""
+    left = remove_values(energies.with_values(values), ())
+    if left.is_infeasible:
+        return -math.inf, True
+    memory = message_memory(options)
+    choice = search_orders(left.problem, options.order, 0.0, options.seed)[0]
+    lower = -math.inf
+    for graph in _Graphs(left.problem, choice.order, choice.separators, memory):
+        lower = max(lower, graph.bound(is_upper=False))
+        if not graph.is_divided:
+            return lower, True
+        if graph.largest >= 1 << LEVELS[FIRST_LEVELS]:
+            break
+    return lower, False
+
+
+class _Graphs(Iterator[LogJoinGraph]):
+    """Join graphs with larger and larger clusters; without divided buckets as soon as that fits memory and time.
+
+    A time limit during the making of a graph leaves the iterator where it was.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        order: Sequence[int],
+        separators: Sequence[Sequence[int]],
+        memory: int,
+        maximised: Collection[int] = (),
+    ) -> None:
+        self._arguments, self._maximised, self._memory = (problem, order), maximised, memory
+        sizes = problem.sizes
+        cells = sum(math.prod(sizes[u] for u in (v, *s)) for v, s in zip(order, separators, strict=True))
+        self._whole = cells
+        self._levels = [1 << level for level in LEVELS]
+        self._is_done = False
+
+    def __next__(self) -> LogJoinGraph:
+        if self._is_done or not self._levels:
+            raise StopIteration
+        fits = 8 * self._whole * 1.5 < self._memory and self._whole < CELLS_A_SECOND * _remaining() / 2
+        most_cells = self._whole if fits else self._levels[0]
+        try:
+            graph = LogJoinGraph(*self._arguments, most_cells, int(self._memory / 1.5), self._maximised)
+        except ResourceError:
+            self._is_done = True
+            raise StopIteration from None
+        self._levels = [level for level in self._levels if level > most_cells]
+        self._is_done = not graph.is_divided
+        return graph
+
+
+def _some(graphs: Iterator[LogJoinGraph], count: int) -> Iterator[LogJoinGraph]:
+    """The next few graphs; the others stay."""
+    for _ in range(count):
+        graph = next(graphs, None)
+        if graph is None:
+            return
+        yield graph
+
+
+def _remaining() -> float:
+    deadline = current()
+    return math.inf if deadline is None else deadline.remaining
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """A block that ends after so many seconds without an error."""
+    with Deadline(None if seconds == math.inf else max(0.0, seconds)):
+        try:
+            yield
+        except RequestedEndError:
+            raise
+        except TimeLimitError:
+            pass
+
+
+@contextmanager
+def _attempt(best: _Best) -> Iterator[None]:
+    """An exact attempt: a block that may end for lack of time, memory or a suitable form."""
+    try:
+        with _limited(EXACT_SHARE * _remaining()):
+            yield
+    except (ResourceError, UnsupportedError, MemoryError) as error:
+        best.notes.append(f"the exact attempt ended: {error}")
