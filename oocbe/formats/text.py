@@ -288,7 +288,7 @@ class Text:
         if suspect.any():
             bad = first + int(np.argmax(suspect))
             raise self.error(bad, f"found {self.shown(bad)}, expected {what}, a finite number")
-        if b"e" in part or b"E" in part or (window.ends - window.starts).max() > UNDERFLOW_LENGTH:
+        if b"e" in part or b"E" in part or (window.ends[begin:end] - window.starts[begin:end]).max() > UNDERFLOW_LENGTH:
             for place in np.flatnonzero(values == 0.0).tolist():
                 if words[place].lower().partition(b"e")[0].strip(b"+-0."):
                     bad = first + place

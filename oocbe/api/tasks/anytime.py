@@ -62,6 +62,9 @@ FIRST_LEVELS = 3
 FIRST_SHARE = 0.25
 """Share of the time for join graphs before the exact attempt."""
 
+PLAN_SHARE = 0.05
+"""Share of the time for a plan of the elimination of relevant factors; plans of wide networks take longer."""
+
 EXACT_SHARE = 0.8
 """Share of the remaining time for one exact attempt."""
 
@@ -236,9 +239,13 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         best.marginals = result.marginals if wants_marginals else ()
         best.exact(float(result.value), "elimination")
 
-    if answer is not None and answer.seconds(targets, memory) < FIRST_SHARE * _remaining():
-        by_relevant_factors()
-        return
+    is_soon = False
+    with _limited(PLAN_SHARE * _remaining()):
+        is_soon = answer is not None and answer.seconds(targets, memory) < EXACT_SHARE * _remaining()
+    if is_soon:
+        with _attempt(best):
+            by_relevant_factors()
+            return
     choice = search_orders(left.problem, options.order, min(options.order_seconds, _remaining() / 10), options.seed)[0]
     graphs = _Graphs(left.problem, choice.order, choice.separators, memory)
 
@@ -263,10 +270,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
             refine(graph)
     if best.is_exact:
         return
-    if answer is not None and answer.seconds(targets, memory) < EXACT_SHARE * _remaining():
-        with _attempt(best):
-            by_relevant_factors()
-    elif choice.cost() < ROWS_A_SECOND * _remaining():
+    if choice.cost() < ROWS_A_SECOND * _remaining():
         with _attempt(best):
             by_rows()
     for graph in graphs:

@@ -1,0 +1,207 @@
+"""Competition sets by the command line within their limits: one table for each task, with the score of the set's rules.
+
+    python benchmarks/competitions.py                          # UAI 2014, all tasks, 20 s each
+    python benchmarks/competitions.py --tasks PR --every 3     # every third instance
+    python benchmarks/competitions.py --markdown               # rows for results/competitions.json
+
+Every instance has a process of its own. Scores are between 0 and 1:
+
+* PR, by the rules of 2022, which score every instance: 1 - error / error of a trivial solver, at least 0, of the
+  logarithm of the partition function. The rules do not define that solver. Here it takes the factors as independent
+  under the uniform distribution: the product of the domain sizes and of each factor's mean.
+* MAR, likewise of the mean Hellinger distance over all unobserved variables; the trivial solver answers uniformly.
+* MAP and MMAP, by the rules of 2014: the relative gap (leader - value) / |leader| of logarithms, where the leader is
+  the better one of the answer and the reference; the score is 1 - gap, at least 0.
+
+References have six digits; a smaller error is none. The exit code is 1 if an answer is called exact and is not, or if a
+process takes longer than its time limit and one second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import resource
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measuring import data_folder, describe_run, print_table, run_timed
+
+TASKS = "PR,MAR,MAP,MMAP"
+DIGITS = 1e-5
+"""Relative error of references."""
+
+LATEST = 1.0
+"""Seconds that a process may take longer than its time limit."""
+
+Run = dict[str, Any]
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, or of the same with ``.gz``; empty if there is neither."""
+    packed = path.with_name(f"{path.name}.gz")
+    if packed.exists():
+        return gzip.decompress(packed.read_bytes()).decode()
+    return path.read_text() if path.exists() else ""
+
+
+def last_sample(text: str) -> list[str]:
+    """The words of the last solution in a result file."""
+    return text.split("-BEGIN-")[-1].replace("\n", " ").split()[1:]
+
+
+def marginals_of(words: Sequence[str]) -> list[np.ndarray]:
+    """The marginals of a result."""
+    found, cursor = [], 1
+    for _ in range(int(words[0])):
+        size = int(words[cursor])
+        found.append(np.array([float(x) for x in words[cursor + 1 : cursor + 1 + size]]))
+        cursor += 1 + size
+    return found
+
+
+def solve(task: str, path: Path, seconds: float, memory: str) -> Run:
+    """The answer of the command line, its JSON, and the seconds of its process."""
+    stem = path.name.removesuffix(".gz")
+    query = next((str(q) for q in (path.with_name(f"{stem}.query{end}") for end in ("", ".gz")) if q.exists()), "-")
+    command = [sys.executable, "-m", "oocbe", "uai", str(path), str(path.with_name(f"{stem}.evid"))]
+    command += [query, task, "--time-limit", f"{seconds:g}", "--memory", memory, "--json", "--quiet"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done, wall = run_timed(command, seconds + 60)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    answer = json.loads(done.stdout) if done.stdout else {"status": "error", "error": done.stderr[-200:]}
+    return {**answer, "wall": wall, "cpu": cpu}
+
+
+def trivial_logarithm(path: Path) -> float:
+    """Decimal logarithm of the product of the factors' means and the domain sizes, given the evidence."""
+    import oocbe
+    from oocbe.formats.evidence import evidence_of
+
+    problem = oocbe.read(path)
+    seen = evidence_of(str(path.with_name(path.name.removesuffix(".gz") + ".evid")), problem)
+    total = sum(math.log10(size) for v, size in enumerate(problem.sizes) if v not in seen)
+    for f in problem.functions:
+        values, _ = f.to_array(problem.sizes)
+        mean = float(values[tuple(seen.get(v, slice(None)) for v in f.scope)].mean())
+        total += math.log10(mean) if mean > 0 else -math.inf
+    return total
+
+
+def score_of_sum(path: Path, run: Run, reference: float) -> tuple[float, float, bool]:
+    """Score, error of the decimal logarithm, and whether an exact answer is wrong."""
+    most = abs(trivial_logarithm(path) - reference)
+    margin = DIGITS * max(1.0, abs(reference))
+    error = math.inf if run.get("log10") is None else abs(run["log10"] - reference)
+    if error <= margin:
+        return 1.0, error, False
+    score = max(0.0, 1.0 - error / most) if most > margin else 0.0
+    return (1.0 if most == math.inf else score), error, run["status"] in ("exact", "infeasible")
+
+
+def hellinger(one: np.ndarray, other: np.ndarray) -> float:
+    """Hellinger distance of two distributions."""
+    return float(np.linalg.norm(np.sqrt(one) - np.sqrt(other)) / math.sqrt(2))
+
+
+def score_of_marginals(path: Path, run: Run, reference: list[np.ndarray]) -> tuple[float, float, bool]:
+    """Score, mean Hellinger distance, and whether an exact answer is wrong."""
+    observed = run.get("evidence", {})
+    own = [np.array(list(shares.values())) for shares in run.get("marginals", {}).values()]
+    free = [v for v, _ in enumerate(reference) if str(v) not in observed]
+    if not own:
+        return 0.0, 1.0, False
+    error = float(np.mean([hellinger(own[v], reference[v]) for v in free]))
+    most = float(np.mean([hellinger(np.full(len(reference[v]), 1 / len(reference[v])), reference[v]) for v in free]))
+    wrong = max(float(np.abs(own[v] - reference[v]).max()) for v in free) > 1e-3
+    return max(0.0, 1.0 - error / most), error, wrong and run["status"] == "exact"
+
+
+def score_of_values(path: Path, task: str, run: Run, reference: list[str], seconds: float) -> tuple[float, float, bool]:
+    """Score, relative gap, and whether an exact answer is worse than the reference."""
+    import oocbe
+    from oocbe.formats.evidence import evidence_of
+
+    own = run.get("value")
+    if own is None:
+        return 0.0, math.inf, run["status"] == "infeasible"
+    if not reference:
+        return 1.0, 0.0, False
+    problem = oocbe.read(path)
+    stem = path.name.removesuffix(".gz")
+    values = dict(evidence_of(str(path.with_name(f"{stem}.evid")), problem))
+    numbers = [int(x) for x in text_of(path.with_name(f"{stem}.query")).split()[1:]]
+    given = [int(x) for x in reference[1:]]
+    values |= dict(zip(numbers if task == "MMAP" else range(len(given)), given, strict=True))
+    found = oocbe.anytime("PR", problem.with_values(values), time_limit=seconds)
+    theirs = found.lower  # exact, or a lower bound
+    leader = max(theirs, own)
+    gap = 0.0 if leader - own <= DIGITS * abs(leader) else (leader - own) / abs(leader)
+    return max(0.0, 1.0 - gap), gap, gap > 0 and run["status"] == "exact"
+
+
+def measure(task: str, folder: Path, every: int, names: Sequence[str], seconds: float, memory: str) -> list[Run]:
+    """One row for each instance of a task."""
+    rows: list[Run] = []
+    paths = [p for p in sorted(folder.glob("*.uai*")) if p.name.endswith((".uai", ".uai.gz"))]
+    for path in paths[::every]:
+        stem = path.name.removesuffix(".gz")
+        if names and not any(name in stem for name in names):
+            continue
+        run = solve(task, path, seconds, memory)
+        reference = last_sample(text_of(path.with_name(f"{stem}.{task}")))
+        if task == "PR":
+            score, error, wrong = score_of_sum(path, run, float(reference[-1]))
+        elif task == "MAR":
+            score, error, wrong = score_of_marginals(path, run, marginals_of(reference))
+        else:
+            score, error, wrong = score_of_values(path, task, run, reference, seconds)
+        row = {"instance": stem.removesuffix(".uai"), "status": run["status"], "score": score, "error": error}
+        row |= {"seconds": run["wall"], "cpu": run["cpu"], "method": run.get("method", run.get("error", ""))}
+        rows.append({**row, "wrong": wrong, "late": run["wall"] > seconds + LATEST})
+        flags = " WRONG" * wrong + " late" * rows[-1]["late"]
+        print(
+            f"{task} {row['instance']}: {row['status']}, score {score:.4f}, error {error:.3g}, {row['seconds']:.1f} s, "
+            f"{row['cpu']:.1f} s of processors, {row['method']}{flags}",
+            file=sys.stderr,
+            flush=True,
+        )
+    return rows
+
+
+def main() -> int:
+    """Measure, print, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", default=TASKS, help=f"comma-separated, default {TASKS}")
+    parser.add_argument("--instances", default="", help="comma-separated parts of names")
+    parser.add_argument("--every", type=int, default=1, help="only each n-th instance")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time limit of each")
+    parser.add_argument("--memory", default="4GiB", help="memory limit of each")
+    parser.add_argument("--markdown", action="store_true", help="print the rows of the table of tasks")
+    settings = parser.parse_args()
+    table, is_good = [], True
+    for task in settings.tasks.split(","):
+        names = [name for name in settings.instances.split(",") if name]
+        folder = data_folder() / "uai2014" / task
+        rows = measure(task, folder, settings.every, names, settings.seconds, settings.memory)
+        if not rows:
+            continue
+        count = {status: sum(r["status"] == status for r in rows) for status in ("exact", "bounded", "estimated")}
+        wrong, late = sum(r["wrong"] for r in rows), sum(r["late"] for r in rows)
+        is_good &= not wrong and not late
+        score = float(np.mean([r["score"] for r in rows]))
+        table.append([f"UAI 2014 {task}", len(rows), *count.values(), wrong, f"{score:.3f}", late])
+    header = ["set", "instances", "exact", "bounded", "estimated", "wrong", "mean score", "late"]
+    print_table(header, table, settings.markdown)
+    print(describe_run(), file=sys.stderr if settings.markdown else sys.stdout)
+    return int(not is_good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
