@@ -4,6 +4,9 @@ A range of ranks has a range of rows of each sorted table, and the concatenated 
 result. So every worker generates the rows of its ranges, processes them as it would stored ones, checks each row of the
 result, and returns sums, which depend neither on the cuts of the ranks nor on killed workers. No table is on disk, so
 only time limits the number of rows.
+
+Where the kernels work on a device, rows are generated, processed, checked and digested there, and only the sums are
+copied to the host; a group that the device's memory does not hold is processed out of core.
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,7 @@ from oocbe.algebra.elimination import JoinElimination
 from oocbe.algebra.join import Join
 from oocbe.algebra.marginalisation import Marginalisation
 from oocbe.algebra.out_of_core.context import ExecutionContext, Step
+from oocbe.errors import ResourceError
 from oocbe.execution.budget import Budget
 from oocbe.execution.cluster.collection import Runs, halved_run, trace_segment
 from oocbe.execution.cluster.dispatch import Dispatch
@@ -35,12 +39,17 @@ from oocbe.execution.schedule.stages import predicted_stage
 from oocbe.kernels import backend_for
 from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.model.semiring import MAX_SUM
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.pieces import Indivisible, run_piece
 from oocbe.stress.kernels.cpu.synthetic import fill_in_order
 from oocbe.stress.segments import SUMS, JoinedRows, MarginalisedRows, ResultCheck, RowChecker, check_tables, summed_up
 from oocbe.stress.tables import SyntheticTable
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
 
 JOIN_MAXIMISE, JOIN_SUM, MAXIMISE = OPERATORS = "join-maximise", "join-sum", "maximise"
 """Operators: a join with e marginalised out, a join, and the first table without its own variable."""
@@ -57,6 +66,13 @@ all of them: some seconds."""
 
 SAMPLES, SAMPLE_STRETCHES = 4, 8
 """Segments whose seconds are measured for a forecast, evenly spread, and stretches of each."""
+
+DEVICE_TIMES = 64
+"""Multiple of these stretches on a device, which takes less than a millisecond for one."""
+
+DEVICE_ROWS = 1 << 27
+"""Limit of the rows of all tables that are on a device at a time: their processing takes some 10 milliseconds, and the
+start of its kernels a small part of that."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +109,15 @@ class GeneratedOperation:
         """The first rank of some stretches, and the one behind the last; there may be none between them."""
         table = self.tables[0]
         return table.rank_from(run.start * STRETCH_ROWS), table.rank_from(run.stop * STRETCH_ROWS)
+
+    def rank_ranges(self, low: int, high: int, rows: int) -> Iterator[range]:
+        """Ranges of ranks from ``low`` up to ``high``, in order, with approximately so many rows of all tables each."""
+        table = self.tables[0]
+        step = max(1, rows * table.rows_made // self.rows_in)
+        starts = range(table.first_row(low) + step, table.first_row(high), step)
+        for first, stop in pairwise([low, *map(table.rank_from, starts), high]):
+            if first < stop:
+                yield range(first, stop)
 
     def on(self, low: int, high: int) -> tuple[Step, list[JoinInput]]:
         """The step, and its inputs with the groups of some ranks."""
@@ -148,20 +173,85 @@ def _digested(
     operation: GeneratedOperation, low: int, high: int, context: ExecutionContext, deadline: Deadline
 ) -> Digested:
     begin = time.perf_counter()
-    totals, is_right, lots, checker = np.zeros(SUMS, dtype=np.uint64), True, 0, operation.checker
+    is_right, sums, lots = True, [0] * SUMS, 0
     if low < high:
-        step, inputs = operation.on(low, high)
-        with closing(step.results(inputs, context)) as results:
-            for rows in results:
-                deadline.check()
-                wrong, sums = check_tables([Table(step.layout, rows.keys, rows.values, MAX_SUM)], checker)
-                if wrong >= 0:
-                    is_right = False
-                    break
-                totals += np.array(sums, dtype=np.uint64)
-                lots += 1
-    sums = [int(total) for total in totals]
+        process = _on_device if context.kernels.name == "cuda" else _out_of_core
+        is_right, totals, lots = process(operation, low, high, context, deadline)
+        sums = totals.tolist()
     return Digested(is_right, sums, PartResult.since(begin, None, sums[0], NO_VALUES, lots))
+
+
+_Totals: TypeAlias = tuple[bool, NDArray[np.uint64], int]
+"""Whether all rows are correct, their sums uint64 (SUMS,), and the number of results that they came in."""
+
+
+def _out_of_core(
+    operation: GeneratedOperation, low: int, high: int, context: ExecutionContext, deadline: Deadline
+) -> _Totals:
+    """Process some ranks piece by piece, with rows generated and checked in main memory."""
+    totals, lots, checker = np.zeros(SUMS, dtype=np.uint64), 0, operation.checker
+    step, inputs = operation.on(low, high)
+    with closing(step.results(inputs, context)) as results:
+        for rows in results:
+            deadline.check()
+            wrong, sums = check_tables([Table(step.layout, rows.keys, rows.values, MAX_SUM)], checker)
+            if wrong >= 0:
+                return False, totals, lots
+            totals += np.array(sums, dtype=np.uint64)
+            lots += 1
+    return True, totals, lots
+
+
+def _on_device(
+    operation: GeneratedOperation, low: int, high: int, context: ExecutionContext, deadline: Deadline
+) -> _Totals:
+    """Process some ranks with all rows on the device; those of a group without room there, out of core."""
+    from oocbe.kernels.cuda.transfer.memory import device_room, with_retry
+    from oocbe.stress.kernels.cuda.synthetic import TableRows
+
+    step, _ = operation.on(low, high)
+    sums = operation.checker.on_device(step.layout)
+    dtypes = (table.value_dtype(np.dtype(np.int32)) for table in operation.tables)
+    makers = [
+        TableRows(table.layout.words, dtype, table.classes, table.fields, table.settings)
+        for table, dtype in zip(operation.tables, dtypes, strict=True)
+    ]
+
+    @with_retry
+    def compute(ranks: range) -> Iterable[_Totals]:
+        tables = []
+        for table, maker in zip(operation.tables, makers, strict=True):
+            first, stop = table.first_row(ranks.start), table.first_row(ranks.stop)
+            tables.append(Table(table.layout, *maker.rows(first, stop - first), MAX_SUM, is_sorted=True))
+        sums.add(*step.rows(tables, context.kernels))
+        return ()
+
+    def alone(ranks: range) -> Iterable[_Totals]:
+        return [_out_of_core(operation, ranks.start, ranks.stop, context, deadline)]
+
+    most = min(device_room() // tuning().device_row_bytes, DEVICE_ROWS)
+    piece_rows = context.space.piece_rows or max(tuning().least_device_piece_rows, most)
+    found: list[_Totals] = []
+    ranges = list(operation.rank_ranges(low, high, piece_rows))
+    for ranks in ranges:
+        deadline.check()
+        found += run_piece(ranks, compute, _halves, lambda error: isinstance(error, ResourceError), alone=alone)
+    found.append((*sums.read(), len(ranges)))
+    totals = np.array([total for _, total, _ in found], dtype=np.uint64).sum(axis=0, dtype=np.uint64)
+    return all(is_right for is_right, _, _ in found), totals, len(ranges)
+
+
+def _halves(ranks: range) -> Iterable[range] | Indivisible[range]:
+    """Halves of a range of ranks."""
+    if len(ranks) == 1:
+        return Indivisible(ranks, f"group {ranks.start:,}")
+    middle = len(ranks) // 2
+    return ranks[:middle], ranks[middle:]
+
+
+def _stretches_at_once(kernels: Backend, stretches: int) -> int:
+    """Stretches of a segment, from their number for the CPU."""
+    return stretches * DEVICE_TIMES if kernels.name == "cuda" else stretches
 
 
 class Digest:
@@ -202,8 +292,9 @@ def digest_here(operation: GeneratedOperation, context: ExecutionContext, hears:
     ResourceError : a piece does not fit in memory. TimeLimitError : the current deadline came.
     """
     digest, deadline = Digest(operation, {}, hears), Deadline()
-    for first in range(0, operation.stretches, STRETCHES_HERE):
-        run = range(first, min(first + STRETCHES_HERE, operation.stretches))
+    at_once = _stretches_at_once(context.kernels, STRETCHES_HERE)
+    for first in range(0, operation.stretches, at_once):
+        run = range(first, min(first + at_once, operation.stretches))
         digest.add(_digested(operation, *operation.ranks(run), context, deadline))
         if not digest.is_right:
             break
@@ -266,11 +357,11 @@ class Forecast:
 
 def forecast_digest(operation: GeneratedOperation, workers: int, context: ExecutionContext) -> Forecast:
     """Run some evenly spread stretches in this process, and forecast all of them by the scheduling model."""
-    count = operation.stretches
+    count, at_once = operation.stretches, _stretches_at_once(context.kernels, SAMPLE_STRETCHES)
     starts = sorted({place * count // SAMPLES for place in range(SAMPLES)})
     rows, seconds = 0, 0.0
     for start, end in zip(starts, [*starts[1:], count], strict=True):
-        run = range(start, min(end, start + SAMPLE_STRETCHES))
+        run = range(start, min(end, start + at_once))
         low, high = operation.ranks(run)
         rows += sum(table.first_row(high) - table.first_row(low) for table in operation.tables)
         seconds += _digested(operation, low, high, context, Deadline()).made.seconds

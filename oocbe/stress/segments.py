@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from oocbe.tables.parts import PartsWriter
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import CHUNK_ROWS
+
+if TYPE_CHECKING:
+    from oocbe.stress.kernels.cuda.synthetic import RowSums
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,10 @@ SUMS = 4
 keys and values (:func:`oocbe.stress.kernels.cpu.synthetic.digest_rows`)."""
 
 
+_LoopArguments = tuple[NDArray[np.int64], list[NDArray[np.int64]], list[NDArray[np.int64]], NDArray[np.int64]]
+"""Arguments of a check's loop: fields, each table's classes and settings, and ranges of ranks with their rows."""
+
+
 class RowChecker(Protocol):
     """Checks rows of a result one by one; sent to workers unchanged."""
 
@@ -209,6 +216,9 @@ class RowChecker(Protocol):
 
     def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
         """Number of the first wrong row, or -1; adds the rows' sums (:data:`SUMS`) to ``sums``, uint64 (SUMS,)."""
+
+    def on_device(self, layout: Layout) -> RowSums:
+        """The same check on a device, of rows in one layout."""
 
 
 @dataclass(frozen=True)
@@ -227,13 +237,23 @@ class JoinedRows:
 
     def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
         """See :class:`RowChecker`."""
-        first, second = self.first, self.second
-        names = (first.own, second.own, *(() if self.eliminates else ("e",)), *first.layout.scope[2:])
-        tables = (first.classes, second.classes, first.settings, second.settings)
-        fields, pieces = field_rows(layout, names), joined_pieces(first, second)[0]
+        fields, (classes1, classes2), (settings1, settings2), pieces = self._loop_arguments(layout)
+        tables = classes1, classes2, settings1, settings2
         sums[-1] += digest_rows(keys, values.astype(np.int64, copy=False))
         wrong: int = check_join(keys, values, fields, *tables, pieces, sums, self.eliminates)
         return wrong
+
+    def on_device(self, layout: Layout) -> RowSums:
+        """See :class:`RowChecker`."""
+        from oocbe.stress.kernels.cuda.synthetic import RowSums
+
+        return RowSums(*self._loop_arguments(layout), self.eliminates)
+
+    def _loop_arguments(self, layout: Layout) -> _LoopArguments:
+        first, second = self.first, self.second
+        names = (first.own, second.own, *(() if self.eliminates else ("e",)), *first.layout.scope[2:])
+        pieces, _ = joined_pieces(first, second)
+        return field_rows(layout, names), [first.classes, second.classes], [first.settings, second.settings], pieces
 
 
 @dataclass(frozen=True)
@@ -249,11 +269,20 @@ class MarginalisedRows:
 
     def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
         """See :class:`RowChecker`."""
-        table = self.table
-        fields, pieces = field_rows(layout, ("e", *table.layout.scope[2:])), reduced_pieces(table)[0]
+        fields, (classes,), (settings,), pieces = self._loop_arguments(layout)
         sums[-1] += digest_rows(keys, values.astype(np.int64, copy=False))
-        wrong: int = check_maximum(keys, values, fields, table.classes, table.settings, pieces, sums)
+        wrong: int = check_maximum(keys, values, fields, classes, settings, pieces, sums)
         return wrong
+
+    def on_device(self, layout: Layout) -> RowSums:
+        """See :class:`RowChecker`."""
+        from oocbe.stress.kernels.cuda.synthetic import RowSums
+
+        return RowSums(*self._loop_arguments(layout))
+
+    def _loop_arguments(self, layout: Layout) -> _LoopArguments:
+        table, (pieces, _) = self.table, reduced_pieces(self.table)
+        return field_rows(layout, ("e", *table.layout.scope[2:])), [table.classes], [table.settings], pieces
 
 
 def check_tables(tables: Iterable[Table], checker: RowChecker) -> tuple[int, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -28,10 +29,12 @@ from oocbe.stress.generated_operations import (
     digest_here,
     forecast_digest,
 )
+from oocbe.stress.kernels.cpu.synthetic import fill_in_order
 from oocbe.stress.segments import check_joined, check_marginalised
 from oocbe.stress.tables import SyntheticTable
 from oocbe.tables.table import Table
 from tests.elimination.test_segments import Failing, Sending
+from tests.kernels.conftest import skip_without_gpu
 from tests.stress.test_tables import SHAPES, in_memory
 
 
@@ -112,10 +115,9 @@ def test_the_digest_does_not_depend_on_workers(operator, error, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rows_that_are_wrong_or_missing_are_noticed(tmp_path, monkeypatch):
-    pair = tuple(SyntheticTable(3000, 60, is_sorted=True, own=own) for own in "ab")
-    operation = generated_of("join-sum", pair)
-    join = CpuBackend.join_rows
+def with_wrong_rows(monkeypatch, kernels, check):
+    """Call ``check`` with the fault expected of kernels that join a row wrongly, and of ones that miss a row."""
+    join = kernels.join_rows
 
     def off_by_one(*arguments):
         keys, values = join(*arguments)
@@ -124,13 +126,108 @@ def test_rows_that_are_wrong_or_missing_are_noticed(tmp_path, monkeypatch):
 
     def one_less(*arguments):
         keys, values = join(*arguments)
-        return np.ascontiguousarray(keys[:, 1:]), values[1:]
+        return keys[:, 1:].copy(), values[1:]
 
     for wrong, fault in ((off_by_one, "another value"), (one_less, "rows instead of")):
-        monkeypatch.setattr(CpuBackend, "join_rows", staticmethod(wrong))
+        monkeypatch.setattr(kernels, "join_rows", staticmethod(wrong))
+        check(fault)
+
+
+def test_rows_that_are_wrong_or_missing_are_noticed(tmp_path, monkeypatch):
+    pair = tuple(SyntheticTable(3000, 60, is_sorted=True, own=own) for own in "ab")
+    operation = generated_of("join-sum", pair)
+
+    def check(fault):
         assert fault in digest_here(operation, context(tmp_path)).fault
         with Sending(2) as workers:
             assert fault in digest_by(workers, operation, tmp_path, "cpu", None).fault
+
+    with_wrong_rows(monkeypatch, CpuBackend, check)
+
+
+def test_ranges_of_ranks_are_cut_by_rows_and_cover_all_of_them(pair):
+    operation = generated_of(JOIN_MAXIMISE, pair)
+    for rows in (1, 150, 10**9):
+        for low, high in ((0, pair[0].groups), (pair[0].groups // 2, pair[0].groups)):
+            ranges = list(operation.rank_ranges(low, high, rows))
+            assert [rank for ranks in ranges for rank in ranks] == list(range(low, high))
+            assert rows < 10**9 or len(ranges) == 1
+
+
+@pytest.fixture
+def on_device(tmp_path):
+    """Makes contexts of the device."""
+    skip_without_gpu()
+
+    def made(piece_rows=None):
+        return ExecutionContext.within(backend_for(0, "cuda"), Budget(1 << 28), tmp_path, 2, piece_rows)
+
+    return made
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("seed", [0, 1 << 40])
+def test_the_digest_of_a_device_is_that_of_the_cpu(operator, seed, pair, tmp_path, on_device, monkeypatch):
+    operation = generated_of(operator, tuple(replace(table, seed=table.seed + seed) for table in pair))
+    expected = digest_here(operation, context(tmp_path))
+    assert expected.fault == ""
+    monkeypatch.setattr(GeneratedRows, "read_into", None)  # no row is generated in main memory
+    for piece_rows in (None, 150):
+        assert digest_here(operation, on_device(piece_rows)) == expected
+
+
+@pytest.mark.gpu
+def test_tiles_of_a_device_cross_classes_and_values_are_wide(on_device):
+    on_device()
+    from oocbe.stress.kernels.cuda.synthetic import TableRows
+
+    tables = [
+        SyntheticTable(10**5, 10**5 // 32, is_sorted=True),
+        SyntheticTable(10**12, 10**12 // 32, is_sorted=True, variables=4),
+        SyntheticTable(10**12, 10**12 // 32, sizes="zipf", is_sorted=True),
+        SyntheticTable(10**13, 3, is_sorted=True),
+    ]
+    for table in tables:
+        edges = [table.first_row(first) for first in table.classes[:, 0].tolist()]
+        for dtype in (np.dtype(np.int32), np.dtype(np.int64)):
+            made = TableRows(table.layout.words, dtype, table.classes, table.fields, table.settings)
+            for edge in {min(max(0, row - 4000), table.rows_made - 9000) for row in (*edges, table.rows_made)}:
+                keys, values = (array.get() for array in made.rows(edge, 9000))
+                wanted = np.empty_like(keys), np.empty_like(values)
+                fill_in_order(*wanted, edge, table.classes, table.fields, table.settings)
+                assert np.array_equal(keys, wanted[0]) and np.array_equal(values, wanted[1])
+
+
+@pytest.mark.gpu
+def test_a_device_notices_wrong_and_missing_rows(on_device, monkeypatch):
+    from oocbe.kernels.cuda.backend import CudaBackend
+
+    operation = generated_of("join-sum", tuple(SyntheticTable(3000, 60, is_sorted=True, own=own) for own in "ab"))
+
+    def check(fault):
+        assert fault in digest_here(operation, on_device()).fault
+
+    with_wrong_rows(monkeypatch, CudaBackend, check)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_group_without_room_on_the_device_goes_out_of_core(operator, tmp_path, on_device, monkeypatch):
+    from oocbe.stress.kernels.cuda.synthetic import TableRows
+
+    pair = tuple(SyntheticTable(3000, 90, sizes="zipf", is_sorted=True, own=own, seed=3) for own in "ab")
+    operation, rows = generated_of(operator, pair), TableRows.rows
+    expected = digest_here(operation, context(tmp_path))
+
+    def short(maker, start, count):
+        if count > 100:
+            raise ResourceError("no memory")
+        return rows(maker, start, count)
+
+    monkeypatch.setattr(TableRows, "rows", short)
+    for piece_rows in (None, 600):
+        assert digest_here(operation, on_device(piece_rows)) == expected
 
 
 def test_a_digest_is_of_keys_and_values_and_not_of_their_order():
