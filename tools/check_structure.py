@@ -37,7 +37,7 @@ FAMILIES = ("bounds", "search", "propagation", "junction_trees", "dcop", "certif
 APART = (("elimination.plan", "elimination.runs"),)
 """The first may not import the second: a plan runs nothing."""
 
-CEILING = 106_500
+CEILING = 110_000
 """Lines of the package at most, all sources counted. A commit that raises it says why."""
 
 SOURCES = (".py", ".cu", ".cuh")
