@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oocbe.algebra.operators import join_marginalise, join_maximise, join_sum, marginalise, maximise
     from oocbe.algebra.result_memory import result_memory
     from oocbe.algebra.semi_join import semi_join
+    from oocbe.api.aggregation import aggregate
     from oocbe.api.einsum import einsum, einsum_path
     from oocbe.api.facade import bound, plan, propagate, solve, verify
     from oocbe.api.tasks.many import Outcome, solve_many
@@ -126,6 +127,7 @@ __all__ = [
     "Variable",
     "Verdict",
     "__version__",
+    "aggregate",
     "bound",
     "common_domains",
     "count",
@@ -165,6 +167,7 @@ _HOMES = {
         "UsageError ValueRangeError"
     ),
     "oocbe.model.results.bound_result": "BoundResult",
+    "oocbe.api.aggregation": "aggregate",
     "oocbe.api.einsum": "einsum einsum_path",
     "oocbe.api.facade": "bound plan propagate solve verify",
     "oocbe.model.run_verb": "Interrupted",

@@ -130,11 +130,17 @@ class ContractionPath:
         return "\n".join(lines)
 
 
-def path_of(expression: Expression, optimize: str | Sequence[Positions] = "auto") -> ContractionPath:
+def path_of(
+    expression: Expression, optimize: str | Sequence[Positions] = "auto", rows: Sequence[int] | None = None
+) -> ContractionPath:
     """The path that joins the fewest assignments, or a given one.
 
+    Parameters
+    ----------
     optimize : ``auto``; or the steps, each the positions of one, two or more operands of the list of operands, as
         NumPy, opt_einsum and cotengra give them.
+    rows : of incomplete operands; the joins are then estimated from rows, with values independent and equally frequent.
+        None: the operands are complete.
 
     Raises
     ------
@@ -144,7 +150,11 @@ def path_of(expression: Expression, optimize: str | Sequence[Positions] = "auto"
         return _path(expression, optimize)
     if optimize != "auto":
         raise UsageError(f"einsum: optimize: {optimize!r} is neither auto nor a list of steps")
-    found = _path(expression, _greedy_steps(expression))
+    if rows is not None:
+        return _path(expression, _greedy_steps(expression, rows))
+    found = _path(
+        expression, _greedy_steps(expression, [_cells(set(own), expression.sizes) for own in expression.operands])
+    )
     if len(expression.operands) > 2:
         found = min(found, _path(expression, _steps_along_order(expression)), key=lambda path: path.joined)
     return found
@@ -187,22 +197,23 @@ def _cells(names: Sequence[str] | set[str] | frozenset[str], sizes: Mapping[str,
     return math.prod(sizes[name] for name in names)
 
 
-def _greedy_steps(expression: Expression) -> list[Positions]:
-    """Pairs whose result has the fewest cells beyond those of the pair."""
+def _greedy_steps(expression: Expression, rows: Sequence[int]) -> list[Positions]:
+    """Pairs whose result has the fewest estimated rows beyond those of the pair."""
     sizes = expression.sizes
     left = {number: frozenset(names) for number, names in enumerate(expression.operands)}
+    lengths: dict[int, float] = dict(enumerate(rows))
     uses = Counter(name for names in left.values() for name in names)
     uses.update(expression.output)
     numbers = count(len(left))
-    growth: dict[tuple[int, int], int] = {}
+    growth: dict[tuple[int, int], float] = {}
 
-    def result(one: int, two: int) -> frozenset[str]:
+    def result(one: int, two: int) -> tuple[frozenset[str], float]:
         both = left[one] & left[two]
-        return frozenset(n for n in left[one] | left[two] if uses[n] > (2 if n in both else 1))
+        names = frozenset(n for n in left[one] | left[two] if uses[n] > (2 if n in both else 1))
+        return names, min(float(_cells(names, sizes)), lengths[one] * lengths[two] / _cells(both, sizes))
 
     def judge(one: int, two: int) -> None:
-        cells = [_cells(names, sizes) for names in (result(one, two), left[one], left[two])]
-        growth[one, two] = cells[0] - cells[1] - cells[2]
+        growth[one, two] = result(one, two)[1] - lengths[one] - lengths[two]
 
     for one, two in combinations(left, 2):
         if len(left) <= PAIRS or left[one] & left[two]:
@@ -212,13 +223,13 @@ def _greedy_steps(expression: Expression) -> list[Positions]:
         one, two = min(growth, key=growth.__getitem__) if growth else list(left)[:2]
         positions = list(left)
         steps.append((positions.index(one), positions.index(two)))
-        made = result(one, two)
+        made, length = result(one, two)
         for name in left[one] | left[two]:
             uses[name] += (name in made) - (name in left[one]) - (name in left[two])
         del left[one], left[two]
         growth = {key: value for key, value in growth.items() if not {one, two} & set(key)}
         new = next(numbers)
-        left[new] = made
+        left[new], lengths[new] = made, length
         for other, names in left.items():
             if other != new and (names & made or len(left) <= PAIRS):
                 judge(other, new)

@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from importlib import import_module
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.operators import join_marginalise, marginalise
-from oocbe.api.contraction_path import Contraction, ContractionPath, Expression, Positions, path_of
+from oocbe.api.contraction import Contractions, cells_along
+from oocbe.api.contraction_path import ContractionPath, Expression, Positions, path_of
 from oocbe.errors import ResourceError, UsageError
-from oocbe.kernels.arrays import is_device_array
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Semiring
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.layout import Layout
-from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 from oocbe.tables.table import Table
@@ -41,9 +37,6 @@ SEMIRINGS_OF_EINSUM = {
     "or-and": MAX_PRODUCT,
 }
 """Usual names of semirings; :data:`oocbe.model.semiring.SEMIRINGS` has the others."""
-
-IN_MEMORY_SHARE = 0.5
-"""Share of the memory limit for the tables of a step that works in memory; the rest is for transposed copies."""
 
 ARGMAX_CELLS = 1 << 22
 """Joined cells whose arguments are looked up at a time, 32 MiB of float64 values."""
@@ -99,14 +92,14 @@ def einsum(
     tables = [_table(a, names, chosen, is_boolean) for a, names in zip(arrays, parsed.operands, strict=True)]
     limit = parse_bytes("memory", memory) or default_memory_limit()
     with ExitStack() as closed:
-        steps = _Steps(path, limit, backend, closed)
+        steps = Contractions(path, limit, backend, closed)
         made = steps.run(tables, output)
         if output is not None:
             return made
         if isinstance(made, AnyComplete):
             result = _array(made, parsed.output, limit)
             result = result.astype(bool) if is_boolean else result
-            return (result, steps.arguments(result)) if return_argmax else result
+            return (result, _arguments(steps, result)) if return_argmax else result
         rows = made if isinstance(made, Table) else made.to_table()
         return _sparse(rows, parsed, operands)
 
@@ -209,157 +202,39 @@ def _numbers(values: NDArray[Any], semiring: Semiring, is_boolean: bool) -> NDAr
     return values
 
 
-class _Steps:
-    """The steps of a path on tables, in memory or through a scratch folder."""
-
-    def __init__(self, path: ContractionPath, memory: int, backend: str | None, closed: ExitStack) -> None:
-        self._path, self._memory, self._backend, self._closed = path, memory, backend, closed
-        self._folder: Path | None = None
-        self._numbers = count()
-        self._inputs: list[list[Any]] = []
-
-    def run(self, tables: list[Any], output: str | Path | None) -> Any:
-        """The table of the last step; written to ``output`` if it is given."""
-        left = list(tables)
-        for number, step in enumerate(self._path.steps):
-            own = [left[p] for p in step.positions]
-            for p in sorted(step.positions, reverse=True):
-                del left[p]
-            is_last = number == len(self._path.steps) - 1
-            left.append(self._contracted(step, own, output if is_last else None))
-            self._inputs.append(own)
-        return left[0]
-
-    def _contracted(self, step: Contraction, tables: list[Any], output: str | Path | None) -> Any:
-        operate: Any = marginalise if len(tables) == 1 else join_marginalise
-        gone = list(step.eliminated)
-        settings: dict[str, Any] = {"backend": self._backend}
-        if output is not None or not self._fits(step, tables):
-            place = self._place() if output is None else output
-            settings |= {"output": place, "memory": self._memory, "scratch": self._scratch()}
-        elif len(tables) == 1 and not gone:
-            return tables[0]
-        elif self._backend != "cuda" and (product := _matrix_product(tables, gone)) is not None:
-            return product
-        return operate(*tables, gone, **settings)
-
-    def _fits(self, step: Contraction, tables: list[Any]) -> bool:
-        """Whether a step works in memory: no table is stored, and with the result they take a share of the limit."""
-        if any(isinstance(table, StoredTable | StoredCompleteTable) for table in tables):
-            return False
-        width = max(table.dtype.itemsize for table in tables)
-        result = step.cells * width
-        if all(isinstance(table, Table) for table in tables):
-            keys = 8 * math.ceil(math.log2(max(2, step.cells)) / 64)
-            result = min(step.cells, _joined_rows(tables)) * (width + keys)
-        return bool(result + sum(table.nbytes for table in tables) <= IN_MEMORY_SHARE * self._memory)
-
-    def _scratch(self) -> Path:
-        if self._folder is None:
-            self._folder = self._closed.enter_context(closing(ScratchFolder(default_parent()))).path
-        return self._folder
-
-    def _place(self) -> Path:
-        return self._scratch() / f"step-{next(self._numbers)}"
-
-    def arguments(self, result: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
-        """The value of each eliminated index in the best assignment of each cell of the result."""
-        expression, sizes = self._path.expression, self._path.expression.sizes
-        semiring = self._inputs[-1][0].semiring
-        shape = tuple(sizes[name] for name in expression.output)
-        grid = np.indices(shape).reshape(len(shape), result.size) if shape else np.zeros((0, 1), dtype=np.int64)
-        found = dict(zip(expression.output, grid, strict=True))
-        possible = np.ravel(result) != semiring.zero
-        for step, tables in zip(reversed(self._path.steps), reversed(self._inputs), strict=True):
-            gone = step.eliminated
-            if not gone:
-                continue
-            lengths = [sizes[name] for name in gone]
-            inner = dict(zip(gone, np.indices(lengths).reshape(len(gone), -1), strict=True))
-            chosen = np.zeros(result.size, dtype=np.int64)
-            many = max(1, ARGMAX_CELLS // math.prod(lengths))
-            for first in range(0, result.size, many):
-                joined: Any = None
-                for table in tables:
-                    cells: Any = np.int64(0)
-                    for name, stride in zip(table.scope, table.strides(table.scope), strict=True):
-                        at = inner[name][None, :] if name in inner else found[name][first : first + many, None]
-                        cells = cells + at * stride
-                    values = table.values_of(np.broadcast_to(cells, np.broadcast_shapes(cells.shape, (1, 1))))
-                    joined = values if joined is None else semiring.combine(joined, values)
-                best = joined.argmin(axis=1) if semiring is MIN_SUM else joined.argmax(axis=1)
-                chosen[first : first + many] = best
-            found |= zip(gone, np.unravel_index(chosen, lengths), strict=True)
-        return {
-            name: np.where(possible, values, -1).reshape(shape).astype(np.int64)
-            for name, values in found.items()
-            if name not in expression.output
-        }
-
-
-def _joined_rows(tables: Sequence[Table]) -> int:
-    """Rows of the join of one or two incomplete tables."""
-    if len(tables) == 1:
-        return tables[0].rows
-    one, two = tables
-    shared = [name for name in one.scope if name in two.layout]
-    if not shared:
-        return one.rows * two.rows
-    found = []
-    for table in tables:
-        places = [table.scope.index(name) for name in shared]
-        found.append(np.unique(table.to_rows()[0][:, places], axis=0, return_counts=True))
-    (keys1, counts1), (keys2, counts2) = found
-    both, inverse = np.unique(np.concatenate([keys1, keys2]), axis=0, return_inverse=True)
-    totals = np.zeros((2, len(both)), dtype=np.int64)
-    totals[0, inverse.ravel()[: len(keys1)]] = counts1
-    totals[1, inverse.ravel()[len(keys1) :]] = counts2
-    return int((totals[0] * totals[1]).sum())
-
-
-def _matrix_product(tables: Sequence[Any], gone: Sequence[str]) -> CompleteTable | None:
-    """A sum of products of two dense float tables, by BLAS; None if it is no product of matrices."""
-    if (
-        len(tables) != 2
-        or not gone
-        or any(not isinstance(t, CompleteTable) or t.semiring != SUM_PRODUCT for t in tables)
-    ):
-        return None
-    one, two = tables
-    if one.dtype.kind != "f" or two.dtype.kind != "f" or is_device_array(one.values) or is_device_array(two.values):
-        return None
-    shared = [name for name in one.scope if name in two.layout]
-    batch = [name for name in shared if name not in gone]
-    own = [[name for name in table.scope if name not in shared] for table in tables]
-    if not all(own) or set(gone) != set(shared) - set(batch):
-        return None
-    # The last axis of a C-contiguous array changes fastest, the first variable of a table does.
-    left = _axes(one, [*batch, *own[0], *gone]).reshape(*_lengths(one, batch), _cells(one, own[0]), -1)
-    right = _axes(two, [*batch, *gone, *own[1]]).reshape(*_lengths(two, batch), -1, _cells(two, own[1]))
-    scope = (*batch, *own[0], *own[1])
-    sizes = {name: size for t in tables for name, size in zip(t.scope, t.layout.sizes, strict=True)}
-    layout = Layout(tuple(reversed(scope)), tuple(sizes[name] for name in reversed(scope)))
-    return CompleteTable(layout, np.ascontiguousarray(np.matmul(left, right)).reshape(-1), SUM_PRODUCT)
-
-
-def _is_dense_sum(table: Any) -> bool:
-    is_dense = isinstance(table, CompleteTable) and table.dtype.kind == "f" and not is_device_array(table.values)
-    return is_dense and table.semiring == SUM_PRODUCT
-
-
-def _axes(table: CompleteTable, names: Sequence[str]) -> NDArray[Any]:
-    """The values as an array with an axis for each name, in this order."""
-    array = table.values.reshape(tuple(reversed(table.layout.sizes)))
-    order = tuple(reversed(table.scope))
-    return array.transpose([order.index(name) for name in names])
-
-
-def _lengths(table: CompleteTable, names: Sequence[str]) -> list[int]:
-    return [table.layout.sizes[table.layout.place(name)] for name in names]
-
-
-def _cells(table: CompleteTable, names: Sequence[str]) -> int:
-    return math.prod(_lengths(table, names))
+def _arguments(contractions: Contractions, result: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+    """The value of each eliminated index in the best assignment of each cell of the result."""
+    expression, sizes = contractions.path.expression, contractions.path.expression.sizes
+    semiring = contractions.inputs[-1][0].semiring
+    shape = tuple(sizes[name] for name in expression.output)
+    grid = np.indices(shape).reshape(len(shape), result.size) if shape else np.zeros((0, 1), dtype=np.int64)
+    found = dict(zip(expression.output, grid, strict=True))
+    possible = np.ravel(result) != semiring.zero
+    for step, tables in zip(reversed(contractions.path.steps), reversed(contractions.inputs), strict=True):
+        gone = step.eliminated
+        if not gone:
+            continue
+        lengths = [sizes[name] for name in gone]
+        inner = dict(zip(gone, np.indices(lengths).reshape(len(gone), -1), strict=True))
+        chosen = np.zeros(result.size, dtype=np.int64)
+        many = max(1, ARGMAX_CELLS // math.prod(lengths))
+        for first in range(0, result.size, many):
+            joined: Any = None
+            for table in tables:
+                cells: Any = np.int64(0)
+                for name, stride in zip(table.scope, table.strides(table.scope), strict=True):
+                    at = inner[name][None, :] if name in inner else found[name][first : first + many, None]
+                    cells = cells + at * stride
+                values = table.values_of(np.broadcast_to(cells, np.broadcast_shapes(cells.shape, (1, 1))))
+                joined = values if joined is None else semiring.combine(joined, values)
+            best = joined.argmin(axis=1) if semiring is MIN_SUM else joined.argmax(axis=1)
+            chosen[first : first + many] = best
+        found |= zip(gone, np.unravel_index(chosen, lengths), strict=True)
+    return {
+        name: np.where(possible, values, -1).reshape(shape).astype(np.int64)
+        for name, values in found.items()
+        if name not in expression.output
+    }
 
 
 def _array(made: Any, output: Sequence[str], memory: int) -> NDArray[Any]:
@@ -372,7 +247,7 @@ def _array(made: Any, output: Sequence[str], memory: int) -> NDArray[Any]:
         made = made.to_complete()
     if made.dtype.kind == "i" and not made.feasible().all():
         raise UsageError("einsum: an integer result has cells without a value; use float operands")
-    return _axes(made, output).copy()
+    return cells_along(made, output).copy()
 
 
 def _sparse(rows: Table, expression: Expression, operands: Sequence[Any]) -> Any:

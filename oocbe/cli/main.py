@@ -57,6 +57,7 @@ COMMANDS = {
     "verify": _Command("verify", "verify", "oocbe verify examples/daily.spot daily.sol"),
     "inspect": _Command("inspect", "inspect", "oocbe inspect examples/grid.wcsp"),
     "convert": _Command("convert", "convert", "oocbe convert examples/daily.spot daily.wcsp.gz"),
+    "join": _Command("join", "join", "oocbe join sales.parquet rents.csv --group-by shop --max gain -o best.parquet"),
     "compile": _Command("trees", "compile_tree", "oocbe compile network.bif network.tree"),
     "query": _Command(
         "trees", "query", "oocbe query network.tree --cases cases.csv --targets rain,wind -o answers.csv"

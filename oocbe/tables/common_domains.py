@@ -56,12 +56,26 @@ def common_domains(
         if not any(name in source.columns for source in found):
             there = ", ".join(dict.fromkeys(column for source in found for column in source.columns))
             raise ModelError(f"column {name!r} is in no table; there are: {there}")
-    domains: dict[str, Domain] = {}
     with sparing():
-        for source in found:
-            wanted = None if scope is None else [name for name in scope if name in source.columns]
-            for name in check_scope(source.names, values, wanted, source.what):
-                domains[name] = domain_in(source, name, limit, domains.get(name))
+        wanted = [None if scope is None else [name for name in scope if name in source.columns] for source in found]
+        names = [check_scope(s.names, values, own, s.what) for s, own in zip(found, wanted, strict=True)]
+        return domains_in(list(zip(found, names, strict=True)), limit)
+
+
+def domains_in(
+    sources: Sequence[tuple[ColumnSource, Sequence[str]]], memory: int, known: Mapping[str, Domain] | None = None
+) -> dict[str, Domain]:
+    """Common domains of some columns of each source; ``known``: those of other tables. Errors as for `domain_in`."""
+    domains = dict(known or {})
+    labelled = {
+        name
+        for source, names in sources
+        for name in names
+        if pyarrow().types.is_integer(source.type_of(name)) and not _is_index(_integers(source, name, memory))
+    }
+    for source, names in sources:
+        for name in names:
+            domains[name] = domain_in(source, name, memory, domains.get(name), name in labelled)
     return {name: domain or 1 for name, domain in domains.items()}  # a domain has at least one value
 
 
@@ -71,8 +85,17 @@ def limit_of(memory: int | str | None) -> int:
     return default_memory_limit() if limit is None else limit
 
 
-def domain_in(source: ColumnSource, name: str, memory: int, before: Domain | None = None) -> Domain:
+def _is_index(ends: tuple[int, int]) -> bool:
+    """Whether integers between these are value indices; otherwise they are labels."""
+    return ends[0] >= 0 and ends[1] < 1 << 62
+
+
+def domain_in(
+    source: ColumnSource, name: str, memory: int, before: Domain | None = None, labels_integers: bool = False
+) -> Domain:
     """Domain of one column, merged with the domain from other tables; no labels if no table has a row.
+
+    labels_integers : whether integers are labels, as some of another table are below 0.
 
     Raises
     ------
@@ -89,7 +112,7 @@ def domain_in(source: ColumnSource, name: str, memory: int, before: Domain | Non
             raise ModelError(f"{what}: column {name} is of type {kind}, and has other labels in another table")
     elif before is None or isinstance(before, int):
         low, high = _integers(source, name, memory)
-        if low >= 0 and high < 1 << 62:
+        if _is_index((low, high)) and not (labels_integers and before is None):
             return max(high + 1, before or 1)
         if before is not None:
             raise ModelError(

@@ -25,6 +25,7 @@ CALLS = {
     "verify": "cycle.wcsp cycle.sol",
     "inspect": "cycle.wcsp",
     "convert": "cycle.wcsp cycle.cfn",
+    "join": "sales.csv rents.csv --group-by shop --max gain --on shop -o best.csv",
     "compile": "small.bif new.tree",
     "query": "small.tree --cases cases.csv",
     "dcop": "cycle.wcsp",
@@ -54,7 +55,7 @@ COMMON = {
 RANDOM = {"solve", "plan", "bound", "compile", "stress", "simulate", *(f"synth {kind}" for kind in SYNTH)}
 SHARED = {"solve", "plan", "dcop", "stress", "simulate"}
 SHORT = {"trace", "simulate", "warm-up", *(f"synth {kind}" for kind in SYNTH)}
-TRACED = {"solve", "plan", "bound", "convert", "compile", "query", "dcop", "stress"}
+TRACED = {"solve", "plan", "bound", "convert", "join", "compile", "query", "dcop", "stress"}
 HAS = {
     "--quiet": set(CALLS) - {"completion"},
     "--json": set(CALLS) - {"completion"},
@@ -120,7 +121,7 @@ def test_quiet_leaves_standard_error_empty(command):
     assert (done.exit_code, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == {
         "query": 3,  # the answers: a line for each case after the head
-        **dict.fromkeys(("convert", "compile", "warm-up", *(f"synth {kind}" for kind in SYNTH)), 0),
+        **dict.fromkeys(("convert", "join", "compile", "warm-up", *(f"synth {kind}" for kind in SYNTH)), 0),
     }.get(command, 1)
 
 

@@ -34,12 +34,15 @@ def write_inputs(folder: Path) -> None:
     """The files that the commands read."""
     (folder / "small.bif").write_text(NETWORK)
     (folder / "cycle.wcsp").write_text(CYCLE)
+    (folder / "sales.csv").write_text("shop,day,gain\na,0,5\na,1,9\nb,1,4\n")
+    (folder / "rents.csv").write_text("shop,gain\na,-3\nb,-1\n")
     (folder / "cases.csv").write_text("grass\nwet\ndry\n")
 
 
 def _commands(inputs: Path, out: Path) -> list[list[str]]:
     cycle, network, cases = (str(inputs / name) for name in ("cycle.wcsp", "small.bif", "cases.csv"))
     names = ("sol", "page.html", "run.json", "run.png", "tree", "answers.csv", "table")
+    sources = [str(inputs / name) for name in ("sales.csv", "rents.csv")]
     made = {name: str(out / name) for name in names}
     return [
         ["solve", cycle, "--solution", made["sol"], "--report", made["page.html"], "--trace", made["run.json"], *FAST],
@@ -52,6 +55,7 @@ def _commands(inputs: Path, out: Path) -> list[list[str]]:
         ["propagate", cycle],
         ["inspect", cycle],
         ["convert", cycle, str(out / "cycle.cfn")],
+        ["join", *sources, "--group-by", "day", "--sum", "gain", "--on", "shop", "-o", str(out / "best.parquet")],
         ["compile", network, made["tree"]],
         ["query", made["tree"], "--cases", cases, "-o", made["answers.csv"]],
         ["dcop", cycle],

@@ -53,7 +53,7 @@ OTHER_VARIABLES = {
 }
 """Environment variables with the same prefix that are not options of a solve."""
 
-LONG = "solve plan bound propagate verify inspect convert compile query uai dcop stress"
+LONG = "solve plan bound propagate verify inspect convert join compile query uai dcop stress"
 """Commands with long computations."""
 
 EVERY = f"{LONG} trace simulate synth warm-up"
@@ -127,7 +127,7 @@ class SolveOptions:
         "Semiring of the values, such as counting, min-sum or max-sum.")
     chunk_rows: int = _option(1 << 20, parse_count, "solve", "INTEGER", help=
         "Rows in a chunk of a stored table, at least 1.")
-    backend: str = _option("auto", one_of(*BACKENDS), "solve bound propagate query dcop stress", page="gpu", help=
+    backend: str = _option("auto", one_of(*BACKENDS), "solve bound propagate join query dcop stress", page="gpu", help=
         "auto, cpu or cuda; auto computes large tables on a CUDA device if there is one.")
     device_memory: int | None = _option(None, optional(parse_bytes), "solve bound dcop", "BYTES", shown="all of it",
         page="gpu", help=

@@ -1,0 +1,132 @@
+"""``oocbe.aggregate`` against DuckDB-like group-by of the full join, computed with pandas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.errors import ModelError, UsageError, ValueRangeError
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+SHAPES = {
+    "chain": ["ab", "bc", "cd"],
+    "star": ["ab", "ac", "ad"],
+    "triangle": ["ab", "bc", "ca"],
+    "cycle": ["ab", "bc", "cd", "da"],
+    "apart": ["ab", "cd"],
+    "alone": ["abc"],
+}
+
+
+def frames(random, scopes, rows, kind):
+    found = []
+    for scope in scopes:
+        columns = {name: random.integers(0, 5, rows) for name in scope}
+        if kind == "text":
+            columns = {name: np.array(["ü", "v", "w", "x y", "z"])[own] for name, own in columns.items()}
+        elif kind == "dates":
+            columns = {name: np.datetime64("2026-11-24") + own for name, own in columns.items()}
+        found.append(pd.DataFrame({**columns, "value": random.integers(-9, 9, rows)}))
+    return found
+
+
+def expected(sources, group_by, aggregate, combine):
+    whole = sources[0].rename(columns={"value": "v0"})
+    for number, other in enumerate(sources[1:], 1):
+        other = other.rename(columns={"value": f"v{number}"})
+        shared = [name for name in other.columns if name in whole.columns]
+        whole = whole.merge(other, on=shared) if shared else whole.merge(other, how="cross")
+    parts = whole[[f"v{number}" for number in range(len(sources))]]
+    whole["value"] = parts.sum(axis=1) if combine == "sum" else parts.prod(axis=1)
+    if not group_by:
+        return {(): {"count": len, "sum": sum, "max": max, "min": min}[aggregate](whole["value"].tolist())}
+    grouped = whole.groupby(group_by)["value"]
+    made = getattr(grouped, aggregate)()
+    return {key if isinstance(key, tuple) else (key,): value for key, value in made.items()}
+
+
+def found_in(table, group_by):
+    rows = table.to_arrow().to_pylist() if group_by else [{"value": v} for v in table.to_dict().values()]
+    return {tuple(row[name] for name in group_by): row["value"] for row in rows}
+
+
+@pytest.mark.parametrize("kind", ["integers", "text", "dates"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_groups_are_those_of_the_join(shape, kind, tmp_path):
+    random = np.random.default_rng(len(shape))
+    scopes = SHAPES[shape]
+    letters = sorted(set("".join(scopes)))
+    for aggregate, combine in [("max", "sum"), ("min", "sum"), ("sum", "product"), ("count", "product")]:
+        sources = frames(random, scopes, 14, kind)
+        group_by = [str(name) for name in random.permutation(letters)[: random.integers(0, 3)]]
+        wanted = expected(sources, group_by, aggregate, combine)
+        if kind == "dates":
+            wanted = {tuple(day.strftime("%Y-%m-%d") for day in key): value for key, value in wanted.items()}
+        assert found_in(oocbe.aggregate(*sources, group_by=group_by, aggregate=aggregate), group_by) == wanted
+        paths = []
+        for number, source in enumerate(sources):
+            paths.append(tmp_path / f"{aggregate}-{number}.parquet")
+            source.to_parquet(paths[-1])
+        stored = oocbe.aggregate(*paths, group_by=group_by, aggregate=aggregate, output=tmp_path / f"out-{aggregate}")
+        assert found_in(stored.to_table(), group_by) == wanted
+
+
+def test_sources_beyond_the_memory_go_to_scratch_files(tmp_path):
+    random = np.random.default_rng(8)
+    sources = [
+        pd.DataFrame({**{name: random.integers(0, 3000, 400_000) for name in scope}, "gain": random.random(400_000)})
+        for scope in ("ab", "bc")
+    ]
+    paths = [tmp_path / f"{number}.parquet" for number in range(2)]
+    for path, source in zip(paths, sources, strict=True):
+        source.to_parquet(path, row_group_size=50_000)
+    best = [source.groupby("b")["gain"].max() for source in sources]
+    wanted = (best[0] + best[1]).dropna()
+    made = oocbe.aggregate(*paths, group_by=["b"], values="gain", memory="24MiB")
+    frame = made.to_pandas("gain").set_index("b")["gain"].sort_index()
+    np.testing.assert_allclose(frame.to_numpy(), wanted.sort_index().to_numpy())
+    assert frame.index.tolist() == wanted.sort_index().index.tolist()
+
+
+def test_columns_that_are_not_joined_are_ignored_and_tables_may_be_mixed():
+    sales = pd.DataFrame({"shop": ["a", "a", "b"], "day": [0, 1, 1], "note": ["x", "x", "y"], "gain": [5, 9, 4]})
+    rents = pd.DataFrame({"shop": ["a", "b"], "note": ["other", "other"], "cost": [-3, -1]})
+    found = oocbe.aggregate(sales, rents, group_by=["shop"], values=["gain", "cost"], on=["shop"])
+    assert found_in(found, ["shop"]) == {("a",): 6, ("b",): 3}
+    table = oocbe.Table.from_pandas(rents[["shop", "cost"]], "cost")
+    mixed = oocbe.aggregate(sales[["shop", "day", "gain"]], table, group_by=["day"], values=["gain", "value"])
+    assert found_in(mixed, ["day"]) == {(0,): 2, (1,): 6}
+    weightless = oocbe.aggregate(sales, rents, group_by=["day"], values=["gain", None], on=["shop"])
+    assert found_in(weightless, ["day"]) == {(0,): 5, (1,): 9}
+    assert found_in(oocbe.aggregate(table, group_by=[], aggregate="count"), []) == {(): 2}
+
+
+def test_what_is_refused():
+    missing = pd.DataFrame({"a": [0, 1], "value": [1.0, np.nan]})
+    with pytest.raises(ModelError, match=r"column value, row 1 .* drop_nulls"):
+        oocbe.aggregate(missing, group_by=["a"])
+    assert found_in(oocbe.aggregate(missing, group_by=["a"], drop_nulls=True), ["a"]) == {(0,): 1.0}
+    with pytest.raises(ModelError, match="column value has NaN"):
+        oocbe.aggregate(pa.table({"a": [0, 1], "value": [1.0, np.nan]}), group_by=["a"])
+    large = pa.table({"a": [0, 0], "value": [2**62, 2**62]})
+    with pytest.raises(ValueRangeError, match="may leave 64-bit integers"):
+        oocbe.aggregate(large, group_by=["a"], aggregate="sum")
+    good = pa.table({"a": [0, 1], "b": [0, 1], "value": [1, 2]})
+    for settings, error, message in [
+        ({"aggregate": "median"}, UsageError, "'median' of a 'product' is unknown; known: max of a sum"),
+        ({"combine": "sum", "aggregate": "sum"}, UsageError, "'sum' of a 'sum' is unknown"),
+        ({"group_by": ["c"]}, ModelError, "column 'c' is in no source; there are: a, b"),
+        ({"group_by": ["a", "a"]}, UsageError, "a column occurs twice"),
+        ({"values": ["value", "value"]}, UsageError, "2 columns for 1 sources"),
+        ({"values": "gain"}, ModelError, "no column 'gain' of values"),
+    ]:
+        with pytest.raises(error, match=message):
+            oocbe.aggregate(good, **{"group_by": ["a"], **settings})
+    with pytest.raises(UsageError, match="there is no source"):
+        oocbe.aggregate(group_by=[])
+    with pytest.raises(ModelError, match="'a' is in several sources, and not in on"):
+        oocbe.aggregate(good, good, group_by=["a"], on=["b"])
