@@ -75,6 +75,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     oocbe.write(oocbe.read_model(folder / "agents.yaml"), folder / "agents.xml")
     (folder / "network.bif").write_text(NETWORK)
     (folder / "cases.csv").write_text("season\nwinter\n")
+    for name in ("sales", "rents"):
+        table = oocbe.Table.from_rows({"shop": 2}, [[0], [1]], [5, 4])
+        table.to_parquet(folder / f"{name}.parquet", "gain")
     (folder / "days").mkdir()
     for name in ("one.spot", "two.spot"):
         shutil.copy(ROOT / "examples" / "daily.spot", folder / "days" / name)

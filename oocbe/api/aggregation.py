@@ -21,6 +21,7 @@ from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeErr
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.model.settings.machine import default_memory_limit
 from oocbe.model.settings.option_values import parse_bytes
+from oocbe.runtime.tracing.recorder import READER, span
 from oocbe.tables.arrow import pyarrow
 from oocbe.tables.columns import Domain
 from oocbe.tables.common_domains import domains_in
@@ -119,7 +120,9 @@ def aggregate(
             if isinstance(source, ColumnSource):
                 how = None if value is None or is_count else value
                 reading = _Reading(source, own, how, aggregate, semiring, domains, int(limit * SOURCE_SHARE))
-                tables.append(reading.table(folder / f"source-{number}"))
+                with span(READER, "read source") as timed:
+                    tables.append(reading.table(folder / f"source-{number}"))
+                    timed.note(rows=tables[-1].rows)
             else:
                 tables.append(_with_ones(source) if is_count else _in_semiring(source, semiring))
         path = _path(tables, group_by, optimize)
