@@ -74,6 +74,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "agents.yaml").write_text(AGENTS)
     oocbe.write(oocbe.read_model(folder / "agents.yaml"), folder / "agents.xml")
     (folder / "network.bif").write_text(NETWORK)
+    formats = (ROOT / "docs" / "formats.md").read_text()
+    (folder / "model.cnf").write_text(re.findall(r"^```text\n(.*?)^```", formats, re.DOTALL | re.MULTILINE)[0])
     (folder / "cases.csv").write_text("season\nwinter\n")
     for name in ("sales", "rents"):
         table = oocbe.Table.from_rows({"shop": 2}, [[0], [1]], [5, 4])
