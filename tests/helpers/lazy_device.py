@@ -9,22 +9,24 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oocbe.kernels.cuda.transfer import columns, conveyor, home, pinned
+from oocbe.kernels.cuda.transfer import columns, conveyor, filling, home, pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 
 
 def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> LazyDevice:
-    """A lazy device for the conveyor, with pinned memory of its own, and small chunks of results."""
+    """A lazy device for the conveyor, with pinned memory of its own, and small parts of columns."""
     device = LazyDevice()
     for module in (columns, conveyor, home, pinned):
         monkeypatch.setattr(module, "cupy", lambda: device)
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
+    monkeypatch.setattr(filling, "PART_BYTES", 2400)
     monkeypatch.setattr(conveyor, "CHUNK_BYTES", 2000)
     monkeypatch.setattr(conveyor, "RING_BYTES", 4096)
     return device
@@ -55,6 +57,7 @@ class LazyDevice:
             runtime=runtime,
             Stream=lambda non_blocking: Stream(self._lock, self.streams),
             Event=lambda **_: Event(self._lock),
+            Device=nullcontext,
             get_current_stream=lambda: self.current,
         )
         self.current = self.cuda.Stream(non_blocking=False)

@@ -169,12 +169,12 @@ def test_an_error_ends_the_threads_that_fill_a_ring(device, failing):
 
 def test_a_thread_that_ends_early_is_no_wait_without_end(device, monkeypatch):
     monkeypatch.setattr(filling, "fill_ring", lambda *_: 0)
-    with pytest.raises(InternalError, match="piece 0"), Conveyor(made_pieces(False), brings_back=False) as conveyor:
+    with pytest.raises(InternalError, match="part 0"), Conveyor(made_pieces(False), brings_back=False) as conveyor:
         conveyor.pieces(lambda number, columns: None)
 
 
 def test_memory_pinned_before_counts(device):
-    large = made_pieces(False, [100_000] * 3)
+    large = [[Unread(c) for c in columns] for columns in made_pieces(False, [100_000] * 3)]
     with Conveyor(large) as conveyor:
         conveyor.pieces(lambda number, columns: None)
     assert device.most_pinned > 1_000_000

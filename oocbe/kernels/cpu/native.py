@@ -66,24 +66,33 @@ def array_at(address: Any, first: Any, count: Any, like: Any) -> Any:
     return carray(_pointer(address + first * like.itemsize, like), count)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def copy_line(typing_context: Any, target: Any, source: Any) -> Any:
-    """Copy :data:`LINE_BYTES` bytes between addresses, the target's a multiple of as many, bypassing the caches.
+def _line_copy(name: str, past_caches: bool) -> Any:
+    def typed(typing_context: Any, target: Any, source: Any) -> Any:
+        del typing_context, target, source
 
-    Such stores are unordered until :func:`finish_lines`.
-    """
-    del typing_context
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            del signature
+            line = ir.VectorType(ir.IntType(64), LINE_BYTES // 8)
+            there, here = (builder.inttoptr(address, line.as_pointer()) for address in arguments)
+            store = builder.store(builder.load(here, align=8), there, align=LINE_BYTES)
+            if past_caches:
+                one = ir.Constant(ir.IntType(32), 1)
+                store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+            return context.get_dummy_value()
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        del signature
-        line = ir.VectorType(ir.IntType(64), LINE_BYTES // 8)
-        there, here = (builder.inttoptr(address, line.as_pointer()) for address in arguments)
-        store = builder.store(builder.load(here, align=8), there, align=LINE_BYTES)
-        one = ir.Constant(ir.IntType(32), 1)
-        store.set_metadata("nontemporal", builder.module.add_metadata([one]))
-        return context.get_dummy_value()
+        return types.void(types.intp, types.intp), generate
 
-    return types.void(types.intp, types.intp), generate
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+copy_line = _line_copy("copy_line", True)
+"""Copy :data:`LINE_BYTES` bytes between addresses, the target's a multiple of as many, bypassing the caches.
+
+Such stores are unordered until :func:`finish_lines`."""
+
+copy_cached_line = _line_copy("copy_cached_line", False)
+"""The same through the caches, in which the copy stays if it has room there."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]

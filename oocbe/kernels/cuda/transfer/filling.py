@@ -2,8 +2,10 @@
 
 A pool handles columns of any kind, parts of which other threads read, check and decode. If all columns are arrays in
 host memory, only copies remain, at the speed of the bus or more. Then every call that releases the interpreter and
-waits for it again is time without copies. So threads without the interpreter go from piece to piece through a ring of
-pinned memory, each with a share of every piece.
+waits for it again is time without copies. So threads without the interpreter go from part to part of the columns
+through a ring of pinned memory, each with a share of every part. The ring is small enough for the processor's caches,
+from which the device reads it: neither the copy nor the transfer then takes bandwidth of the main memory
+(:mod:`oocbe.kernels.cpu.line_copy`).
 """
 
 from __future__ import annotations
@@ -14,8 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,33 +40,19 @@ LEAST_PART_BYTES = 4 << 20
 MOST_COPYING = 4
 """Maximum number of a pool's pieces on the bus or waiting for it: it bounds the memory of faster fillers."""
 
-RING_PIECES = 6
-"""Capacity of a ring, in pieces: filled, on the bus, or to be filled again."""
+PART_BYTES = 8 << 20
+"""Maximum size of a part of a column in a ring, in bytes."""
+
+RING_PARTS = 6
+"""Capacity of a ring, in parts: filled, on the bus, or to be filled again. 48 MiB stay in the caches; with 128 MiB, the
+speed of copies to and from the device together fell from 50 to 38 GB/s each way."""
 
 RING_SLEEP = 2e-5
-"""Polling interval of a ring's progress, in seconds: a small part of a piece's time on the bus."""
+"""Polling interval of a ring's progress, in seconds: a small part of a part's time on the bus."""
 
 
-class Filling(Protocol):
-    """Copies pieces to pinned memory, in order."""
-
-    def ahead_of(self, number: int) -> None:
-        """Start filling the pieces after this one, as memory permits."""
-
-    def is_next_filled(self) -> bool:
-        """Whether :meth:`take` would return without waiting."""
-
-    def take(self) -> Sequence[Any]:
-        """The next piece's columns in pinned memory; waits for them."""
-
-    def leaves(self, filled: Sequence[Any], event: Any) -> None:
-        """Release a piece's memory for reuse after an event."""
-
-    def let_go(self) -> None:
-        """Release the memory of all pieces, after all copies."""
-
-    def close(self) -> None:
-        """Wait for all threads."""
+class StoppedError(Exception):
+    """The ring was closed during a wait for its threads."""
 
 
 class _Filled(NamedTuple):
@@ -96,7 +83,7 @@ class PoolFilling:
         self._is_own = False
 
     def ahead_of(self, number: int) -> None:
-        """As :meth:`Filling.ahead_of`."""
+        """Start filling the pieces after this one, as memory permits."""
         while self._copying and self._copying[0][0].done:
             self._copying.popleft()
         if len(self._copying) > MOST_COPYING:
@@ -112,28 +99,28 @@ class PoolFilling:
             self._next += 1
 
     def is_next_filled(self) -> bool:
-        """As :meth:`Filling.is_next_filled`."""
+        """Whether :meth:`take` would return without waiting."""
         first = next(iter(self._filling), None)
         return first is not None and first.done() and are_done(first.result().parts)
 
     def take(self) -> Sequence[Any]:
-        """As :meth:`Filling.take`; raises the errors of the filling threads."""
+        """The next piece's columns in pinned memory; waits for them, and raises the errors of the filling threads."""
         filled: _Filled = wait(self._filling.popleft())
         wait_for_all(filled.parts)
         self._is_own = bool(filled.parts)
         return filled.columns
 
     def leaves(self, filled: Sequence[Any], event: Any) -> None:
-        """As :meth:`Filling.leaves`."""
+        """Release a piece's memory for reuse after an event."""
         if self._is_own:  # and not the caller's pinned memory
             self._copying.append((event, filled))
 
     def let_go(self) -> None:
-        """As :meth:`Filling.let_go`."""
+        """Release the memory of all pieces, after all copies."""
         self._copying.clear()
 
     def close(self) -> None:
-        """As :meth:`Filling.close`."""
+        """Wait for all threads."""
         self._readers.shutdown(wait=True, cancel_futures=True)
 
     def _fill(self, columns: Sequence[Column]) -> _Filled:
@@ -152,25 +139,26 @@ class PoolFilling:
 
 
 class RingFilling:
-    """Pieces of arrays, copied by threads around a ring of pinned memory without the interpreter.
+    """Parts of arrays, copied by threads around a ring of pinned memory without the interpreter.
 
     Parameters
     ----------
-    pieces : columns of each, of equal number and dtypes, contiguous. threads : number of copying threads.
-    host_bytes : limit of pinned memory, at least two pieces; None: no limit.
+    columns : arrays, contiguous each; their parts follow one another (:func:`parts_of`).
+    threads : number of copying threads. host_bytes : limit of pinned memory, at least two parts; None: no limit.
     """
 
-    def __init__(self, pieces: Sequence[Columns], threads: int, host_bytes: int | None) -> None:
-        self._pieces = pieces
-        room = largest_piece(pieces)
-        places = min(RING_PIECES, len(pieces))
+    def __init__(self, columns: Columns, threads: int, host_bytes: int | None) -> None:
+        self._parts = [part for column in columns for part in parts_of(column)]
+        room = max(map(room_of, self._parts), default=0)
+        places = min(RING_PARTS, len(self._parts))
         if host_bytes is not None:
             places = max(2, min(places, host_bytes // max(1, room)))
         memory = pinned_memory().take(room * places)
         self._rooms = [memory[place * room : (place + 1) * room] for place in range(places)]
-        self._nbytes = sum(map(bytes_of, pieces))
-        copies = np.array([_copies(columns) for columns in pieces], dtype=np.int64)
-        # One line per thread for its filled pieces, one for reusable pieces, and one for the stop flag.
+        self._nbytes = bytes_of(columns)
+        copies = np.array([[(part.ctypes.data, part.nbytes, 0)] for part in self._parts], dtype=np.int64)
+        copies = copies.reshape(-1, 1, 3)
+        # One line per thread for its filled parts, one for reusable parts, and one for the stop flag.
         self._state = np.zeros((threads + 2, LINE_BYTES // 8), dtype=np.int64)
         self._filled, self._ring = self._state[:threads, 0], self._state[threads:, 0]
         self._copying: deque[Any] = deque()
@@ -184,50 +172,56 @@ class RingFilling:
             )
             for number in range(threads)
         ]
-        self._is_begun = False
 
-    def ahead_of(self, number: int) -> None:
-        """As :meth:`Filling.ahead_of`."""
-        if not self._is_begun:  # started by the thread that ends them
-            self._is_begun = True
-            for thread in self._threads:
-                thread.start()
+    def start(self) -> None:
+        """Start the threads; :meth:`stop` and :meth:`close` end them."""
+        for thread in self._threads:
+            thread.start()
+
+    def take(self) -> Any:
+        """The next part in pinned memory; waits for it.
+
+        Raises
+        ------
+        StoppedError : the ring was stopped. InternalError : a thread ended early.
+        """
+        while not self._filled.min() > self._next:
+            self._free_places()
+            if self._ring[1]:
+                raise StoppedError
+            if self._next >= self._ring[0] + len(self._rooms):
+                self._copying.popleft().synchronize()
+                self._ring[0] += 1
+            elif any(not thread.is_alive() and self._filled[n] <= self._next for n, thread in enumerate(self._threads)):
+                raise InternalError(f"a thread that fills pinned memory ended before part {self._next}")
+            else:
+                time.sleep(RING_SLEEP)
+        part = carved(self._rooms[self._next % len(self._rooms)], [self._parts[self._next]])[0]
+        self._next += 1
+        return part
+
+    def leaves(self, event: Any) -> None:
+        """Release the memory of the part taken last for reuse after an event."""
+        self._copying.append(event)
+        self._free_places()
+
+    def _free_places(self) -> None:
         while self._copying and self._copying[0].done:
             self._copying.popleft()
             self._ring[0] += 1
 
-    def is_next_filled(self) -> bool:
-        """As :meth:`Filling.is_next_filled`."""
-        return bool(self._filled.min() > self._next)
-
-    def take(self) -> Sequence[Any]:
-        """As :meth:`Filling.take`; raises the errors of the filling threads."""
-        while not self.is_next_filled():
-            self.ahead_of(self._next)
-            if self._next >= self._ring[0] + len(self._rooms):
-                with waiting(CALLER, "wait for the bus"):
-                    self._copying.popleft().synchronize()
-                    self._ring[0] += 1
-            elif any(not thread.is_alive() and self._filled[n] <= self._next for n, thread in enumerate(self._threads)):
-                raise InternalError(f"a thread that fills pinned memory ended before piece {self._next}")
-            else:
-                time.sleep(RING_SLEEP)
-        columns = carved(self._rooms[self._next % len(self._rooms)], self._pieces[self._next])
-        self._next += 1
-        return columns
-
-    def leaves(self, filled: Sequence[Any], event: Any) -> None:
-        """As :meth:`Filling.leaves`."""
-        self._copying.append(event)
-
     def let_go(self) -> None:
-        """As :meth:`Filling.let_go`."""
+        """Release the memory, after all copies."""
         self._copying.clear()
         self._rooms.clear()
 
-    def close(self) -> None:
-        """As :meth:`Filling.close`."""
+    def stop(self) -> None:
+        """End all threads after their current part, and a wait for them."""
         self._ring[1] = 1
+
+    def close(self) -> None:
+        """End all threads, and wait for them."""
+        self.stop()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
@@ -237,22 +231,16 @@ class RingFilling:
             fill_ring(copies, ring, self._state, number)
 
 
-def _copies(columns: Columns) -> list[tuple[int, int, int]]:
-    """Address and bytes of each column of a piece, and its offset in the piece's memory, as of :func:`carved`."""
-    ends = list(accumulate(map(room_of, columns), initial=0))
-    return [(column.ctypes.data, column.nbytes, place) for column, place in zip(columns, ends, strict=False)]
+def parts_of(column: NDArray[Any]) -> list[NDArray[Any]]:
+    """Parts of a column that go through a ring one by one; none of an empty column."""
+    step = max(1, PART_BYTES // column.itemsize)
+    return [column[low : low + step] for low in range(0, len(column), step)]
 
 
-def filling(pieces: Sequence[Sequence[Column]], threads: int, host_bytes: int | None, brings_back: bool) -> Filling:
-    """The ring or pool that fills pinned memory with some pieces.
-
-    brings_back : whether results are copied back: the threads that empty them need the interpreter, and cores.
-    """
-    arrays = [[column for column in piece if isinstance(column, np.ndarray)] for piece in pieces]
-    is_copied = [*map(len, arrays)] == [*map(len, pieces)] and not any(is_pinned(c) for held in arrays for c in held)
-    if pieces and is_copied and not brings_back:
-        return RingFilling(arrays, threads, host_bytes)
-    return PoolFilling(pieces, threads, host_bytes)
+def has_ring(pieces: Sequence[Sequence[Column]]) -> bool:
+    """Whether pieces are copied through a ring: all columns are arrays in memory that is not pinned."""
+    columns = [column for piece in pieces for column in piece]
+    return bool(pieces) and all(isinstance(column, np.ndarray) and not is_pinned(column) for column in columns)
 
 
 def largest_piece(pieces: Sequence[Sequence[Column]]) -> int:
