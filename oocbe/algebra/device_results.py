@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.algebra.result_memory import ColumnPool, kept_columns
+from oocbe.algebra.result_memory import ColumnPool, PooledColumns, kept_columns
 from oocbe.errors import ResourceError
 from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cpu.packing.bit_pack import best_rotation
@@ -34,6 +34,10 @@ from oocbe.tables.table import Table, format_bytes
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
     from oocbe.tables.writer import StoredTableWriter
+
+
+SPARE = 1.02
+"""Rows of a result for which memory is pinned, as a multiple of the expected ones."""
 
 
 def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.uint64] | ChunkFiles]:
@@ -163,8 +167,10 @@ class PackedResult:
         self._extents: list[int] = []
         self._rotations: list[int] | None = None
 
-    def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
+    def take(self, conveyor: Conveyor, keys: Any, values: Any, share: float = 1.0) -> None:
         """Pack a result, keys uint64 (words, rows) and values (rows,) on the device, and start it on its way.
+
+        share : of the inputs' rows whose results these and the earlier ones are.
 
         Raises
         ------
@@ -197,6 +203,9 @@ class PackedResult:
 
     def finish(self, conveyor: Conveyor) -> None:
         """Nothing is left to send."""
+
+    def close(self) -> None:
+        """No more results come, or there was an error."""
 
     def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> PackedTable:
         """All results, when they have arrived; their values have the dtype that was known before them."""
@@ -239,7 +248,8 @@ class PlainResult:
         self._layout, self._is_sorted = layout, is_sorted
         self._dtypes = [np.dtype(np.uint64)] * layout.words + [dtype]
         self._kept = kept_columns(self._dtypes)
-        self._columns = self._kept.columns if self._kept else self._fresh_columns()
+        self._pooled: PooledColumns | None = None
+        self._columns = self._kept.columns if self._kept else []
         self._rows = 0
 
     def _fresh_columns(self) -> list[NDArray[Any]]:
@@ -247,25 +257,45 @@ class PlainResult:
         capacity = room // sum(dtype.itemsize for dtype in self._dtypes)
         return [reserved(capacity, dtype) for dtype in self._dtypes]
 
-    def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
+    def _begin(self, expected: int) -> None:
+        """Take memory for the first rows, of approximately so many."""
+        self._pooled = PooledColumns.expecting(expected, self._dtypes)
+        self._columns = self._pooled.columns if self._pooled else self._fresh_columns()
+
+    def take(self, conveyor: Conveyor, keys: Any, values: Any, share: float = 1.0) -> None:
         """Start a result, keys uint64 (words, rows) and values (rows,) on the device, on its way.
+
+        share : as for :class:`PackedResult`.
 
         Raises
         ------
         ResourceError : the rows do not fit main memory.
         """
         start, self._rows = self._rows, self._rows + len(values)
+        expected = int(self._rows / share)
+        if not self._columns and len(values):
+            self._begin(expected)
         if self._kept and self._rows > len(self._columns[0]):
             self._leave_kept(conveyor, start)
+        if not self._columns:
+            return
         if self._rows > len(self._columns[0]):
             raise ResourceError(
                 f"a result of more than {len(self._columns[0]):,} rows does not fit main memory "
                 f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
             )
+        if self._pooled:
+            self._pooled.bring_back(conveyor, [*keys, values], start, int(expected * SPARE))
+            return
         conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
 
     def finish(self, conveyor: Conveyor) -> None:
         """Nothing is left to send."""
+
+    def close(self) -> None:
+        """As :meth:`PackedResult.close`."""
+        if self._pooled:
+            self._pooled.close()
 
     def _leave_kept(self, conveyor: Conveyor, rows: int) -> None:
         """Move the rows that have come so far to fresh memory, where there is room for more."""
@@ -280,7 +310,7 @@ class PlainResult:
         """All results, when they have arrived, with values of a dtype that holds them."""
         if self._kept:
             self._kept.shorten([self._rows] * len(self._columns))
-        *words, values = (column[: self._rows] for column in self._columns)
+        *words, values = (column[: self._rows] for column in self._columns or self._fresh_columns())
         keys = words[0][np.newaxis] if len(words) == 1 else np.stack(words)
         return Table(self._layout, keys, values.astype(dtype, copy=False), semiring, self._is_sorted or len(values) < 2)
 
@@ -297,8 +327,10 @@ class StoredResult:
         self._writer = writer
         self._waiting: list[tuple[Any, Any]] = []
 
-    def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
+    def take(self, conveyor: Conveyor, keys: Any, values: Any, share: float = 1.0) -> None:
         """Pack a result, keys uint64 (words, rows) and values (rows,) on the device, and start it on its way.
+
+        share : as for :class:`PackedResult`.
 
         Raises
         ------
@@ -331,6 +363,9 @@ class StoredResult:
             values = cupy().concatenate([v for _, v in self._waiting])
             self._waiting = []
             self._send(conveyor, [(list(keys), values)])
+
+    def close(self) -> None:
+        """As :meth:`PackedResult.close`."""
 
     def _send(self, conveyor: Conveyor, parts: list[tuple[list[Any], Any]]) -> None:
         columns, consumers = [], []

@@ -176,6 +176,7 @@ class PiecesThroughDevice:
         self._step = replace(plan.step, dtype=dtype)  # type: ignore[type-var]
         self._result = result
         self._extents = [known_extent(table).tolist() for table in plan.tables]
+        self._first = self._last = 0
 
     def over(self, pieces: Sequence[RowRanges], host_bytes: int | None = None) -> np.dtype[Any]:
         """Bring all pieces through; returns the dtype that would hold the values that were found.
@@ -188,12 +189,15 @@ class PiecesThroughDevice:
         """
         from oocbe.kernels.cuda.transfer.conveyor import Conveyor
 
+        self._first, self._last = (sum(pieces[0].low), sum(pieces[-1].high)) if pieces else (0, 0)
         try:
             with Conveyor([self._columns_of(piece) for piece in pieces], host_bytes) as conveyor:
                 conveyor.pieces(lambda number, columns: self._piece(conveyor, pieces[number], columns))
                 self._result.finish(conveyor)
         except MemoryError as error:
             raise ResourceError(f"pinned memory for pieces on their way: {error}") from error
+        finally:
+            self._result.close()
         known = zip(self._extents, self._tables, strict=True)
         return self._step.dtype_of([np.array(found, dtype=table.dtype) for found, table in known])
 
@@ -229,9 +233,9 @@ class PiecesThroughDevice:
     def _compute(self, conveyor: Conveyor, whole: RowRanges, tables: Sequence[Table]) -> None:
         """Compute a piece, in halves where the device's memory does not hold what it takes."""
 
-        def compute(cut: RowRanges) -> list[DeviceRows]:
+        def compute(cut: RowRanges) -> list[tuple[DeviceRows, float]]:
             parts = tables if cut is whole else [_part(table, *rows) for table, *rows in _inside(tables, whole, cut)]
-            return [self._try(conveyor, parts)]
+            return [(self._try(conveyor, parts), self._share_up_to(cut))]
 
         results = run_piece(
             whole,
@@ -239,15 +243,18 @@ class PiecesThroughDevice:
             self._cuts.halves,
             lambda error: isinstance(error, ResourceError) and not isinstance(error, DiskError),
         )
-        for rows in results:
-            self._result.take(conveyor, *rows)
+        for rows, share in results:
+            self._result.take(conveyor, *rows, share)
             del rows  # the next half has their memory
 
+    def _share_up_to(self, cut: RowRanges) -> float:
+        """Share of the pieces' rows that are in a piece or before it."""
+        return (sum(cut.high) - self._first) / max(1, self._last - self._first)
+
     def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> DeviceRows:
-        extents = [
-            known_extent(whole) if isinstance(whole, PackedTable) else _extent(table.values)
-            for whole, table in zip(self._tables, tables, strict=True)
-        ]
+        pairs = list(zip(self._tables, tables, strict=True))
+        found_extents = iter(_extents([part.values for whole, part in pairs if not isinstance(whole, PackedTable)]))
+        extents = [known_extent(whole) if isinstance(whole, PackedTable) else next(found_extents) for whole, _ in pairs]
         dtype = self._step.dtype_of(extents)
         if dtype.itemsize > self._step.dtype.itemsize:
             raise _WiderError(dtype)
@@ -298,10 +305,13 @@ def known_extent(table: Streamable) -> NDArray[Any]:
     return np.array(() if extent is None else extent, dtype=table.dtype)
 
 
-def _extent(values: Any) -> NDArray[Any]:
-    """Least and greatest value; empty for no rows. Floats are not looked at: any result has their dtype."""
-    if len(values) == 0 or values.dtype.kind == "f":
-        return np.empty(0, dtype=values.dtype)
-    from oocbe.kernels.cuda.transfer.readback import Readback
+def _extents(columns: Sequence[Any]) -> list[NDArray[Any]]:
+    """Least and greatest value of columns; empty for no rows, and of floats: any result has their dtype."""
+    from oocbe.kernels.cuda.pairs.extents import extents
 
-    return Readback(values.min().reshape(1), values.max().reshape(1)).numbers().copy()
+    looked_at = [values for values in columns if len(values) and values.dtype.kind != "f"]
+    found = iter(extents(looked_at))
+    return [
+        next(found) if len(values) and values.dtype.kind != "f" else np.empty(0, dtype=values.dtype)
+        for values in columns
+    ]

@@ -1,16 +1,21 @@
-"""Pinned memory kept for results: the device writes the results directly into it.
+"""Pinned memory for results: the device writes the results directly into it.
 
-A result's memory is usually fresh: the system hands it out page by page, and threads copy rows into it from pinned
-memory. That is slower than the bus (benchmarks/results/gpu_streaming.json). Kept memory pays off for a sequence of
-operations.
+Into memory that is not pinned, threads copy rows from pinned memory, and the system allocates it page by page. That is
+slower than the bus (benchmarks/results/gpu_streaming.json). So a result's memory is pinned ahead of its rows
+(:mod:`oocbe.kernels.cuda.transfer.growing`). After the deletion of the result, it stays pinned for later ones, within a
+limit (``result_pool_share`` of :mod:`oocbe.model.settings.tuning`). Results beyond the limit take ordinary memory.
+:func:`result_memory` keeps memory of a known size in addition.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +23,13 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.model.settings.machine import default_memory_limit, resident_memory
 from oocbe.model.settings.option_values import parse_bytes
+from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.stretches import ALIGNMENT, Bytes, Region, shorten
 from oocbe.tables.table import format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.transfer.conveyor import Conveyor
+    from oocbe.kernels.cuda.transfer.growing import GrowingMemory
 
 _regions: list[Region] = []
 """Memory of the open ``with`` blocks, the latest last."""
@@ -103,3 +113,139 @@ def kept_columns(dtypes: Sequence[np.dtype[Any]], shares: Sequence[int] | None =
     if not taken or len(taken) < len(dtypes):  # another thread was quicker
         return None
     return ColumnPool([stretch.view(dtype) for stretch, dtype in zip(taken, dtypes, strict=True)], taken)
+
+
+class ResultPool:
+    """Pinned memory of deleted results, for later ones; thread-safe, including the deletion of arrays."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: list[GrowingMemory] = []
+        self._lent: list[GrowingMemory] = []
+        # Arrays may be deleted at any moment, also within these methods: their memory is queued here.
+        self._returned: deque[GrowingMemory] = deque()
+
+    def take(self, sizes: Sequence[int], limit: int) -> list[GrowingMemory] | None:
+        """Memory for columns of so many bytes each, and more than that; :meth:`lend` is called with each.
+
+        None if pinned memory would exceed ``limit``; then all free memory is returned to the system.
+        """
+        from oocbe.kernels.cuda.transfer.growing import UNIT_BYTES, GrowingMemory
+
+        with self._lock:
+            self._collect()
+            within = sum(memory.pinned for memory in self._lent) + sum(sizes) <= limit
+            found: list[GrowingMemory | None] = [None] * len(sizes)
+            for number in sorted(range(len(sizes)), key=lambda n: -sizes[n]) if within else ():
+                # The one with the least room that is enough, or the largest.
+                enough = [memory for memory in self._free if memory.pinned >= sizes[number]]
+                best = (
+                    min(enough, key=lambda m: m.pinned)
+                    if enough
+                    else max(self._free, key=lambda m: m.pinned, default=None)
+                )
+                if best is not None and len(best) >= 2 * sizes[number]:
+                    self._free.remove(best)
+                    found[number] = best
+            total = sum(memory.pinned for memory in (*self._free, *self._lent)) + sum(sizes)
+            while self._free and (not within or total > limit):
+                total -= self._free[0].pinned
+                self._free.pop(0).unpin()
+            if not within:
+                return None
+            room = -(-default_memory_limit() // UNIT_BYTES) * UNIT_BYTES
+            taken = [GrowingMemory(room) if memory is None else memory for memory in found]
+            self._lent += taken
+        return taken
+
+    def lend(self, memory: GrowingMemory) -> Bytes:
+        """Memory of :meth:`take` as an array; with the deletion of the last array over it, it is free again."""
+        return memory.lend(partial(self._give_back, memory))
+
+    def free_bytes(self) -> int:
+        """Pinned memory without a result."""
+        with self._lock:
+            self._collect()
+            return sum(memory.pinned for memory in self._free)
+
+    def _give_back(self, memory: GrowingMemory) -> None:
+        self._returned.append(memory)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._collect()
+            finally:
+                self._lock.release()
+
+    def _collect(self) -> None:
+        """Put returned memory to the free one; the lock is held."""
+        while self._returned:
+            memory = self._returned.popleft()
+            self._lent.remove(memory)
+            if memory.used > memory.pinned:  # pages that are not pinned are only freed with all others
+                memory.unpin()
+            elif memory.pinned:
+                self._free.append(memory)
+
+
+_POOL = ResultPool()
+"""The pool of this process."""
+
+
+class PooledColumns:
+    """Columns of a result in memory that is pinned ahead of it.
+
+    Parameters
+    ----------
+    dtypes : of the columns. memories : of the pool, one for each.
+
+    Attributes
+    ----------
+    columns : one-dimensional, for as many rows as the reservations hold.
+    """
+
+    def __init__(self, dtypes: Sequence[np.dtype[Any]], memories: Sequence[GrowingMemory]) -> None:
+        from oocbe.kernels.cuda.transfer.growing import Pinning
+
+        self._memories, self._pinning = memories, Pinning(memories)
+        self.columns = [
+            _POOL.lend(memory)[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
+            for memory, dtype in zip(memories, dtypes, strict=True)
+        ]
+
+    @classmethod
+    def expecting(cls, rows: int, dtypes: Sequence[np.dtype[Any]]) -> PooledColumns | None:
+        """Columns for approximately so many rows; None if they are few, or exceed the limit of pinned memory."""
+        sizes = [rows * dtype.itemsize for dtype in dtypes]
+        if sum(sizes) < tuning().least_pooled_bytes:
+            return None
+        memories = _POOL.take(sizes, int(default_memory_limit() * tuning().result_pool_share))
+        return None if memories is None else cls(dtypes, memories)
+
+    def bring_back(self, conveyor: Conveyor, found: Sequence[Any], start: int, expected: int) -> None:
+        """Start columns on the device on their way to rows ``start`` and following.
+
+        expected : rows of the whole result, approximately; so many are pinned by and by.
+        """
+        from oocbe.kernels.cuda.transfer.growing import cut
+
+        stop = start + len(found[0])
+        sizes = [stop * column.itemsize for column in self.columns]
+        self._pinning.want([max(stop, expected) * column.itemsize for column in self.columns])
+        self._pinning.wait(sizes)
+        sources: list[Any] = []
+        targets: list[NDArray[Any]] = []
+        for source, column, memory, size in zip(found, self.columns, self._memories, sizes, strict=True):
+            memory.used = size
+            target = column[start:stop]
+            for part in cut(target, memory, start):
+                if (start + part.stop) * column.itemsize <= memory.pinned:
+                    sources.append(source[part])
+                    targets.append(target[part])
+                else:
+                    conveyor.bring_back([source[part]], [target[part]])
+        if targets:
+            conveyor.bring_back(sources, targets)
+
+    def close(self) -> None:
+        """No more rows come."""
+        self._pinning.close()

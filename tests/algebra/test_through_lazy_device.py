@@ -11,9 +11,11 @@ from oocbe.algebra import gpu_streaming, result_memory
 from oocbe.algebra.dispatch import planned
 from oocbe.algebra.gpu_streaming import PiecesThroughDevice
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
+from oocbe.algebra.result_memory import ResultPool
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
-from oocbe.kernels.cuda.transfer import pinned
+from oocbe.kernels.cuda.pairs import extents
+from oocbe.kernels.cuda.transfer import growing, pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 from oocbe.tables.table import Table
 from tests.helpers.lazy_device import DeviceArray, take_the_place_of_cupy
@@ -46,7 +48,7 @@ def device(monkeypatch):
     monkeypatch.setattr(PiecesThroughDevice, "_piece", arrived)
     monkeypatch.setattr(PiecesThroughDevice, "_try", on_device)
     monkeypatch.setattr(gpu_streaming, "_stacked", np.stack)
-    monkeypatch.setattr(gpu_streaming, "_extent", lambda v: np.array([v.min(), v.max()][: 2 * min(1, len(v))], v.dtype))
+    monkeypatch.setattr(extents, "extents", lambda columns: [np.array([v.min(), v.max()]) for v in columns])
     return found
 
 
@@ -60,6 +62,37 @@ def random_table(scope, rows, seed, dtype):
 def plan(tables, *gone):
     """The way of a step through the device."""
     return planned(tables, gone).device_plan(tables, backend_named("cpu"))
+
+
+@pytest.mark.parametrize("pinned_share", [1.0, 0.6, 0.1])
+@pytest.mark.parametrize("piece_rows", [20, 300])
+def test_results_use_the_pinned_memory_of_earlier_ones(device, monkeypatch, tune, piece_rows, pinned_share):
+    """Also where fewer bytes may be pinned, or can be, than the result has."""
+    monkeypatch.setattr(result_memory, "_POOL", ResultPool())
+    tables = [random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0])]
+    expected = join_maximise(*tables, "e", backend="cpu")
+    pin, most = growing.GrowingMemory.pin, pinned_share * expected.nbytes
+
+    def short(memory, high):
+        if high > most:
+            raise MemoryError
+        pin(memory, high)
+
+    monkeypatch.setattr(growing.GrowingMemory, "pin", short)
+    tune(least_pooled_bytes=1)
+    addresses, pinned_bytes = [], []
+    for _ in range(3):
+        result = plan(tables, "e").to_memory(piece_rows)
+        same_table(result, expected)
+        addresses.append(result.values.ctypes.data)
+        pinned_bytes.append(sum(device.pinned.values()))
+        del result
+    if pinned_share == 1:
+        assert addresses[1] == addresses[2]
+        assert pinned_bytes[1] == pinned_bytes[2] > expected.nbytes
+    tune(result_pool_share=0)
+    same_table(plan(tables, "e").to_memory(piece_rows), expected)
+    assert result_memory._POOL.free_bytes() == 0
 
 
 DTYPES, KEPT, PIECES = ("int32", "int64", "float64"), (None, 1 << 15, 1 << 24), (20, 300, 10**6)

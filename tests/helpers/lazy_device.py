@@ -16,17 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oocbe.kernels.cuda.transfer import columns, conveyor, filling, home, pinned
+from oocbe.kernels.cuda.transfer import columns, conveyor, filling, growing, home, pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 
 
 def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> LazyDevice:
     """A lazy device for the conveyor, with pinned memory of its own, and small parts of columns."""
     device = LazyDevice()
-    for module in (columns, conveyor, home, pinned):
+    for module in (columns, conveyor, growing, home, pinned):
         monkeypatch.setattr(module, "cupy", lambda: device)
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
     monkeypatch.setattr(filling, "PART_BYTES", 2400)
+    monkeypatch.setattr(growing, "STEP_BYTES", 8192)
+    monkeypatch.setattr(growing, "UNIT_BYTES", 4096)
     monkeypatch.setattr(conveyor, "CHUNK_BYTES", 2000)
     monkeypatch.setattr(conveyor, "RING_BYTES", 4096)
     return device

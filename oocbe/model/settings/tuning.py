@@ -252,7 +252,7 @@ class Tuning:
     halved."""
     device_used_share: float = 0.5
     """Share of the device's memory in use up to which joined tables stay there: the rest is for further joins."""
-    device_row_bytes: int = 120
+    device_row_bytes: int = 88
     """Device memory for each row of an operator's piece: the row, sorted and moved, its run, a result row, the next
     piece's row and the last result's. If that does not suffice, the piece is halved."""
     device_packed_row_bytes: int = 96
@@ -265,6 +265,10 @@ class Tuning:
     """Share of the memory limit, out of that rest, for data read in the search for cuts."""
     pinned_pieces: int = 8
     """Pieces that fit in the pinned memory."""
+    result_pool_share: float = 0.25
+    """Limit of the pinned memory of results that is kept for later results, as a share of the default memory limit."""
+    least_pooled_bytes: int = 1 << 26
+    """Expected bytes of a result from which it takes such memory: smaller ones take a few milliseconds without."""
     disk_piece_bytes: int = 1 << 28
     """Maximum bytes of a piece's rows, unpacked, if they come from disk: all else waits for the first piece."""
 

@@ -91,19 +91,24 @@ def pinned_region(nbytes: int) -> Region:
     ------
     MemoryError : the system has no memory left, or does not pin it.
     """
-    runtime = cupy().cuda.runtime
     memory = touched(nbytes)
-    address = memory.ctypes.data
+    pin(memory)
+    return Region(memory, partial(unpin, memory.ctypes.data))
+
+
+def pin(memory: Bytes) -> None:
+    """Pin existing pages; MemoryError if the system does not."""
+    runtime = cupy().cuda.runtime
     try:
-        runtime.hostRegister(address, nbytes, 0)
+        runtime.hostRegister(memory.ctypes.data, len(memory), 0)
     except runtime.CUDARuntimeError as error:
         if error.status not in NOT_PINNED:  # any call may report the error of an earlier kernel
             raise
-        raise MemoryError(f"{nbytes:,} bytes of main memory could not be pinned: {error}") from error
-    return Region(memory, partial(_unregister, address))
+        raise MemoryError(f"{len(memory):,} bytes of main memory could not be pinned: {error}") from error
 
 
-def _unregister(address: int) -> None:
+def unpin(address: int) -> None:
+    """Undo :func:`pin` of memory at an address."""
     # At process exit the driver and modules may be unloaded already; the system frees all memory.
     if not sys.is_finalizing():
         cupy().cuda.runtime.hostUnregister(address)
@@ -120,15 +125,21 @@ def touched(nbytes: int) -> Bytes:
         array = fresh_memory(nbytes)
     except OSError as error:
         raise MemoryError(f"no {nbytes:,} bytes of main memory: {error.strerror}") from error
+    touch(array)
+    return array
+
+
+def touch(array: Bytes) -> None:
+    """Have the system allocate the pages of fresh memory, from several threads."""
+    nbytes = len(array)
     parts = [array[low : low + TOUCHED_AT_ONCE : mmap.PAGESIZE] for low in range(0, nbytes, TOUCHED_AT_ONCE)]
     threads = min(MOST_THREADS, thread_count(), len(parts))
-    if threads == 1:
+    if threads <= 1:
         for part in parts:
             part.fill(0)
     else:
         with ThreadPoolExecutor(threads, thread_name_prefix="oocbe-touch") as pool:
             list(pool.map(lambda part: part.fill(0), parts))
-    return array
 
 
 _POOL = PinnedMemory(pinned_region)
