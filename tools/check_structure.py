@@ -18,7 +18,7 @@ LAYERS = (
     ("cli",),
     ("api", "certificates", "dcop", "stress"),
     ("junction_trees", "search"),
-    ("bounds", "propagation"),
+    ("bounds", "counting", "propagation"),
     ("formats",),
     ("elimination",),
     ("algebra",),
@@ -31,7 +31,7 @@ LAYERS = (
 )
 """Rooms of the package, the highest first; those of one layer do not import one another."""
 
-FAMILIES = ("bounds", "search", "propagation", "junction_trees", "dcop", "certificates", "stress")
+FAMILIES = ("bounds", "counting", "search", "propagation", "junction_trees", "dcop", "certificates", "stress")
 """Rooms with kernels of their own, which no other room imports. The core is below them and imports none."""
 
 APART = (("elimination.plan", "elimination.runs"),)

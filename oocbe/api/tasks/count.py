@@ -5,6 +5,9 @@ greatest one may need: the greatest counts of a bucket's tables give an upper bo
 messages have counts that fit int64 and are joined like any others, by the fastest method; the others are joined as
 rows. Joined messages are not needed again, and are deleted if memory is short.
 
+Clauses are preprocessed first, and counted by a search if elimination would take too many rows
+(:mod:`oocbe.api.tasks.clause_count`).
+
 Rows may carry their consumption of linear constraints. A row then also sums over all ways to share its consumption
 among the messages of its bucket.
 
@@ -17,13 +20,14 @@ largest number, and Python integers otherwise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.api.tasks.clause_count import count_clauses
 from oocbe.api.tasks.questions import problem_of_task
 from oocbe.api.tasks.result import finished
 from oocbe.api.tasks.tables import Tables, compute_tables
@@ -87,8 +91,16 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     ------
     UnsupportedError : see :func:`oocbe.api.tasks.tables.compute_tables`, and an upper bound that sums can reach.
     """
+    found = count_clauses(problem, options, lambda left, order: count_tables(left, options, observer, order))
+    return found or count_tables(problem, options, observer)
+
+
+def count_tables(
+    problem: Problem, options: SolveOptions, observer: Observer | None = None, known: Sequence[int] = ()
+) -> TaskResult:
+    """The same by elimination; ``known`` : an order from an earlier search, in place of a long one."""
     counted = problem_of_task("count", problem)
-    with compute_tables(counted, options, observer, carries=True, forward=CountForward) as tables:
+    with compute_tables(counted, options, observer, carries=True, known=known, forward=CountForward) as tables:
         value = tables.outcome.value
     if value is None:
         return finished("count", problem, tables, 0, status="infeasible")

@@ -329,6 +329,9 @@ class Tuning:
     3.3 billion predicted rows after half a second and 100 million after five."""
     longest_search_share: float = 0.25
     """Maximum share of a time limit for such a search."""
+    counted_rows: float = 2e5
+    """Predicted rows up to which clauses are counted by elimination, in at most half a second, and beyond which by a
+    search that caches components."""
     order_changed_share: float = 0.05
     """Mean share of the variables whose factors are changed at a time; at least one variable."""
     order_spread: float = 0.7

@@ -1,0 +1,121 @@
+"""Counts of clauses: preprocessing, then elimination or a search, whichever the predicted rows favour.
+
+Preprocessing (:mod:`oocbe.counting.presolve`) makes many problems small enough for elimination. Beyond
+``tuning().counted_rows`` predicted rows, a search with a cache of components (:mod:`oocbe.counting.counter`) counts:
+its time depends on the components that occur, and not on the assignments of separators. An order, a form of tables, a
+device or workers that a user chooses belong to elimination, and exclude both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from oocbe.api.tasks.result import task_result
+from oocbe.counting.clauses import formula_of, problem_of
+from oocbe.counting.counter import count_formula, depth_scores
+from oocbe.counting.formula import Formula
+from oocbe.counting.presolve import Presolved, presolve
+from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.orders.order import search_orders
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.preparation.hard_part import what_forbids
+from oocbe.model.problem import Problem
+from oocbe.model.results.progress_curve import PresolveStep
+from oocbe.model.results.task_result import TaskResult
+from oocbe.model.settings.options import SolveOptions
+from oocbe.model.settings.tuning import tuning
+from oocbe.runtime.deadline import Deadline
+
+PRESOLVE_SECONDS, PRESOLVE_SHARE = 60.0, 0.2
+"""Time limit of preprocessing, in seconds, and as a share of the time that is left."""
+
+
+def count_clauses(
+    problem: Problem, options: SolveOptions, eliminate: Callable[[Problem, Sequence[int]], TaskResult]
+) -> TaskResult | None:
+    """The number of feasible assignments of a problem whose parts are clauses; None for other problems and options.
+
+    eliminate : counts the preprocessed problem, with this order, by elimination.
+
+    Raises
+    ------
+    TimeLimitError : the limit passed. ResourceError : the memory does not suffice.
+    UnsupportedError : an upper bound that sums can reach.
+    """
+    if options.order != "auto" or options.tables != "auto" or options.backend == "cuda" or options.has_workers:
+        return None
+    with Deadline(options.time_limit) as deadline:
+        begin = time.perf_counter()
+        formula = formula_of(what_forbids(problem))
+        if formula is None:
+            return None
+        presolved = presolve(formula, min(PRESOLVE_SECONDS, PRESOLVE_SHARE * deadline.remaining))
+        reduced = problem_of(presolved.formula, problem.name)
+        between = time.perf_counter()
+        choice = _order(reduced, options, deadline)
+        seconds = {"presolve": between - begin, "order": time.perf_counter() - between}
+        if choice is not None and choice.cost() <= tuning().counted_rows:
+            found = eliminate(reduced, choice.order)
+            value = int(found.value or 0) * presolved.formula.multiplier
+        else:
+            found = _searched(presolved.formula, problem, options, choice)
+            value = int(found.value or 0)
+    return replace(
+        found,
+        semiring=problem.semiring.name,
+        variables=problem.variables,
+        status="exact" if value else "infeasible",
+        value=value,
+        order=_lifted(presolved, found.order, len(problem.variables)),
+        seconds={**found.seconds, **seconds},
+        presolve=(_step(formula, presolved.formula),),
+    )
+
+
+def _order(reduced: Problem, options: SolveOptions, deadline: Deadline) -> OrderChoice | None:
+    """The best order found; None for no variables."""
+    if not reduced.variables or any(not c.scope for c in reduced.constraints):
+        return None
+    return search_orders(reduced, "auto", options.order_seconds, options.seed, deadline=deadline)[0]
+
+
+def _searched(formula: Formula, problem: Problem, options: SolveOptions, choice: OrderChoice | None) -> TaskResult:
+    """The count by search."""
+    begin = time.perf_counter()
+    if choice is None:
+        scores = np.zeros(formula.variables)
+    else:
+        scores = depth_scores(choice.order, choice.separators)
+    counted = count_formula(formula, scores, message_memory(options))
+    notes = []
+    if counted.decisions:
+        notes.append(
+            f"counted by a search: {counted.decisions:,} decisions, {counted.conflicts:,} conflicts; "
+            f"{counted.hits:,} components were in its cache"
+        )
+    return task_result(
+        "count",
+        problem,
+        value=counted.value,
+        width=0 if choice is None else max(map(len, choice.separators), default=0),
+        dtype="int64",
+        seconds={"forward": time.perf_counter() - begin},
+        notes=tuple(notes),
+    )
+
+
+def _lifted(presolved: Presolved, order: Sequence[int], variables: int) -> tuple[int, ...]:
+    """An order of all variables, those removed by preprocessing first; () for none."""
+    if not order:
+        return ()
+    removed = sorted(set(range(variables)).difference(presolved.variables))
+    return (*removed, *(presolved.variables[v] for v in order))
+
+
+def _step(before: Formula, after: Formula) -> PresolveStep:
+    variables, clauses = before.variables - after.variables, len(before.clauses) - len(after.clauses)
+    return PresolveStep("clauses", variables, 2 * variables, clauses, clauses)

@@ -1,0 +1,1 @@
+"""Exact counts of the models of clauses: preprocessing, and a search that caches components."""

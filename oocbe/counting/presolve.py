@@ -1,0 +1,299 @@
+"""Preprocessing of clauses that keeps the count.
+
+Rounds of these steps, until nothing changes:
+
+* failed literals, and literals that both values of a variable imply, become units; units are propagated;
+* equal literals are replaced by one of them, whose weights are multiplied by those of the others;
+* a clause that contains another one goes; a clause that contains another one but for one opposite literal loses it;
+* a variable whose value follows from the others that count in every model, and whose literals have the same weight, is
+  replaced by its resolvents, if they are few; so is any variable that does not count (Lagniez, Lonca and Marquis 2016,
+  *Improving model counting by leveraging definability*; Soos and Meel 2022, *Arjun*);
+* clauses lose literals that propagation makes superfluous (vivification).
+
+Variables that are left in no clause go to the multiplier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from oocbe.counting.formula import Clause, Formula, normalised
+from oocbe.counting.kernels.cpu.probes import UNKNOWN, define, probe, shorten
+from oocbe.counting.kernels.cpu.solver_state import TRAIL
+from oocbe.counting.solver import solver_of
+from oocbe.runtime.deadline import Deadline, check_deadline
+
+MOST_STEPS = 20_000_000
+"""Propagated literals of a round of probes, at most: a fraction of a second."""
+
+MOST_CONFLICTS = 64
+"""Conflicts of the search for a definition, at most."""
+
+MOST_PRODUCT = 400
+"""Pairs of clauses that are resolved for a variable, at most."""
+
+LONGEST_RESOLVENT = 24
+"""Literals of a resolvent, at most."""
+
+MOST_COMPARISONS = 5_000_000
+"""Pairs of clauses that a round compares for subsumption, at most: a few seconds."""
+
+MOST_ROUNDS = 20
+"""Rounds at most."""
+
+
+class Presolved(NamedTuple):
+    """A formula with the same count.
+
+    Attributes
+    ----------
+    formula : the rest. variables : for each variable left, its number before.
+    """
+
+    formula: Formula
+    variables: tuple[int, ...]
+
+
+def presolve(formula: Formula, seconds: float) -> Presolved:
+    """Preprocess a formula.
+
+    seconds : time limit of everything; what was found until then is used.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the enclosing block passed.
+    """
+    work = _Work(formula)
+    with Deadline(seconds) as deadline:
+        for _ in range(MOST_ROUNDS):
+            before = work.clauses
+            work.round()
+            if work.clauses == before or deadline.passed:
+                break
+    check_deadline()
+    return work.result()
+
+
+class _Work:
+    """The clauses between two steps; an empty clause stands for a formula without models."""
+
+    def __init__(self, formula: Formula) -> None:
+        self._shown = formula.shown.copy()
+        self._weights = None if formula.weights is None else [list(own) for own in formula.weights]
+        self._multiplier = formula.multiplier
+        self._is_left = np.ones(formula.variables, dtype=np.bool_)
+        self._original = formula
+        self.clauses: tuple[Clause, ...] = formula.clauses
+
+    def round(self) -> None:
+        """Every step once."""
+        self._probe()
+        self._subsume()
+        self._eliminate()
+        self._shorten()
+
+    def result(self) -> Presolved:
+        """The formula without variables that are in no clause."""
+        multiplier, n = self._multiplier, len(self._shown)
+        used = sorted({literal >> 1 for clause in self.clauses for literal in clause})
+        number = {v: i for i, v in enumerate(used)}
+        whole = self._formula()
+        for v in range(n):
+            if self._is_left[v] and v not in number:
+                multiplier *= whole.total(v)
+        clauses = tuple(tuple(2 * number[x >> 1] + (x & 1) for x in clause) for clause in self.clauses)
+        weights = None if self._weights is None else tuple((self._weights[v][0], self._weights[v][1]) for v in used)
+        if weights is not None and all(own == (1, 1) for own in weights):
+            weights = None
+        return Presolved(Formula(len(used), clauses, self._shown[used], weights, multiplier), tuple(used))
+
+    def _formula(self) -> Formula:
+        weights = None if self._weights is None else tuple((a, b) for a, b in self._weights)
+        return replace(self._original, clauses=self.clauses, shown=self._shown, weights=weights)
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.clauses == ((),)
+
+    def _weight(self, literal: int) -> int:
+        return 1 if self._weights is None else self._weights[literal >> 1][literal & 1]
+
+    def _probe(self) -> None:
+        """Units, failed literals, and equal literals."""
+        solver = None if self._is_closed or () in self.clauses else solver_of(self._formula(), np.zeros(0))
+        if solver is None:
+            self.clauses = ((),)
+            return
+        n = len(self._shown)
+        equal = np.full(n, UNKNOWN, dtype=np.int32)
+        if probe(solver, equal, np.zeros(2 * n, dtype=np.uint8), MOST_STEPS):
+            self.clauses = ((),)
+            return
+        units = solver.trail[: solver.num[TRAIL]].tolist()
+        self._substitute(equal.tolist())
+        if self._replacing is not None:
+            units = [self._replacing[x] for x in units]
+        self._assign(units)
+
+    def _substitute(self, equal: list[int]) -> None:
+        """Replace each variable by the literal that it equals; a variable that counts is never replaced by another."""
+        self._replacing: list[int] | None = None
+        if all(literal == UNKNOWN for literal in equal):
+            return
+        n = len(equal)
+        target = list(range(2 * n))  # of each literal
+        members: dict[int, list[int]] = {}
+        for v in range(n):
+            if equal[v] == UNKNOWN:
+                continue
+            literal = equal[v]
+            while equal[literal >> 1] != UNKNOWN:
+                literal = equal[literal >> 1] ^ (literal & 1)
+            target[2 * v], target[2 * v + 1] = literal, literal ^ 1
+            members.setdefault(literal >> 1, []).append(v)
+        for root, others in members.items():
+            chosen = next((v for v in (root, *others) if self._shown[v]), root)
+            flip = target[2 * chosen] & 1 if chosen != root else 0
+            for v in (root, *others):
+                literal = 2 * chosen + ((target[2 * v] & 1 if v != root else 0) ^ flip)
+                target[2 * v], target[2 * v + 1] = literal, literal ^ 1
+                if v == chosen:
+                    continue
+                if self._weights is not None and self._shown[v]:
+                    own, lost = self._weights[chosen], self._weights[v]
+                    self._weights[chosen] = [own[0] * lost[literal & 1], own[1] * lost[literal & 1 ^ 1]]
+                self._is_left[v] = False
+        self.clauses = normalised([target[x] for x in clause] for clause in self.clauses)
+        self._replacing = target
+
+    def _assign(self, units: Iterable[int]) -> None:
+        """Make literals true that every model has."""
+        true = set(units)
+        for literal in true:
+            self._is_left[literal >> 1] = False
+            if self._shown[literal >> 1]:
+                self._multiplier *= self._weight(literal)
+        if any(x ^ 1 in true for x in true):
+            self.clauses = ((),)
+        elif true:
+            self.clauses = normalised(
+                [x for x in clause if x ^ 1 not in true] for clause in self.clauses if true.isdisjoint(clause)
+            )
+
+    def _subsume(self) -> None:
+        """Remove clauses that others imply, and literals by resolution of a clause with a part of another."""
+        clauses: dict[int, frozenset[int]] = dict(enumerate(map(frozenset, self.clauses)))
+        occurs: dict[int, set[int]] = {}
+        for number, clause in clauses.items():
+            for x in clause:
+                occurs.setdefault(x, set()).add(number)
+        waiting = sorted(clauses, key=lambda number: len(clauses[number]))
+        left = MOST_COMPARISONS
+        for number in waiting:  # it grows: a shorter clause is tried again
+            if left < 0 or number not in clauses:
+                continue
+            clause = clauses[number]
+            for flipped in (-1, *clause):
+                wanted = clause if flipped < 0 else clause - {flipped} | {flipped ^ 1}
+                rarest = min(wanted, key=lambda x: len(occurs.get(x, ())), default=-1)
+                found = [other for other in occurs.get(rarest, ()) if other != number and wanted <= clauses[other]]
+                left -= len(occurs.get(rarest, ()))
+                for other in found:
+                    longer = clauses[other]
+                    if flipped < 0:
+                        del clauses[other]
+                        for x in longer:
+                            occurs[x].discard(other)
+                    else:
+                        clauses[other] = longer - {flipped ^ 1}
+                        occurs[flipped ^ 1].discard(other)
+                        waiting.append(other)
+        self.clauses = normalised(clauses.values())
+
+    def _eliminate(self) -> None:
+        """Replace variables by resolvents: those that do not count, and those defined by the others."""
+        if self._is_closed or not self.clauses:
+            return
+        n = len(self._shown)
+        clauses: dict[int, Clause] = dict(enumerate(self.clauses))
+        occurs: list[set[int]] = [set() for _ in range(2 * n)]
+        for number, clause in clauses.items():
+            for x in clause:
+                occurs[x].add(number)
+        wanted = np.zeros(n, dtype=np.uint8)
+        for v in range(n):
+            one, other = len(occurs[2 * v]), len(occurs[2 * v + 1])
+            is_equal = self._weight(2 * v) == self._weight(2 * v + 1)
+            wanted[v] = one + other > 0 and one * other <= MOST_PRODUCT and (is_equal or not self._shown[v])
+        defined = wanted & ~self._shown
+        tested = wanted & self._shown
+        if tested.any():
+            hidden = {int(v) for v in np.flatnonzero(~self._shown)}  # definitions by others that count
+            own = tuple(clause for clause in self.clauses if not any(x >> 1 in hidden for x in clause))
+            solver = solver_of(replace(self._formula(), clauses=own), np.zeros(0))
+            assert solver is not None
+            define(solver, tested, np.zeros(n + 2, dtype=np.int64), MOST_CONFLICTS)
+            defined |= tested
+        is_touched = np.zeros(n, dtype=np.bool_)
+        candidates = np.flatnonzero(defined).tolist()
+        for v in sorted(candidates, key=lambda v: (len(occurs[2 * v]) * len(occurs[2 * v + 1]), v)):
+            if is_touched[v] and self._shown[v]:
+                continue
+            positive, negative = occurs[2 * v], occurs[2 * v + 1]
+            made = _resolvents(v, [clauses[c] for c in positive], [clauses[c] for c in negative])
+            if made is None:
+                continue
+            if self._shown[v]:
+                self._multiplier *= self._weight(2 * v)
+            self._is_left[v] = False
+            for c in [*positive, *negative]:
+                for x in clauses.pop(c):
+                    is_touched[x >> 1] = True
+                    occurs[x].discard(c)
+            for clause in made:
+                number = len(self.clauses) + len(clauses) + v * (MOST_PRODUCT + 1)
+                while number in clauses:
+                    number += 1
+                clauses[number] = clause
+                for x in clause:
+                    occurs[x].add(number)
+        self.clauses = normalised(clauses.values())
+        if () in self.clauses:
+            self.clauses = ((),)
+
+    def _shorten(self) -> None:
+        """Vivification."""
+        solver = None if self._is_closed or () in self.clauses else solver_of(self._formula(), np.zeros(0))
+        if solver is None:
+            return
+        kept = np.ones(len(solver.literals), dtype=np.uint8)
+        shorten(solver, kept, MOST_STEPS)
+        if kept.all():
+            return
+        short = [clause for clause in self.clauses if len(clause) < 3]
+        bounds = solver.start.tolist()
+        pairs = list(zip(solver.literals.tolist(), kept.tolist(), strict=True))
+        long = [[x for x, stays in pairs[i:j] if stays] for i, j in pairwise(bounds)]
+        self.clauses = normalised([*short, *long])
+
+
+def _resolvents(v: int, positive: list[Clause], negative: list[Clause]) -> list[Clause] | None:
+    """The resolvents of all pairs, without tautologies; None if they are too many or too long."""
+    found: dict[Clause, None] = {}
+    for one in positive:
+        rest = set(one) - {2 * v}
+        for other in negative:
+            if any(x ^ 1 in rest for x in other if x != 2 * v + 1):
+                continue
+            made = tuple(sorted(rest.union(other) - {2 * v + 1}))
+            if len(made) > LONGEST_RESOLVENT:
+                return None
+            found[made] = None
+            if len(found) > len(positive) + len(negative):
+                return None
+    return list(found)
