@@ -23,7 +23,7 @@ def join(
         typer.Argument(metavar="FILE...", help="Parquet files, folders of them, CSV files, or URLs of Parquet."),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="OUT", help="Parquet, CSV, or a folder for a stored table.")
+        Path, typer.Option("--output", "-o", metavar="OUT", help="Parquet, CSV, or a folder for a stored table.")
     ],
     group_by: Annotated[
         str, typer.Option("--group-by", metavar="NAMES", help="Columns of the groups, separated by commas; '': none.")
@@ -63,7 +63,7 @@ def join(
     columns = [column if column in source_of(source, names).names else None for source in sources]
     if not is_count and not any(columns):
         raise UsageError(f"--{name}: no file has a column {column!r}")
-    stored = not output.endswith((".parquet", ".csv"))
+    stored = output.suffix not in (".parquet", ".csv")
     result = aggregate(
         *sources,
         group_by=_listed(group_by),
@@ -104,7 +104,7 @@ def _source(file: str) -> Any:
         raise FormatError(file, None, str(error)) from None
 
 
-def _write(result: Table, output: str, group_by: list[str], column: str) -> None:
+def _write(result: Table, output: Path, group_by: list[str], column: str) -> None:
     """Write groups as Parquet or CSV, their columns in the given order."""
     from oocbe.tables.arrow import pyarrow
 
@@ -116,7 +116,7 @@ def _write(result: Table, output: str, group_by: list[str], column: str) -> None
         plain = [c.cast(c.type.value_type) if arrow.types.is_dictionary(c.type) else c for c in made.columns]
         data = arrow.table(dict(zip(made.column_names, plain, strict=True)))
         data = data.sort_by([(name, "ascending") for name in group_by])
-    if output.endswith(".csv"):
+    if output.suffix == ".csv":
         from pyarrow import csv
 
         csv.write_csv(data, output)
