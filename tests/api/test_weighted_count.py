@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.api.tasks import count as counts
+from oocbe.api.tasks import weighted_count
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.model.count_question import CountQuestion
 from oocbe.model.parts import Constraint, LinearConstraint, Variable
@@ -118,6 +119,25 @@ def test_long_chains(length, low):
     """Counts of many limbs, also of residues."""
     problem = chain(length, length, low)
     assert oocbe.count(problem, FAST).value == along(problem)
+
+
+def test_many_variables(monkeypatch):
+    """Beyond the number of variables for which the search for orders has a quadratic part."""
+    monkeypatch.setattr(weighted_count, "MOST_NEIGHBOURS", 10)
+    problem = chain(40, 2)
+    result = oocbe.count(problem, FAST)
+    assert result.value == along(problem) and result.width < 8
+
+
+@pytest.mark.parametrize("weight", ["1", "1/3", "123456789123456789123"])
+def test_terms_that_cancel(tmp_path, weight):
+    path = tmp_path / "zero.cnf"
+    path.write_text(f"p cnf 3 1\n2 3 0\nc p weight 1 {weight} 0\nc p weight -1 -{weight} 0\n")
+    result = oocbe.count(path, FAST)
+    assert (result.value, result.log10) == (0, -math.inf)
+    assert result.status == "exact"
+    path.write_text(path.read_text() + "-2 0\n-3 0\n")
+    assert oocbe.count(path, FAST).status == "infeasible"
 
 
 @pytest.mark.parametrize("low", [1, -(10**18)])

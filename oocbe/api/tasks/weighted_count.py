@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.api.tasks.count import CountForward, CountMaker
+from oocbe.api.tasks.count import CountForward, CountMaker, count
 from oocbe.api.tasks.result import finished
 from oocbe.api.tasks.tables import compute_tables
 from oocbe.elimination.buckets.bucket_message import MessageMaker
@@ -56,6 +56,10 @@ from oocbe.tables.limbs import LIMB_BITS, limbs_for, of_integers
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
+
+
+MOST_NEIGHBOURS = 1 << 10
+"""Variables up to which all shown ones are neighbours in the search for orders; its time grows with their square."""
 
 
 def forbid_zero_weights(problem: Problem) -> Problem:
@@ -129,10 +133,15 @@ class _Weights:
         scale = Fraction(math.prod(s.numerator for s in scales), math.prod(s.denominator for s in scales))
         return cls(found, scale, hidden, math.prod(sums))
 
+    @property
+    def are_mixed(self) -> bool:
+        """Whether some integers are negative."""
+        return any(min(own) < 0 for own in self.values.values())
+
     @cached_property
     def most_limbs(self) -> int | None:
         """Limbs of residues, 0 for plain int64; None if all integers are at least 0."""
-        return limbs_for(2 * self.most) if any(min(own) < 0 for own in self.values.values()) else None
+        return limbs_for(2 * self.most) if self.are_mixed else None
 
     @property
     def modulus(self) -> int:
@@ -233,7 +242,7 @@ def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | Non
     with compute_tables(counted, options, observer, **settings) as tables:
         found, exponent = tables.outcome.value, tables.outcome.exponent
     more: dict[str, Any] = {"dtype": tables.prepared.dtype.name, "notes": question.notes, "kind": question.kind}
-    if found is None:
+    if not found and not (weights.are_mixed and count(problem, options).value):  # rows of terms that cancel are dropped
         more["status"] = "infeasible"
     if options.float_counts:
         exact = Fraction(found or 0) * weights.float_scale() * Fraction(2) ** exponent
@@ -307,14 +316,20 @@ def _orders(hidden: frozenset[int], problem: Problem, options: SolveOptions) -> 
 def _candidates(
     graph: PrimalGraph, hidden: frozenset[int], shown: Sequence[int], options: SolveOptions
 ) -> Iterator[NDArray[np.int64]]:
-    """Orders of two blocks, without end."""
-    problem = graph.problem
+    """Orders of two blocks, without end.
+
+    The hidden variables of few variables are ordered as if all shown ones were neighbours, so that no heuristic favours
+    these; of many, along an order of all variables.
+    """
+    problem, seed = graph.problem, options.seed & 0x7FFFFFFF
     place = {v: number for number, v in enumerate(shown)}
-    together = ScopeGraph(problem.name, [*scopes_of(problem), shown], problem.sizes)
-    seed = options.seed & 0x7FFFFFFF
-    firsts = [[v for v in constrained_order(problem, last=shown) if v in hidden]]
-    greedy = [together.greedy_order(criterion, seed)[0].tolist() for criterion in CRITERIA.values()]
-    firsts += [[v for v in order if v in hidden] for order in greedy]
+    firsts: list[list[int]] = []
+    known: ScopeGraph = graph
+    if len(problem.sizes) <= MOST_NEIGHBOURS:
+        firsts.append(constrained_order(problem, last=shown))
+        known = ScopeGraph(problem.name, [*scopes_of(problem), shown], problem.sizes)
+    firsts += [known.greedy_order(criterion, seed)[0].tolist() for criterion in CRITERIA.values()]
+    firsts = [[v for v in order if v in hidden] for order in firsts]
     while True:
         for first in firsts:
             separators = graph.separators(np.array([*first, *shown], dtype=np.int64)).listed()[: len(first)]
