@@ -47,7 +47,7 @@ from oocbe.junction_trees.explanations import constrained_order
 from oocbe.model.count_question import CountQuestion
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.model.results.numerals import log10_of
+from oocbe.model.results.numerals import logarithm_of
 from oocbe.model.results.task_result import TaskResult
 from oocbe.model.semiring import COUNTING, Marginalisation
 from oocbe.model.settings.options import SolveOptions
@@ -258,7 +258,7 @@ def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | Non
 
 def _as_float(exact: Fraction, more: dict[str, Any]) -> tuple[float, dict[str, Any]]:
     """A count as the nearest float, and the settings of its result with the logarithm and a note if it has none."""
-    logarithm = log10_of(exact)
+    logarithm = logarithm_of(exact, math.log10)
     try:
         value = float(exact)
     except OverflowError:

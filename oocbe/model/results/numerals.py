@@ -79,18 +79,18 @@ def whole_repr(made: type[Made]) -> type[Made]:
     return made
 
 
-def log10_of(number: int | float | Fraction) -> float:
-    """Decimal logarithm of a number's absolute value, of any size; -inf of 0."""
+def logarithm_of(number: int | float | Fraction, logarithm: Callable[[float], float] = math.log) -> float:
+    """Logarithm of a number's absolute value, of any size; -inf of 0. ``logarithm`` : of a float or an integer."""
     if number == 0:
         return -math.inf
-    if isinstance(number, float):
-        return math.log10(abs(number))
+    if isinstance(number, float | int):
+        return logarithm(abs(number))
     above, below = abs(number.numerator), number.denominator
     shift = above.bit_length() - below.bit_length()
     if abs(shift) < 1000:
-        return math.log10(above / below)
+        return logarithm(above / below)
     scaled = above / (below << shift) if shift > 0 else (above << -shift) / below
-    return math.log10(scaled) + shift * math.log10(2)
+    return logarithm(scaled) + shift * logarithm(2)
 
 
 def digits(number: int | float | Fraction) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
-from oocbe.model.results.numerals import content, digits, finite, labels_of, log10_of, whole_repr
+from oocbe.model.results.numerals import content, digits, finite, labels_of, logarithm_of, whole_repr
 from oocbe.model.results.progress_curve import PresolveStep
 from oocbe.model.results.rows_read import RowsRead
 from oocbe.model.results.schema import SCHEMA_VERSION
@@ -84,7 +84,7 @@ class TaskResult(Shown):
 
     def __post_init__(self) -> None:
         if self.log10 is None and self.counts and self.value is not None:
-            object.__setattr__(self, "log10", log10_of(self.value))
+            object.__setattr__(self, "log10", logarithm_of(self.value, math.log10))
 
     @property
     def exit_code(self) -> int:
@@ -100,7 +100,10 @@ class TaskResult(Shown):
     @property
     def logarithm(self) -> float | None:
         """Natural logarithm of a count's absolute value, -inf for 0; None for other tasks."""
-        return None if self.log10 is None else self.log10 * math.log(10)
+        if self.log10 is None or self.value is None:
+            return None
+        is_outside = isinstance(self.value, float) and (self.value == 0 or math.isinf(self.value))
+        return self.log10 * math.log(10) if is_outside else logarithm_of(self.value)
 
     @property
     def probability(self) -> float | None:
