@@ -132,10 +132,8 @@ def _counted(solver: Solver, value: int) -> Counted:
 
 
 def _doubled(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """The array in twice the room, at least 1,024 elements."""
-    made = np.zeros(max(1024, 2 * len(array)), dtype=array.dtype)
-    made[: len(array)] = array
-    return made
+    """The array in twice the room, along its first axis."""
+    return np.concatenate([array, np.zeros_like(array)])
 
 
 def _levels(formula: Formula, primes: int) -> Levels:
@@ -203,16 +201,14 @@ def _more_cache(solver: Solver, levels: Levels, cache: Cache, memory: int) -> Ca
         return cache
     if not is_full:
         return cache._replace(words=_doubled(cache.words))
-    count = np.zeros((2 * len(cache.count), cache.count.shape[1]), dtype=np.int64)
-    count[: len(cache.count)] = cache.count
     made = Cache(
-        first=np.zeros(2 * len(cache.first), dtype=np.int32),
+        first=_doubled(cache.first),
         next=_doubled(cache.next),
         hash=_doubled(cache.hash),
         used=_doubled(cache.used),
         word=_doubled(cache.word),
         words=cache.words,
-        count=count,
+        count=_doubled(cache.count),
     )
     index_entries(solver, made)
     return made
