@@ -9,8 +9,9 @@ device or workers that a user chooses belong to elimination, and exclude both.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -35,11 +36,18 @@ PRESOLVE_SECONDS, PRESOLVE_SHARE = 60.0, 0.2
 
 
 def count_clauses(
-    problem: Problem, options: SolveOptions, eliminate: Callable[[Problem, Sequence[int]], TaskResult]
+    problem: Problem,
+    options: SolveOptions,
+    eliminate: Callable[[Problem, Sequence[int]], TaskResult] | None = None,
+    weights: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    hidden: Collection[int] = (),
 ) -> TaskResult | None:
     """The number of feasible assignments of a problem whose parts are clauses; None for other problems and options.
 
-    eliminate : counts the preprocessed problem, with this order, by elimination.
+    Parameters
+    ----------
+    eliminate : counts the preprocessed problem, with this order, by elimination; None: the search counts.
+    weights : by variable, integers for its values; others weigh 1. hidden : variables that are projected out.
 
     Raises
     ------
@@ -53,27 +61,52 @@ def count_clauses(
         formula = formula_of(what_forbids(problem))
         if formula is None:
             return None
+        formula = _weighted(formula, weights, hidden)
         presolved = presolve(formula, min(PRESOLVE_SECONDS, PRESOLVE_SHARE * deadline.remaining))
         reduced = problem_of(presolved.formula, problem.name)
         between = time.perf_counter()
         choice = _order(reduced, options, deadline)
         seconds = {"presolve": between - begin, "order": time.perf_counter() - between}
-        if choice is not None and choice.cost() <= tuning().counted_rows:
+        if eliminate is not None and choice is not None and choice.cost() <= tuning().counted_rows:
             found = eliminate(reduced, choice.order)
             value = int(found.value or 0) * presolved.formula.multiplier
         else:
             found = _searched(presolved.formula, problem, options, choice)
             value = int(found.value or 0)
+        is_feasible = value != 0 or (_has_negative(formula) and _has_model(formula, options))
     return replace(
         found,
         semiring=problem.semiring.name,
         variables=problem.variables,
-        status="exact" if value else "infeasible",
+        status="exact" if is_feasible else "infeasible",
         value=value,
+        log10=None,
         order=_lifted(presolved, found.order, len(problem.variables)),
         seconds={**found.seconds, **seconds},
         presolve=(_step(formula, presolved.formula),),
     )
+
+
+def _weighted(formula: Formula, weights: Mapping[int, Sequence[int]], hidden: Collection[int]) -> Formula:
+    """The formula with weights and hidden variables."""
+    shown = formula.shown.copy()
+    shown[list(hidden)] = False
+    if not weights:
+        return replace(formula, shown=shown)
+    pairs = [(1, 1)] * formula.variables
+    for v, (of_false, of_true) in weights.items():
+        pairs[v] = of_true, of_false
+    return replace(formula, shown=shown, weights=tuple(pairs))
+
+
+def _has_negative(formula: Formula) -> bool:
+    return formula.weights is not None and any(min(pair) < 0 for pair in formula.weights)
+
+
+def _has_model(formula: Formula, options: SolveOptions) -> bool:
+    """Whether a formula whose count is 0 has a model: negative weights may cancel out."""
+    hidden = replace(formula, shown=np.zeros_like(formula.shown), weights=None)
+    return count_formula(hidden, np.zeros(formula.variables), message_memory(options)).value != 0
 
 
 def _order(reduced: Problem, options: SolveOptions, deadline: Deadline) -> OrderChoice | None:

@@ -1,5 +1,7 @@
 """Weighted and projected counts: exact fractions, or floats.
 
+Clauses are preprocessed and counted by a search (:mod:`oocbe.api.tasks.clause_count`), other problems by elimination.
+
 The weights of a variable are scaled to coprime integers; the count of these is an integer, computed as any other
 (:mod:`oocbe.api.tasks.count`), and the product of all scales is a fraction. The weights of a variable are a table of
 one column in its bucket. Zero weights forbid their value.
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.api.tasks.clause_count import count_clauses
 from oocbe.api.tasks.count import CountForward, CountMaker, count
 from oocbe.api.tasks.result import finished
 from oocbe.api.tasks.tables import compute_tables
@@ -230,6 +233,13 @@ def weighted_count(stack: Stack, options: SolveOptions, observer: Observer | Non
     """
     problem, question = stack.problem, question_of(stack.original)
     weights = _Weights.of(stack)
+    if not options.float_counts:
+        counts = count_clauses(problem, options, None, weights.values, weights.hidden)
+        if counts is not None:
+            exact = weights.scale * Fraction(counts.value or 0)
+            notes = (*question.notes, *counts.notes)
+            answer = exact if "w" in question.kind else int(exact)
+            return replace(counts, value=answer, log10=None, kind=question.kind, notes=notes)
     _refuse_carried(problem, weights.hidden)
     counted = hard_part(problem)
     settings: dict[str, Any] = {"carries": True, "orders": partial(_orders, weights.hidden) if weights.hidden else None}
