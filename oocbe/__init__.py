@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oocbe.api.aggregation import aggregate
     from oocbe.api.einsum import einsum, einsum_path
     from oocbe.api.facade import bound, plan, propagate, solve, verify
+    from oocbe.api.tasks.anytime import anytime
     from oocbe.api.tasks.many import Outcome, solve_many
     from oocbe.api.tasks.verbs import (
         count,
@@ -128,6 +129,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "aggregate",
+    "anytime",
     "bound",
     "common_domains",
     "count",
@@ -194,6 +196,7 @@ _HOMES = {
     "oocbe.tables.stored_complete": "StoredCompleteTable",
     "oocbe.tables.table": "Table",
     "oocbe.api.tasks.result": "TaskResult",
+    "oocbe.api.tasks.anytime": "anytime",
     "oocbe.api.tasks.many": "Outcome solve_many",
     "oocbe.api.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals "
     "most_probable_explanation",

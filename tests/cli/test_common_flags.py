@@ -28,6 +28,7 @@ CALLS = {
     "join": "sales.csv rents.csv --group-by shop --max gain --on shop -o best.csv",
     "compile": "small.bif new.tree",
     "query": "small.tree --cases cases.csv",
+    "uai": "small.bif - - PR",
     "dcop": "cycle.wcsp",
     "stress": "--rows 1e3",
     "trace": "run.json",
@@ -52,10 +53,10 @@ COMMON = {
 }
 """Common flags, each with a value."""
 
-RANDOM = {"solve", "plan", "bound", "compile", "stress", "simulate", *(f"synth {kind}" for kind in SYNTH)}
+RANDOM = {"solve", "plan", "bound", "compile", "uai", "stress", "simulate", *(f"synth {kind}" for kind in SYNTH)}
 SHARED = {"solve", "plan", "dcop", "stress", "simulate"}
 SHORT = {"trace", "simulate", "warm-up", *(f"synth {kind}" for kind in SYNTH)}
-TRACED = {"solve", "plan", "bound", "convert", "join", "compile", "query", "dcop", "stress"}
+TRACED = {"solve", "plan", "bound", "convert", "join", "compile", "query", "uai", "dcop", "stress"}
 HAS = {
     "--quiet": set(CALLS) - {"completion"},
     "--json": set(CALLS) - {"completion"},

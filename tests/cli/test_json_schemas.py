@@ -101,6 +101,7 @@ def test_other_commands(tmp_path, network):
     CliRunner().invoke(app, ["solve", str(cycle), "--solution", str(tmp_path / "it.sol")])
     assert printed("verify", cycle, tmp_path / "it.sol")["accepted"]
     assert printed("bound", cycle, "--z", "2")["bounds"][0]["z"] == 2
+    assert printed("uai", network, "-", "-", "MAR")["status"] == "exact"
     assert printed("plan", cycle)["width"] == 2
     assert printed("propagate", cycle)["status"] == "fixpoint"
     assert printed("inspect", cycle)["kind"] == "problem"

@@ -58,6 +58,7 @@ def _commands(inputs: Path, out: Path) -> list[list[str]]:
         ["join", *sources, "--group-by", "day", "--sum", "gain", "--on", "shop", "-o", str(out / "best.parquet")],
         ["compile", network, made["tree"]],
         ["query", made["tree"], "--cases", cases, "-o", made["answers.csv"]],
+        ["uai", network, "-", "-", "MAR", "--order-seconds", "0"],
         ["dcop", cycle],
         ["stress", "--rows", "1e3", "--workdir", str(out / "stress")],
         ["trace", made["run.json"], "--png", made["run.png"]],

@@ -53,7 +53,7 @@ from oocbe.runtime.interruption import listening
 ANYTIME_TASKS = ("PR", "MAR", "MAP", "MMAP")
 """Names of the tasks, as in the competitions."""
 
-LEVELS = (8, 12, 16, 18, 20, 22, 24, 26)
+LEVELS = (6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26)
 """Binary logarithms of the cells of a cluster, one join graph after the other."""
 
 FIRST_LEVELS = 3
@@ -62,7 +62,13 @@ FIRST_LEVELS = 3
 FIRST_SHARE = 0.25
 """Share of the time for join graphs before the exact attempt."""
 
-PLAN_SHARE = 0.05
+MOST_CELLS = 1e12
+"""Cells of all buckets above which the elimination of relevant factors is planned only once."""
+
+PATIENCE = 10.0
+"""Multiple of the estimated time of an elimination of relevant factors after which it is given up."""
+
+PLAN_SHARE = 0.07
 """Share of the time for a plan of the elimination of relevant factors; plans of wide networks take longer."""
 
 EXACT_SHARE = 0.8
@@ -71,14 +77,14 @@ EXACT_SHARE = 0.8
 RESERVE_SECONDS, RESERVE_SHARE = 0.3, 0.03
 """Time before the limit at which work ends, in seconds and as a share: the smaller one. Answers take time to write."""
 
-ROUNDS, ROUNDS_AT_ONCE, DAMPING = 60, 10, 0.3
-"""Rounds of belief propagation, and the damping of its messages, by which most loopy networks converge. The first join
-graph gives an estimate after each few rounds."""
+PORTIONS, DAMPING = (1, 4, 15, 40), 0.3
+"""Rounds of belief propagation, by which most loopy networks converge, and the damping of its messages. The first join
+graph gives an estimate after each portion."""
 
 FIRST_METHOD = "independent factors"
 """Method of the estimate before belief propagation."""
 
-ROWS_A_SECOND = 5e7
+ROWS_A_SECOND = 1.5e7
 """Rows that elimination computes in a second, at most: an attempt with more predicted rows is hopeless."""
 
 CELLS_A_SECOND = 3e7
@@ -227,41 +233,32 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
     answer = None if factors is None else QueryAnswer(factors, {})
     targets = range(len(left.variables)) if wants_marginals else range(0)
 
-    def by_relevant_factors() -> None:
-        assert answer is not None
-        found = answer.posteriors(targets, "cpu")
-        take([found[v] for v in targets])
-        best.exact(answer.log_evidence("cpu"), "elimination of relevant factors")
-
     def by_rows() -> None:
         result = answered("marginals" if wants_marginals else "logz", problem, options)
         assert isinstance(result.value, int | float)
         best.marginals = result.marginals if wants_marginals else ()
         best.exact(float(result.value), "elimination")
 
-    is_soon = False
-    with _limited(PLAN_SHARE * _remaining()):
-        is_soon = answer is not None and answer.seconds(targets, memory) < EXACT_SHARE * _remaining()
-    if is_soon:
-        with _attempt(best):
-            by_relevant_factors()
-            return
+    if _by_relevant_factors(answer, targets, memory, take, best):
+        return
     choice = search_orders(left.problem, options.order, min(options.order_seconds, _remaining() / 10), options.seed)[0]
     graphs = _Graphs(left.problem, choice.order, choice.separators, memory)
 
     def refine(graph: LogJoinGraph) -> None:
-        _bound_both(graph, best)
         if not graph.is_divided:
-            best.exact(graph.bound(), "elimination in complete tables")
-            if not wants_marginals:
-                return
-        is_first = best.method == FIRST_METHOD
-        for done in range(ROUNDS_AT_ONCE, ROUNDS + 1, ROUNDS_AT_ONCE):
-            is_over = graph.propagate(ROUNDS_AT_ONCE, DAMPING) < CONVERGED or not graph.is_divided
-            if is_first or is_over or done == ROUNDS:
+            value = graph.bound()
+            if wants_marginals:
+                graph.propagate(1)
                 take(graph.marginals())
-                if not best.is_exact:
-                    best.value, best.method = graph.estimate, f"belief propagation, clusters of {graph.largest:,} cells"
+            best.exact(value, "elimination in complete tables")
+            return
+        _bound_both(graph, best)
+        is_first = best.method == FIRST_METHOD
+        for rounds in PORTIONS:
+            is_over = graph.propagate(rounds, DAMPING) < CONVERGED
+            if is_first or is_over or rounds == PORTIONS[-1]:
+                take(graph.marginals())
+                best.value, best.method = graph.estimate, f"belief propagation, clusters of {graph.largest:,} cells"
             if is_over:
                 return
 
@@ -270,6 +267,8 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
             refine(graph)
     if best.is_exact:
         return
+    if graphs.cells < MOST_CELLS and _by_relevant_factors(answer, targets, memory, take, best):
+        return
     if choice.cost() < ROWS_A_SECOND * _remaining():
         with _attempt(best):
             by_rows()
@@ -277,6 +276,27 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         if best.is_exact:
             return
         refine(graph)
+
+
+def _by_relevant_factors(
+    answer: QueryAnswer | None,
+    targets: Collection[int],
+    memory: int,
+    take: Callable[[Sequence[NDArray[Any]]], None],
+    best: _Best,
+) -> bool:
+    """Whether elimination of relevant factors gave the exact answer, within a multiple of its estimated time."""
+    expected = math.inf
+    with _limited(PLAN_SHARE * _remaining()):
+        expected = math.inf if answer is None else answer.seconds(targets, memory)
+    if answer is None or expected > EXACT_SHARE * _remaining():
+        return False
+    with _attempt(best), _limited(1.0 + PATIENCE * expected):
+        found = answer.posteriors(targets, "cpu")
+        value = answer.log_evidence("cpu")
+        take([found[v] for v in targets])
+        best.exact(value, "elimination of relevant factors")
+    return best.is_exact
 
 
 def _uniform(energies: Problem) -> float:
@@ -372,12 +392,10 @@ def _weight_of(energies: Problem, values: Mapping[int, int], options: SolveOptio
     memory = message_memory(options)
     choice = search_orders(left.problem, options.order, 0.0, options.seed)[0]
     lower = -math.inf
-    for graph in _Graphs(left.problem, choice.order, choice.separators, memory):
+    for graph in _some(_Graphs(left.problem, choice.order, choice.separators, memory), FIRST_LEVELS):
         lower = max(lower, graph.bound(is_upper=False))
         if not graph.is_divided:
             return lower, True
-        if graph.largest >= 1 << LEVELS[FIRST_LEVELS]:
-            break
     return lower, False
 
 
@@ -398,15 +416,15 @@ class _Graphs(Iterator[LogJoinGraph]):
         self._arguments, self._maximised, self._memory = (problem, order), maximised, memory
         sizes = problem.sizes
         cells = sum(math.prod(sizes[u] for u in (v, *s)) for v, s in zip(order, separators, strict=True))
-        self._whole = cells
+        self.cells = cells  # of all clusters without divided buckets
         self._levels = [1 << level for level in LEVELS]
         self._is_done = False
 
     def __next__(self) -> LogJoinGraph:
         if self._is_done or not self._levels:
             raise StopIteration
-        fits = 8 * self._whole * 1.5 < self._memory and self._whole < CELLS_A_SECOND * _remaining() / 2
-        most_cells = self._whole if fits else self._levels[0]
+        fits = 8 * self.cells * 1.5 < self._memory and self.cells < CELLS_A_SECOND * _remaining() / 2
+        most_cells = self.cells if fits else self._levels[0]
         try:
             graph = LogJoinGraph(*self._arguments, most_cells, int(self._memory / 1.5), self._maximised)
         except ResourceError:

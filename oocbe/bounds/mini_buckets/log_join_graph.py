@@ -42,8 +42,8 @@ Logs = NDArray[np.float64]
 BLOCK_CELLS = 1 << 11
 """Cells of a block of :class:`Walk`, at least, if the table has as many: its positions take 16 KiB."""
 
-CONVERGED = 1e-6
-"""Largest change of a logarithm of a separator's share in a converged round."""
+CONVERGED = 1e-4
+"""Largest change of a share of a separator in a converged round."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,10 @@ class LogJoinGraph:
     def propagate(self, rounds: int, damping: float = 0.0) -> float:
         """Propagate beliefs for some rounds, or until they converge; returns the largest change of the last round.
 
-        damping : share of the old separator in a new one, by logarithms.
+        damping : share of the old separator in a new one, by logarithms; without effect on a tree, where one round is
+            exact.
         """
+        damping *= self.is_divided
         if any(float(c.belief.max()) == -math.inf for c in self.clusters):
             return 0.0
         change = math.inf

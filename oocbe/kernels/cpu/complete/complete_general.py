@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.native import array_at
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, thread_count
-from oocbe.kernels.interface import CompleteFunction
+from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.infeasible import SUMMANDS, infeasible_value, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation
 
@@ -44,6 +44,12 @@ def eliminate_general(
     dtype = np.dtype(dtype)
     kept = len(sizes) - eliminated
     run = sizes[0] if kept else 1
+    if eliminated > 1 and run * math.prod(sizes[max(kept, 1) :]) > LARGEST_PIECE:
+        # A run is one call, which would have one thread and no end at a deadline: eliminate one axis less, then it.
+        rules = (combination, marginalisation, dtype)
+        partly = eliminate_general(functions, sizes, eliminated - 1, *rules, piece_rows)
+        rest = sizes[: kept + 1]
+        return eliminate_general([CompleteFunction(partly, steps_of(rest))], rest, 1, *rules, piece_rows)
     out = np.empty(math.prod(sizes[:kept]), dtype=dtype)
     if not functions:
         functions = [CompleteFunction(np.full(1, 0 if combination == ADD else 1, dtype=dtype), (0,) * len(sizes))]

@@ -1,0 +1,134 @@
+"""Anytime answers to the tasks of the UAI competitions, compared with enumeration."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.api.tasks import anytime as module
+from oocbe.errors import UsageError
+from tests.helpers.small_networks import random_network, random_product
+
+TASKS = ("PR", "MAR", "MAP", "MMAP")
+
+
+def weights_of(problem):
+    found = np.zeros(problem.sizes)
+    for assignment in product(*map(range, problem.sizes)):
+        found[assignment] = problem.evaluate(assignment) or 0.0
+    return found
+
+
+def check(task, problem, result, query):
+    """Compare an exact result, or the bounds of another one, with enumeration."""
+    weights = weights_of(problem)
+    axes = tuple(range(weights.ndim))
+    numbers = [int(name[1:]) for name in query]
+    if task in ("PR", "MAR"):
+        exact = weights.sum()
+    elif task == "MAP":
+        exact = weights.max()
+    else:
+        exact = weights.sum(axis=tuple(a for a in axes if a not in numbers)).max()
+    exact = math.log(exact) if exact > 0 else -math.inf
+    assert result.lower - 1e-9 <= exact <= result.upper + 1e-9
+    assert result.value is None or result.lower - 1e-9 <= result.value <= result.upper + 1e-9
+    assert (result.status == "infeasible") <= (exact == -math.inf)
+    if result.status == "exact":
+        assert result.value == pytest.approx(exact, abs=1e-8)
+    if exact == -math.inf:
+        return
+    if task == "MAR":
+        assert all(own.sum() == pytest.approx(1.0) for own in result.marginals)
+        if result.status == "exact":
+            for v, own in enumerate(result.marginals):
+                assert own == pytest.approx(
+                    weights.sum(axis=tuple(a for a in axes if a != v)) / weights.sum(), abs=1e-8
+                )
+    if task in ("MAP", "MMAP"):
+        wanted = numbers if task == "MMAP" else axes
+        assert list(result.assignment) == list(wanted)
+        place = tuple(result.assignment.get(a, slice(None)) for a in axes)
+        weight = weights[place].sum()
+        assert result.value is None or weight > 0 or result.value == -math.inf
+        if result.status == "exact":
+            assert math.log(weight) == pytest.approx(exact, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("task", TASKS)
+def test_small_networks_are_solved_exactly(task, seed):
+    random = np.random.default_rng(seed)
+    problem = random_product(random) if seed % 2 else random_network(random)
+    query = ("v4", "v1") if task == "MMAP" else ()
+    result = oocbe.anytime(task, problem, query, order_seconds=0.0)
+    assert result.status in ("exact", "infeasible")
+    check(task, problem, result, query)
+
+
+@pytest.fixture
+def small_clusters(monkeypatch):
+    """No exact attempt, and clusters of a few cells."""
+    monkeypatch.setattr(module, "_by_relevant_factors", lambda *_: False)
+    monkeypatch.setattr(module, "ROWS_A_SECOND", -1.0)
+    monkeypatch.setattr(module, "CELLS_A_SECOND", -1.0)
+    monkeypatch.setattr(module, "LEVELS", (0, 2))
+    monkeypatch.setattr(module, "marginal_map", _refused)
+    monkeypatch.setattr(module, "_solve", _refused)
+
+
+def _refused(*_):
+    raise oocbe.ResourceError("no memory for it")
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("task", TASKS)
+def test_estimates_are_within_bounds(small_clusters, task, seed):
+    random = np.random.default_rng(seed)
+    problem = random_product(random, variables=7, zeros=(0.0, 0.2)[seed % 2])
+    query = ("v6", "v2", "v3") if task == "MMAP" else ()
+    result = oocbe.anytime(task, problem, query, time_limit=30)
+    check(task, problem, result, query)
+
+
+def test_divided_buckets_are_not_called_exact(small_clusters):
+    sizes = 6
+    couplings = [np.random.default_rng(i).random((2, 2)) + 0.1 for i in range(sizes * sizes)]
+    functions = tuple(
+        oocbe.Function.from_array((a, b), couplings[a * sizes + b]) for a in range(sizes) for b in range(a)
+    )
+    problem = oocbe.Problem(
+        tuple(oocbe.Variable(f"v{i}", 2) for i in range(sizes)), functions, semiring=oocbe.SUM_PRODUCT
+    )
+    for task in ("PR", "MAR", "MMAP"):
+        result = oocbe.anytime(task, problem, ("v0", "v1", "v2"))
+        assert result.status == "bounded"
+        assert result.exit_code == 20
+        assert result.lower < result.upper
+        check(task, problem, result, ("v0", "v1", "v2"))
+
+
+def test_impossible_evidence_is_infeasible():
+    network = random_network(np.random.default_rng(3), zeros=1.0)
+    weights = weights_of(network)
+    v, value = next((v, x) for v in range(7) for x in range(network.sizes[v]) if not weights.take(x, v).any())
+    for task in TASKS:
+        result = oocbe.anytime(task, network, ("v0",), evidence={v: value})
+        assert (result.status, result.value, result.exit_code) == ("infeasible", -math.inf, 10)
+
+
+def test_a_limit_before_any_work_leaves_an_estimate():
+    problem = random_network(np.random.default_rng(5))
+    result = module.best_within_limits("PR", problem, (), oocbe.SolveOptions(time_limit=1e-9))
+    assert result.value is not None
+    with oocbe.api.facade.Deadline(0.0):
+        result = module.best_within_limits("MAR", problem, (), oocbe.SolveOptions())
+    assert result.status in ("estimated", "exact")
+    with pytest.raises(UsageError, match="not one of"):
+        oocbe.anytime("SUM", problem)
+    with pytest.raises(UsageError, match="no variable"):
+        oocbe.anytime("MMAP", problem, ["nothing"])
+    with pytest.raises(UsageError, match="needs the variables"):
+        oocbe.anytime("MMAP", problem)
