@@ -14,8 +14,8 @@ Every instance has a process of its own. Scores are between 0 and 1:
   the better one of the answer and the reference; the score is 1 - gap, at least 0.
 
 References have six digits; a smaller error is none. Files in which a factor without variables is 0 are left out: their
-partition function is 0, and their references ignore those factors. The exit code is 1 if an answer is called exact and is not, or if a
-process takes longer than its time limit and one second.
+partition function is 0, and their references ignore those factors. The exit code is 1 if
+an answer is called exact and is not, or if a process takes longer than its time limit and one second.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_divided_buckets_are_not_called_exact(small_clusters):
     )
     for task in ("PR", "MAR", "MMAP"):
         result = oocbe.anytime(task, problem, ("v0", "v1", "v2"))
-        assert result.status == "bounded"
+        assert result.status == ("estimated" if task == "MAR" else "bounded")
         assert result.exit_code == 20
         assert result.lower < result.upper
         check(task, problem, result, ("v0", "v1", "v2"))

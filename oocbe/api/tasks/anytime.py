@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
@@ -65,7 +65,7 @@ FIRST_SHARE = 0.25
 MOST_CELLS = 1e12
 """Cells of all buckets above which the elimination of relevant factors is planned only once."""
 
-PATIENCE = 10.0
+PATIENCE = 20.0
 """Multiple of the estimated time of an elimination of relevant factors after which it is given up."""
 
 PLAN_SHARE = 0.07
@@ -74,7 +74,7 @@ PLAN_SHARE = 0.07
 EXACT_SHARE = 0.8
 """Share of the remaining time for one exact attempt."""
 
-RESERVE_SECONDS, RESERVE_SHARE = 0.3, 0.03
+RESERVE_SECONDS, RESERVE_SHARE = 0.6, 0.03
 """Time before the limit at which work ends, in seconds and as a share: the smaller one. Answers take time to write."""
 
 PORTIONS, DAMPING = (1, 4, 15, 40), 0.3
@@ -87,8 +87,14 @@ FIRST_METHOD = "independent factors"
 ROWS_A_SECOND = 1.5e7
 """Rows that elimination computes in a second, at most: an attempt with more predicted rows is hopeless."""
 
+MESSAGES = 1.5
+"""Memory of a join graph and of the messages of a pass over it, as a multiple of that of its clusters."""
+
 CELLS_A_SECOND = 3e7
 """Cells of a join graph without divided buckets that are eliminated in a second."""
+
+EXPLANATION_SECONDS = 60.0
+"""Time limit of the search for a best assignment whose values of a query are weighed, in seconds."""
 
 ROUNDING = 1e-9
 """Relative rounding error of bounds."""
@@ -197,7 +203,7 @@ def best_within_limits(task: str, problem: Problem, query: Collection[str], opti
         return AnytimeResult(
             problem=problem.name,
             task=task,
-            status=best.status,
+            status=ESTIMATED if task == "MAR" and best.status == BOUNDED else best.status,
             variables=problem.variables,
             value=best.clamped,
             lower=best.lower,
@@ -239,10 +245,11 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         best.marginals = result.marginals if wants_marginals else ()
         best.exact(float(result.value), "elimination")
 
-    if _by_relevant_factors(answer, targets, memory, take, best):
+    if _by_relevant_factors(answer, targets, memory, take, best, FIRST_SHARE):
         return
     choice = search_orders(left.problem, options.order, min(options.order_seconds, _remaining() / 10), options.seed)[0]
-    graphs = _Graphs(left.problem, choice.order, choice.separators, memory)
+    passes = 4 if wants_marginals else 1
+    graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=passes)
 
     def refine(graph: LogJoinGraph) -> None:
         if not graph.is_divided:
@@ -253,6 +260,8 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
             best.exact(value, "elimination in complete tables")
             return
         _bound_both(graph, best)
+        if best.is_exact:
+            return
         is_first = best.method == FIRST_METHOD
         for rounds in PORTIONS:
             is_over = graph.propagate(rounds, DAMPING) < CONVERGED
@@ -267,7 +276,13 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
             refine(graph)
     if best.is_exact:
         return
-    if graphs.cells < MOST_CELLS and _by_relevant_factors(answer, targets, memory, take, best):
+    if graphs.cells < MOST_CELLS and _by_relevant_factors(answer, targets, memory, take, best, EXACT_SHARE):
+        return
+    if graphs.fits:
+        with _attempt(best):
+            for graph in _some(graphs, 1):
+                refine(graph)
+    if best.is_exact:
         return
     if choice.cost() < ROWS_A_SECOND * _remaining():
         with _attempt(best):
@@ -284,14 +299,16 @@ def _by_relevant_factors(
     memory: int,
     take: Callable[[Sequence[NDArray[Any]]], None],
     best: _Best,
+    share: float,
 ) -> bool:
-    """Whether elimination of relevant factors gave the exact answer, within a multiple of its estimated time."""
+    """Whether elimination of relevant factors gave the exact answer, within a multiple of its estimated time and a
+    share of the time."""
     expected = math.inf
     with _limited(PLAN_SHARE * _remaining()):
         expected = math.inf if answer is None else answer.seconds(targets, memory)
-    if answer is None or expected > EXACT_SHARE * _remaining():
+    if answer is None or expected > share * _remaining():
         return False
-    with _attempt(best), _limited(1.0 + PATIENCE * expected):
+    with _attempt(best), _limited(min(1.0 + PATIENCE * expected, share * _remaining())):
         found = answer.posteriors(targets, "cpu")
         value = answer.log_evidence("cpu")
         take([found[v] for v in targets])
@@ -334,6 +351,8 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
     def weigh(values: dict[int, int], method: str) -> None:
         """Weigh values of the query, and keep them if they are the best so far."""
         lower, is_known = _weight_of(energies, values, options)
+        if lower == -math.inf:
+            return
         if best.value is None or lower > best.value:
             best.value, best.assignment = lower, values
             best.method = method if is_known else f"{method}; the value is a lower bound of their weight"
@@ -357,6 +376,12 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
             refine(graph)
     if best.is_exact:
         return
+    if len(query) < len(problem.variables):
+        with _attempt(best), _limited(FIRST_SHARE * _remaining()):
+            seconds = min(EXPLANATION_SECONDS, EXACT_SHARE * _remaining())
+            explanation = answered("mpe", problem, replace(options, time_limit=seconds)).assignment
+            if explanation is not None:
+                weigh({v: explanation[v] for v in query}, "values of the best assignment found")
     with _attempt(best):
         if len(query) == len(problem.variables):
             _solve(problem, options, best)
@@ -403,6 +428,14 @@ class _Graphs(Iterator[LogJoinGraph]):
     """Join graphs with larger and larger clusters; without divided buckets as soon as that fits memory and time.
 
     A time limit during the making of a graph leaves the iterator where it was.
+
+    Parameters
+    ----------
+    passes : over the cells of a graph without divided buckets, until its answer is known.
+
+    Attributes
+    ----------
+    cells : of all clusters without divided buckets.
     """
 
     def __init__(
@@ -412,26 +445,33 @@ class _Graphs(Iterator[LogJoinGraph]):
         separators: Sequence[Sequence[int]],
         memory: int,
         maximised: Collection[int] = (),
+        passes: int = 1,
     ) -> None:
         self._arguments, self._maximised, self._memory = (problem, order), maximised, memory
         sizes = problem.sizes
-        cells = sum(math.prod(sizes[u] for u in (v, *s)) for v, s in zip(order, separators, strict=True))
-        self.cells = cells  # of all clusters without divided buckets
-        self._levels = [1 << level for level in LEVELS]
-        self._is_done = False
+        self.cells = sum(math.prod(sizes[u] for u in (v, *s)) for v, s in zip(order, separators, strict=True))
+        self._work, self._levels = passes * self.cells, [1 << level for level in LEVELS]
+        self._is_tried = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether the next graph is without divided buckets, for the first time."""
+        has_room = 8 * self.cells * MESSAGES < self._memory
+        return has_room and not self._is_tried and self._work < CELLS_A_SECOND * _remaining() / 2
 
     def __next__(self) -> LogJoinGraph:
-        if self._is_done or not self._levels:
+        if not self._levels:
             raise StopIteration
-        fits = 8 * self.cells * 1.5 < self._memory and self.cells < CELLS_A_SECOND * _remaining() / 2
-        most_cells = self.cells if fits else self._levels[0]
+        fits = self.fits
+        most_cells = max(1, self.cells) if fits else self._levels[0]
         try:
-            graph = LogJoinGraph(*self._arguments, most_cells, int(self._memory / 1.5), self._maximised)
+            graph = LogJoinGraph(*self._arguments, most_cells, int(self._memory / MESSAGES), self._maximised)
         except ResourceError:
-            self._is_done = True
+            self._levels = []
             raise StopIteration from None
-        self._levels = [level for level in self._levels if level > most_cells]
-        self._is_done = not graph.is_divided
+        self._is_tried |= fits
+        if not fits:
+            self._levels = self._levels[1:] if graph.is_divided else []
         return graph
 
 
