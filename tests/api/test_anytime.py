@@ -1,6 +1,7 @@
 """Anytime answers to the tasks of the UAI competitions, compared with enumeration."""
 
 import math
+import signal
 from itertools import product
 
 import numpy as np
@@ -93,15 +94,48 @@ def test_estimates_are_within_bounds(small_clusters, task, seed):
     check(task, problem, result, query)
 
 
-def test_divided_buckets_are_not_called_exact(small_clusters):
+def complete_graph():
     sizes = 6
     couplings = [np.random.default_rng(i).random((2, 2)) + 0.1 for i in range(sizes * sizes)]
     functions = tuple(
         oocbe.Function.from_array((a, b), couplings[a * sizes + b]) for a in range(sizes) for b in range(a)
     )
-    problem = oocbe.Problem(
-        tuple(oocbe.Variable(f"v{i}", 2) for i in range(sizes)), functions, semiring=oocbe.SUM_PRODUCT
-    )
+    names = tuple(oocbe.Variable(f"v{i}", 2) for i in range(sizes))
+    return oocbe.Problem(names, functions, semiring=oocbe.SUM_PRODUCT)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_conditioning_within_little_memory(small_clusters, seed, monkeypatch):
+    problem = complete_graph() if seed == 0 else random_network(np.random.default_rng(seed), variables=9)
+    monkeypatch.setattr(module, "message_memory", lambda _: 400)
+    monkeypatch.setattr(module, "CELLS_A_SECOND", 1e9)
+    result = oocbe.anytime("PR", problem, time_limit=600)
+    assert result.status == "exact"
+    assert result.method.startswith("conditioning") or seed > 0
+    check("PR", problem, result, ())
+    monkeypatch.setattr(module, "CELLS_A_SECOND", -1.0)
+    assert not oocbe.anytime("PR", complete_graph(), time_limit=600).method.startswith("conditioning")
+
+
+def test_an_interruption_keeps_the_best_answer(small_clusters, monkeypatch):
+    propagate = module.LogJoinGraph.propagate
+
+    def interrupted(self, *arguments):
+        found = propagate(self, *arguments)
+        signal.raise_signal(signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(module.LogJoinGraph, "propagate", interrupted)
+    with pytest.raises(oocbe.Interrupted) as caught:
+        oocbe.anytime("PR", complete_graph())
+    result = caught.value.result
+    assert (result.status, result.interrupted, result.exit_code) == ("bounded", True, 130)
+    assert result.method.startswith("belief propagation")
+    check("PR", complete_graph(), result, ())
+
+
+def test_divided_buckets_are_not_called_exact(small_clusters):
+    problem = complete_graph()
     for task in ("PR", "MAR", "MMAP"):
         result = oocbe.anytime(task, problem, ("v0", "v1", "v2"))
         assert result.status == ("estimated" if task == "MAR" else "bounded")

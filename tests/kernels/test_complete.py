@@ -123,3 +123,20 @@ def test_sums_of_many_infeasible_values_do_not_wrap(kernels):
             functions = [CompleteFunction(np.array([bad, feasible, -feasible], dtype), (1,)) for _ in range(9)]
             found = kernels.eliminate_complete(functions, [3], 0, *codes, dtype=dtype)
             assert found.tolist() == [bad, 9 * feasible, -9 * feasible]
+
+
+@pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
+@settings(max_examples=20)
+@given(
+    sizes=st.lists(st.integers(1, 4), max_size=6),
+    eliminated=st.integers(2, 6),
+    functions=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_runs_with_many_cells_are_eliminated_axis_by_axis(semiring, dtype, sizes, eliminated, functions, seed):
+    from oocbe.kernels.cpu.complete import complete_general
+
+    bucket = random_bucket(np.random.default_rng(seed), semiring, dtype, sizes, min(eliminated, len(sizes)), functions)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(complete_general, "LARGEST_PIECE", 4)
+        check(backend_named("cpu"), bucket, semiring, dtype)

@@ -2,8 +2,8 @@
 
 | task | question | exact | otherwise |
 |---|---|---|---|
-| ``PR`` | sum of all weights | elimination of relevant factors, in memory or out of core | weighted mini-buckets, belief propagation |
-| ``MAR`` | marginal of each variable | the same | belief propagation |
+| ``PR`` | sum of all weights | elimination, in memory or out of core; conditioning on a cut-set | weighted mini-buckets, belief propagation |
+| ``MAR`` | marginal of each variable | elimination, in memory or out of core | belief propagation |
 | ``MAP`` | best assignment | the task ``mpe`` | its best assignment and bound |
 | ``MMAP`` | best values of query variables, the others summed out | elimination of a constrained order | values from mini-buckets, weighed exactly or by a lower bound; bound of mini-buckets |
 
@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -110,23 +111,27 @@ class _Best:
     marginals: tuple[NDArray[Any], ...] = ()
     assignment: dict[int, int] | None = None
     method: str = ""
-    is_exact: bool = False
+    is_proven: bool = False
     notes: list[str] = field(default_factory=list)
 
     def exact(self, value: float, method: str) -> None:
         """Record the exact value."""
         self.value = self.lower = self.upper = value
-        self.method, self.is_exact = method, True
+        self.method, self.is_proven = method, True
 
     def bound(self, lower: float = -math.inf, upper: float = math.inf) -> None:
         """Record bounds, widened by their rounding."""
         self.lower = max(self.lower, lower - ROUNDING * max(1.0, abs(lower)) if lower > -math.inf else lower)
         self.upper = min(self.upper, upper + ROUNDING * max(1.0, abs(upper)) if upper > -math.inf else upper)
 
+    def is_exact(self) -> bool:
+        """Whether the exact value is known."""
+        return self.is_proven
+
     @property
     def status(self) -> str:
         """Status of the result."""
-        if self.is_exact:
+        if self.is_proven:
             return INFEASIBLE if self.value == -math.inf else EXACT
         return BOUNDED if self.lower > -math.inf and self.upper < math.inf else ESTIMATED
 
@@ -260,7 +265,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
             best.exact(value, "elimination in complete tables")
             return
         _bound_both(graph, best)
-        if best.is_exact:
+        if best.is_exact():
             return
         is_first = best.method == FIRST_METHOD
         for rounds in PORTIONS:
@@ -274,7 +279,7 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
     with _limited(FIRST_SHARE * _remaining()):
         for graph in _some(graphs, FIRST_LEVELS):
             refine(graph)
-    if best.is_exact:
+    if best.is_exact():
         return
     if graphs.cells < MOST_CELLS and _by_relevant_factors(answer, targets, memory, take, best, EXACT_SHARE):
         return
@@ -282,15 +287,59 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
         with _attempt(best):
             for graph in _some(graphs, 1):
                 refine(graph)
-    if best.is_exact:
+    if best.is_exact():
         return
     if choice.cost() < ROWS_A_SECOND * _remaining():
         with _attempt(best):
             by_rows()
+    if not best.is_exact() and not wants_marginals:
+        _by_conditioning(left.problem, choice.order, choice.separators, memory, best)
     for graph in graphs:
-        if best.is_exact:
+        if best.is_exact():
             return
         refine(graph)
+
+
+def _by_conditioning(
+    problem: Problem, order: Sequence[int], separators: Sequence[Sequence[int]], memory: int, best: _Best
+) -> None:
+    """The sum over all values of a cut-set, the others eliminated in tables that fit the memory, if that is predicted
+    to end in time. Until then, the sum so far is a lower bound."""
+    cut, cells = _cut_set(problem.sizes, order, separators, memory)
+    cases = math.prod(problem.sizes[v] for v in cut)
+    if not cut or cases * cells > CELLS_A_SECOND * EXACT_SHARE * _remaining():
+        return
+    total = -math.inf
+    with _attempt(best):
+        for values in product(*(range(problem.sizes[v]) for v in cut)):
+            left = remove_values(problem.with_values(dict(zip(cut, values, strict=True))), ())
+            if left.is_infeasible:
+                continue
+            place = {v: i for i, v in enumerate(left.variables)}
+            own = [place[v] for v in order if v in place]
+            total = float(np.logaddexp(total, LogJoinGraph(left.problem, own, cells, memory).bound()))
+            best.bound(lower=total)
+        best.exact(total, f"conditioning on {len(cut)} variables")
+
+
+def _cut_set(
+    sizes: Sequence[int], order: Sequence[int], separators: Sequence[Sequence[int]], memory: int
+) -> tuple[list[int], int]:
+    """Variables without which all clusters of an order fit the memory, chosen greedily by the cells of the clusters
+    that contain them, and the cells of all clusters that are left."""
+    clusters = [{v, *s} for v, s in zip(order, separators, strict=True)]
+    cut: list[int] = []
+    while True:
+        cells = [math.prod(sizes[u] for u in own) for own in clusters]
+        if 8 * MESSAGES * sum(cells) <= memory or not any(clusters):
+            return cut, sum(cells)
+        load = dict.fromkeys(range(len(sizes)), 0.0)
+        for own, size in zip(clusters, cells, strict=True):
+            for v in own:
+                load[v] += size * (1.0 - 1.0 / sizes[v])
+        cut.append(max(load, key=load.__getitem__))
+        for own in clusters:
+            own.discard(cut[-1])
 
 
 def _by_relevant_factors(
@@ -313,7 +362,7 @@ def _by_relevant_factors(
         value = answer.log_evidence("cpu")
         take([found[v] for v in targets])
         best.exact(value, "elimination of relevant factors")
-    return best.is_exact
+    return best.is_exact()
 
 
 def _uniform(energies: Problem) -> float:
@@ -374,7 +423,7 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
     with _limited(FIRST_SHARE * _remaining()):
         for graph in _some(graphs, FIRST_LEVELS):
             refine(graph)
-    if best.is_exact:
+    if best.is_exact():
         return
     if len(query) < len(problem.variables):
         with _attempt(best), _limited(FIRST_SHARE * _remaining()):
@@ -391,7 +440,7 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
             best.assignment = {v: found[0][v] for v in query}
             best.exact(found[1], "elimination of a constrained order")
     for graph in graphs:
-        if best.is_exact:
+        if best.is_exact():
             return
         refine(graph)
 
@@ -401,11 +450,12 @@ def _solve(problem: Problem, options: SolveOptions, best: _Best) -> None:
     result = answered("mpe", problem, options)
     if result.bound is not None:
         best.bound(upper=result.bound)
-    if result.assignment is not None and (best.value is None or result.value >= best.value):
-        best.assignment, best.value, best.method = dict(enumerate(result.assignment)), float(result.value), "search"
-        best.bound(lower=best.value)
+    value = -math.inf if result.value is None else float(result.value)
+    if result.assignment is not None and (best.value is None or value >= best.value):
+        best.assignment, best.value, best.method = dict(enumerate(result.assignment)), value, "search"
+        best.bound(lower=value)
     if result.status in ("exact", "infeasible"):
-        best.exact(-math.inf if result.value is None else float(result.value), "elimination and search")
+        best.exact(value, "elimination and search")
 
 
 def _weight_of(energies: Problem, values: Mapping[int, int], options: SolveOptions) -> tuple[float, bool]:

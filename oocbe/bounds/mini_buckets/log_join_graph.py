@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from oocbe.bounds.kernels.cpu.log_tables import add_logarithms, power_sums, send_belief
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.errors import ResourceError, UnsupportedError
+from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import check_deadline, current_flag, looked
 from oocbe.tables.table import format_bytes
@@ -162,7 +163,7 @@ class LogJoinGraph:
         damping : share of the old separator in a new one, by logarithms; without effect on a tree, where one round is
             exact.
         """
-        damping *= self.is_divided
+        damping = float(damping) if self.is_divided else 0.0
         if any(float(c.belief.max()) == -math.inf for c in self.clusters):
             return 0.0
         change = math.inf
@@ -292,8 +293,9 @@ class LogJoinGraph:
 
     def _tables(self, problem: Problem) -> Iterator[tuple[tuple[int, ...], Logs]]:
         """Each function and constraint, with its scope in elimination order."""
-        for part in looked((*problem.functions, *problem.constraints)):
-            if hasattr(part, "values"):
+        parts: list[Function | Constraint] = [*problem.functions, *problem.constraints]
+        for part in looked(parts):
+            if isinstance(part, Function):
                 values, feasible = part.to_array(self.sizes)
                 dense = np.where(feasible, values, -math.inf)
             else:
@@ -320,16 +322,16 @@ class LogJoinGraph:
         room = memory // 8
         for place, v in enumerate(looked(order)):
             made: list[tuple[frozenset[int], list[tuple[int, bool]]]] = []
-            for scope, number, is_message in sorted(waiting[place], key=lambda w: -cells(w[0])):
+            for members, number, is_message in sorted(waiting[place], key=lambda w: -cells(w[0])):
                 fitting = [
-                    (len(scope - own), i) for i, (own, _) in enumerate(made)
-                    if scope <= own or cells(scope | own) <= most_cells
+                    (len(members - own), i) for i, (own, _) in enumerate(made)
+                    if members <= own or cells(members | own) <= most_cells
                 ]  # fmt: skip
                 if fitting:
                     _, i = min(fitting)
-                    made[i] = (made[i][0] | scope, [*made[i][1], (number, is_message)])
+                    made[i] = (made[i][0] | members, [*made[i][1], (number, is_message)])
                 else:
-                    made.append((scope, [(number, is_message)]))
+                    made.append((members, [(number, is_message)]))
             waiting[place] = []
             first = len(self.clusters)
             self._buckets.append(list(range(first, first + len(made))))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 
 @jit
@@ -137,7 +137,7 @@ def send_belief(
     return change, total
 
 
-@jit
+@helper
 def _log_total(table: NDArray[Any]) -> float:
     """Logarithm of the sum of a table's cells."""
     peak = -math.inf
