@@ -25,6 +25,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,9 @@ Logs = NDArray[np.float64]
 
 BLOCK_CELLS = 1 << 11
 """Cells of a block of :class:`Walk`, at least, if the table has as many: its positions take 16 KiB."""
+
+LEAST = -1e300
+"""Logarithm in place of -inf, where that would be subtracted from itself."""
 
 CONVERGED = 1e-4
 """Largest change of a share of a separator in a converged round."""
@@ -153,7 +157,8 @@ class LogJoinGraph:
             for c in bucket:
                 scope = self.clusters[c].scope
                 shape = [self.sizes[u] for u in scope]
-                score += tables[c].reshape(shape)[(slice(None), *(chosen[u] for u in scope[1:]))]
+                place: tuple[Any, ...] = (slice(None), *(chosen[u] for u in scope[1:]))
+                score += tables[c].reshape(shape)[place]
             chosen[v] = int(score.argmax())
         return bound, chosen
 
@@ -194,7 +199,7 @@ class LogJoinGraph:
                 continue
             v = self.clusters[bucket[0]].variable
             shares = [self._reduced(self.clusters[c].belief, self.clusters[c].scope, (v,), 1.0) for c in bucket]
-            mean = sum(s - self._total(s) for s in shares) / len(shares)
+            mean = np.mean([s - max(self._total(s), LEAST) for s in shares], axis=0)
             total = self._total(mean)
             if total > -math.inf:
                 found[v] = np.exp(mean - total)
@@ -245,7 +250,7 @@ class LogJoinGraph:
         v = (scopes[0][0],)
         triples = zip(tables.values(), scopes, weights, strict=True)
         found = [self._reduced(table, scope, v, weight) for table, scope, weight in triples]
-        mean = sum(found) / len(found)
+        mean = np.mean(found, axis=0)
         for table, scope, own in zip(tables.values(), scopes, found, strict=True):
             shift = np.full(len(mean), -math.inf)
             np.subtract(mean, own, out=shift, where=mean > -math.inf)
