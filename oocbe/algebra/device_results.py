@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from oocbe.tables.writer import StoredTableWriter
 
 
+SPARE = 1.02
+"""Rows of a result for which memory is pinned, as a multiple of the expected ones."""
+
+
 def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.uint64] | ChunkFiles]:
     """Words of each column that rows ``start`` to ``stop`` need on the device."""
     first, last = table.covering(start, stop)
@@ -281,7 +285,7 @@ class PlainResult:
                 f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
             )
         if self._pooled:
-            self._pooled.bring_back(conveyor, [*keys, values], start, expected)
+            self._pooled.bring_back(conveyor, [*keys, values], start, int(expected * SPARE))
             return
         conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
 

@@ -28,7 +28,6 @@ from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cuda.transfer.memory import device_room
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import run_piece
-from oocbe.runtime.turns import Turns
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 29
 """Rows of a piece take no more: a handful of pieces are in pinned memory at a time."""
-
-AT_ONCE = 2
-"""Pieces of unpacked tables that are computed concurrently: a small piece's kernels take no longer than their start."""
 
 Streamable = Table | PackedTable
 
@@ -181,7 +177,6 @@ class PiecesThroughDevice:
         self._result = result
         self._extents = [known_extent(table).tolist() for table in plan.tables]
         self._first = self._last = 0
-        self._turns = Turns()
 
     def over(self, pieces: Sequence[RowRanges], host_bytes: int | None = None) -> np.dtype[Any]:
         """Bring all pieces through; returns the dtype that would hold the values that were found.
@@ -197,8 +192,7 @@ class PiecesThroughDevice:
         self._first, self._last = (sum(pieces[0].low), sum(pieces[-1].high)) if pieces else (0, 0)
         try:
             with Conveyor([self._columns_of(piece) for piece in pieces], host_bytes) as conveyor:
-                at_once = 1 if any(isinstance(table, PackedTable) for table in self._tables) else AT_ONCE
-                conveyor.pieces(partial(self._in_turn, conveyor, pieces), at_once)
+                conveyor.pieces(lambda number, columns: self._piece(conveyor, pieces[number], columns))
                 self._result.finish(conveyor)
         except MemoryError as error:
             raise ResourceError(f"pinned memory for pieces on their way: {error}") from error
@@ -217,17 +211,7 @@ class PiecesThroughDevice:
                 found.append(table.values[low:high])
         return found
 
-    def _in_turn(self, conveyor: Conveyor, pieces: Sequence[RowRanges], number: int, columns: list[Any]) -> None:
-        """Compute a piece, and start its result on its way after those of the earlier pieces."""
-        self._turns.begin(number)
-        try:
-            self._piece(conveyor, number, pieces[number], columns)
-            self._turns.end(number)
-        except BaseException:
-            self._turns.fail(number)
-            raise
-
-    def _piece(self, conveyor: Conveyor, number: int, cut: RowRanges, columns: list[Any]) -> None:
+    def _piece(self, conveyor: Conveyor, cut: RowRanges, columns: list[Any]) -> None:
         """Compute one piece and start its result on its way."""
         found: list[DeviceRows | DeviceChunk] = []
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
@@ -238,20 +222,20 @@ class PiecesThroughDevice:
             else:
                 found.append((_stacked(own[:-1]), own[-1]))
         travelled = [part for part in found if isinstance(part, DeviceChunk)]
-        arrived: Iterator[DeviceRows] = iter(self._with_room(conveyor, number, lambda: unpacked(travelled)))
+        arrived: Iterator[DeviceRows] = iter(self._with_room(conveyor, lambda: unpacked(travelled)))
         rows = [next(arrived) if isinstance(part, DeviceChunk) else part for part in found]
         tables = [
             Table(table.layout, *part, table.semiring, table.is_sorted)
             for table, part in zip(self._tables, rows, strict=True)
         ]
-        self._compute(conveyor, number, cut, tables)
+        self._compute(conveyor, cut, tables)
 
-    def _compute(self, conveyor: Conveyor, number: int, whole: RowRanges, tables: Sequence[Table]) -> None:
+    def _compute(self, conveyor: Conveyor, whole: RowRanges, tables: Sequence[Table]) -> None:
         """Compute a piece, in halves where the device's memory does not hold what it takes."""
 
         def compute(cut: RowRanges) -> list[tuple[DeviceRows, float]]:
             parts = tables if cut is whole else [_part(table, *rows) for table, *rows in _inside(tables, whole, cut)]
-            return [(self._try(conveyor, number, parts), self._share_up_to(cut))]
+            return [(self._try(conveyor, parts), self._share_up_to(cut))]
 
         results = run_piece(
             whole,
@@ -260,7 +244,6 @@ class PiecesThroughDevice:
             lambda error: isinstance(error, ResourceError) and not isinstance(error, DiskError),
         )
         for rows, share in results:
-            self._turns.wait(number)
             self._result.take(conveyor, *rows, share)
             del rows  # the next half has their memory
 
@@ -268,7 +251,7 @@ class PiecesThroughDevice:
         """Share of the pieces' rows that are in a piece or before it."""
         return (sum(cut.high) - self._first) / max(1, self._last - self._first)
 
-    def _try(self, conveyor: Conveyor, number: int, tables: Sequence[Table]) -> DeviceRows:
+    def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> DeviceRows:
         pairs = list(zip(self._tables, tables, strict=True))
         found_extents = iter(_extents([part.values for whole, part in pairs if not isinstance(whole, PackedTable)]))
         extents = [known_extent(whole) if isinstance(whole, PackedTable) else next(found_extents) for whole, _ in pairs]
@@ -277,12 +260,11 @@ class PiecesThroughDevice:
             raise _WiderError(dtype)
         for known, found in zip(self._extents, extents, strict=True):
             known.extend(found.tolist())
-        rows: DeviceRows = self._with_room(conveyor, number, lambda: self._step.rows(tables, self._plan.kernels))
+        rows: DeviceRows = self._with_room(conveyor, lambda: self._step.rows(tables, self._plan.kernels))
         return rows
 
-    def _with_room(self, conveyor: Conveyor, number: int, call: Callable[[], Any]) -> Any:
-        """Result of a call; if device memory runs out, it is repeated once when no result is in transit, and no other
-        piece computed, any more.
+    def _with_room(self, conveyor: Conveyor, call: Callable[[], Any]) -> Any:
+        """Result of a call; if device memory runs out, it is repeated once when no result is in transit any more.
 
         Raises
         ------
@@ -293,7 +275,6 @@ class PiecesThroughDevice:
         try:
             return with_retry(call)()
         except ResourceError:
-            self._turns.be_alone(number)
             conveyor.wait_for_results()
         return with_retry(call)()
 

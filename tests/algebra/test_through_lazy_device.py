@@ -132,11 +132,11 @@ def test_a_piece_that_the_device_has_no_room_for_is_halved(device, monkeypatch):
     first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
     attempt, refused = PiecesThroughDevice._try, []
 
-    def narrow(self, moving, number, tables):
+    def narrow(self, moving, tables):
         if sum(table.rows for table in tables) > 60:
             refused.append(1)
             raise ResourceError("no room")
-        return attempt(self, moving, number, tables)
+        return attempt(self, moving, tables)
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", narrow)
     same_table(
@@ -150,7 +150,7 @@ def test_rows_that_stay_together_and_find_no_room_are_named(device, monkeypatch)
     first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
     taken = []
 
-    def refuse(self, moving, number, tables):
+    def refuse(self, moving, tables):
         taken.append(sum(table.rows for table in tables))
         raise ResourceError("device memory ran out")
 
@@ -167,7 +167,7 @@ def test_a_full_disk_halves_no_piece(device, monkeypatch):
     first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
     attempts = []
 
-    def refuse(self, moving, number, tables):
+    def refuse(self, moving, tables):
         attempts.append(tables)
         raise DiskError("the disk is full")
 

@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
-from functools import partial
 from itertools import accumulate, takewhile
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -54,7 +53,6 @@ from oocbe.kernels.cuda.transfer.filling import (
     has_ring,
     largest_piece,
     parts_of,
-    wait,
     wait_for_all,
 )
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
@@ -184,7 +182,6 @@ class Conveyor:
     ) -> None:
         module = cupy()
         self._pieces = pieces
-        self._device = module.cuda.Device()
         self._in, self._out = (module.cuda.Stream(non_blocking=True) for _ in range(2))
         self.stream = module.cuda.Stream(non_blocking=True)
         # The thread that queues all work has a core of its own.
@@ -245,55 +242,23 @@ class Conveyor:
             while self._emptying:
                 wait_for_all(self._emptying.popleft()[0])
 
-    def pieces(self, compute: Callable[[int, list[Any]], None], at_once: int = 1) -> None:
+    def pieces(self, compute: Callable[[int, list[Any]], None]) -> None:
         """Call ``compute`` with each piece's number and its columns on the device, on the kernels' stream.
 
         The columns are valid until ``compute`` has queued its last kernel.
-
-        at_once : number of pieces that are computed concurrently, each by a thread if there are several: while one
-            waits for a count from the device, another queues kernels.
         """
         if self._loader is not None:
             self._loader.start()
-        if at_once == 1:
-            for number in range(len(self._pieces)):
-                loaded = self._next_piece(number)
-                self.stream.wait_event(loaded.event)
-                self._frees(loaded, self._compute(number, loaded, compute))
-            return
-        computing: deque[tuple[_Loaded, Future[Any]]] = deque()
-        with ThreadPoolExecutor(at_once, thread_name_prefix="oocbe-piece") as threads:
-            for number in range(len(self._pieces)):
-                loaded = self._next_piece(number)
-                call = partial(copy_context().run, self._compute_loaded, self._device, number, loaded, compute)
-                computing.append((loaded, threads.submit(call)))
-                if len(computing) == at_once:
-                    self._frees(*_ended(computing.popleft()))
-            while computing:
-                self._frees(*_ended(computing.popleft()))
-
-    def _compute_loaded(
-        self, device: Any, number: int, loaded: _Loaded, compute: Callable[[int, list[Any]], None]
-    ) -> Any:
-        """Compute a piece on a thread of its own."""
-        with device, self.stream:
-            # Not by the stream, in which another piece's kernels follow.
-            loaded.event.synchronize()
-            return self._compute(number, loaded, compute)
-
-    def _compute(self, number: int, loaded: _Loaded, compute: Callable[[int, list[Any]], None]) -> Any:
-        """Compute a piece; returns the event after its last kernel."""
-        with span(CALLER, f"queue piece {number}"), device_span(STREAM, f"piece {number}", self.stream):
-            compute(number, loaded.columns)
-        done = cupy().cuda.Event(disable_timing=True)
-        done.record(self.stream)
-        return done
-
-    def _frees(self, loaded: _Loaded, done: Any) -> None:
-        """A piece's slot is free after an event."""
-        self._free_slot[loaded.slot] = done
-        if self._loader is not None:
-            self._loader.frees_slot(done)
+        for number in range(len(self._pieces)):
+            loaded = self._next_piece(number)
+            self.stream.wait_event(loaded.event)
+            with span(CALLER, f"queue piece {number}"), device_span(STREAM, f"piece {number}", self.stream):
+                compute(number, loaded.columns)
+            done = cupy().cuda.Event(disable_timing=True)
+            done.record(self.stream)
+            self._free_slot[loaded.slot] = done
+            if self._loader is not None:
+                self._loader.frees_slot(done)
 
     def _next_piece(self, number: int) -> _Loaded:
         """A piece whose copies are queued, with those of the next one where it is filled already."""
@@ -424,11 +389,6 @@ class Conveyor:
         if self._behind_now + sum(pinned.nbytes for pinned in self._spare) + nbytes > self._behind:
             self._spare.clear()
         return pinned_memory().take(nbytes)
-
-
-def _ended(piece: tuple[_Loaded, Future[Any]]) -> tuple[_Loaded, Any]:
-    """A computed piece, and the event after its last kernel; raises the error of its computation."""
-    return piece[0], wait(piece[1])
 
 
 def _empty(event: Any, sources: Sequence[NDArray[Any]], targets: Columns) -> None:
