@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from oocbe.tables.writer import StoredTableWriter
 
 
-SPARE = 1.02
-"""Rows of a result for which memory is pinned, as a multiple of the expected ones."""
-
-
 def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.uint64] | ChunkFiles]:
     """Words of each column that rows ``start`` to ``stop`` need on the device."""
     first, last = table.covering(start, stop)
@@ -285,7 +281,7 @@ class PlainResult:
                 f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
             )
         if self._pooled:
-            self._pooled.bring_back(conveyor, [*keys, values], start, int(expected * SPARE))
+            self._pooled.bring_back(conveyor, [*keys, values], start, expected)
             return
         conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
 

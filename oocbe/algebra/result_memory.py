@@ -115,6 +115,10 @@ def kept_columns(dtypes: Sequence[np.dtype[Any]], shares: Sequence[int] | None =
     return ColumnPool([stretch.view(dtype) for stretch, dtype in zip(taken, dtypes, strict=True)], taken)
 
 
+SPARE = 1.02
+"""Rows of a result for which memory is pinned, as a multiple of the expected ones."""
+
+
 class ResultPool:
     """Pinned memory of deleted results, for later ones; thread-safe, including the deletion of arrays."""
 
@@ -207,6 +211,7 @@ class PooledColumns:
         from oocbe.kernels.cuda.transfer.growing import Pinning
 
         self._memories, self._pinning = memories, Pinning(memories)
+        self._wanted = min(memory.pinned // dtype.itemsize for memory, dtype in zip(memories, dtypes, strict=True))
         self.columns = [
             _POOL.lend(memory)[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
             for memory, dtype in zip(memories, dtypes, strict=True)
@@ -230,7 +235,9 @@ class PooledColumns:
 
         stop = start + len(found[0])
         sizes = [stop * column.itemsize for column in self.columns]
-        self._pinning.want([max(stop, expected) * column.itemsize for column in self.columns])
+        if max(stop, expected) > self._wanted:  # expectations vary a little, and small steps are slow
+            self._wanted = int(max(stop, expected) * SPARE)
+            self._pinning.want([self._wanted * column.itemsize for column in self.columns])
         self._pinning.wait(sizes)
         sources: list[Any] = []
         targets: list[NDArray[Any]] = []

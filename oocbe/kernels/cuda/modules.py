@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.spans import device_span
-from oocbe.runtime.tracing.recorder import KERNELS
+from oocbe.runtime.tracing.recorder import KERNELS, active
 from oocbe.runtime.waiting import interruptibly
 
 PACKAGE = Path(__file__).parents[2]
@@ -103,8 +103,12 @@ def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_byt
     arrays (a struct of the same bytes, by value).
     """
     if blocks > 0:
+        passed = tuple([as_struct(a) if isinstance(a, np.ndarray) else a for a in arguments])
+        if active() is None:  # launches take most of the host's time of small operations
+            function((blocks,), (threads,), passed, shared_mem=shared_bytes)
+            return
         with device_span(KERNELS, getattr(function, "name", "kernel")):
-            function((blocks,), (threads,), tuple(as_struct(a) for a in arguments), shared_mem=shared_bytes)
+            function((blocks,), (threads,), passed, shared_mem=shared_bytes)
 
 
 class PreparedLaunch:

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import kernel, launch
-from oocbe.kernels.cuda.pairs.selection import THREADS, WORDS_A_BLOCK, Marked, counted, empty_bits, packed_masks
+from oocbe.kernels.cuda.pairs.selection import (
+    THREADS,
+    WORDS_A_BLOCK,
+    Marked,
+    counted,
+    counted_together,
+    empty_bits,
+    packed_masks,
+)
 from oocbe.kernels.interface import MatchedGroups
 
 ROWS_A_BLOCK = 8 * THREADS
@@ -18,16 +26,19 @@ ROWS_A_BLOCK = 8 * THREADS
 
 def group_starts(keys: Any, masks: NDArray[np.uint64], piece_rows: int | None = None) -> Any:
     """First row of each group, and the row count; see :meth:`oocbe.kernels.interface.Backend.group_starts`."""
-    return starts_of(group_heads(keys, masks))
+    return starts_of(*group_heads((keys, masks)))
 
 
-def group_heads(keys: Any, masks: NDArray[np.uint64]) -> Marked:
-    """The first row of each group, marked."""
-    rows = keys.shape[1]
-    bits = empty_bits(rows)
-    function = kernel("groups", "mark_heads")
-    launch(function, -(-rows // ROWS_A_BLOCK), THREADS, keys, rows, packed_masks(masks), len(masks), bits)
-    return counted(bits, rows)
+def group_heads(*tables: tuple[Any, NDArray[np.uint64]]) -> list[Marked]:
+    """The first row of each group of each table, marked; keys and masks of each. The host waits once for all counts."""
+    marks = []
+    for keys, masks in tables:
+        rows = keys.shape[1]
+        bits = empty_bits(rows)
+        function = kernel("groups", "mark_heads")
+        launch(function, -(-rows // ROWS_A_BLOCK), THREADS, keys, rows, packed_masks(masks), len(masks), bits)
+        marks.append((bits, rows))
+    return counted_together(marks)
 
 
 def starts_of(heads: Marked) -> Any:
@@ -41,8 +52,7 @@ def starts_of(heads: Marked) -> Any:
 
 def common_groups(keys1: Any, keys2: Any, masks: NDArray[np.uint64], piece_rows: int | None = None) -> MatchedGroups:
     """Common groups of two tables; see :meth:`oocbe.kernels.interface.Backend.common_groups`."""
-    # Both tables' heads are queued before the host waits for the first count.
-    heads1, heads2 = group_heads(keys1, masks), group_heads(keys2, masks)
+    heads1, heads2 = group_heads((keys1, masks), (keys2, masks))
     return match_groups(keys1, starts_of(heads1), keys2, starts_of(heads2), masks)
 
 

@@ -60,8 +60,7 @@ def join_reduce(
     set_bits = 32 if plan.eliminated_bits <= 5 else 64 if plan.eliminated_bits == 6 else 0
     dense = 1 << max(1, plan.eliminated_bits) if plan.eliminated_bits <= DENSE_BITS else 0
     shape = plan.words, set_bits, dense
-    # Both tables' heads are queued before the host waits for the first count.
-    outer_heads, inner_heads = group_heads(outer[0], plan.outer_run), group_heads(inner[0], plan.inner_rank)
+    outer_heads, inner_heads = group_heads((outer[0], plan.outer_run), (inner[0], plan.inner_rank))
     outer_runs = find_runs(*outer, outer_heads, plan.outer_eliminated, plan.outer_move, *shape)
     inner_runs = find_runs(*inner, inner_heads, plan.inner_eliminated, plan.inner_move, *shape)
     outer_starts, outer_counts = outer_runs.groups(groups.starts1, groups.counts1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -39,18 +40,19 @@ class Marked:
     bits : uint32 (ceil(rows / 32),), a bit a row, zero beyond the last row.
     before : int64 (words + 1,), marked rows before each word, all marked rows last.
     rows : total number of rows.
-    read : asynchronous copy of the number of marked rows to the host.
+    read, place : asynchronous copy of numbers to the host, and the place of the number of marked rows among them.
     """
 
     bits: Any
     before: Any
     rows: int
     read: Readback
+    place: int = 0
 
     @cached_property
     def count(self) -> int:
         """Number of marked rows; waits for the device."""
-        return int(self.read.numbers()[0])
+        return int(self.read.numbers()[self.place])
 
 
 def prefix_sum(term: int, first: Any, second: Any = None, part: int = 1) -> Any:
@@ -95,8 +97,15 @@ def find_tiles(places: Any, tile_rows: int, tiles: int) -> Any:
 
 def counted(bits: Any, rows: int) -> Marked:
     """Marks with their counts; does not wait for the device."""
-    before = prefix_sum(ONES, bits)
-    return Marked(bits, before, rows, Readback(before[-1:]))
+    return counted_together([(bits, rows)])[0]
+
+
+def counted_together(marks: Sequence[tuple[Any, int]]) -> list[Marked]:
+    """Marks, bits and number of rows each, with their counts, which are read together; does not wait for the device."""
+    befores = [prefix_sum(ONES, bits) for bits, _ in marks]
+    read = Readback(*(before[-1:] for before in befores))
+    pairs = zip(marks, befores, strict=True)
+    return [Marked(bits, before, rows, read, place) for place, ((bits, rows), before) in enumerate(pairs)]
 
 
 def empty_bits(rows: int) -> Any:
