@@ -17,7 +17,7 @@ from oocbe.kernels.cpu.threads import thread_count
 from oocbe.kernels.cuda.device import cupy
 from oocbe.runtime.stretches import Bytes, Region, fresh_memory, rounded
 
-TOUCHED_AT_ONCE = 32 << 20
+TOUCHED_AT_ONCE = 16 << 20
 """Fresh memory touched in one call of a thread, in bytes."""
 
 MOST_THREADS = 16
