@@ -1,12 +1,11 @@
 """Probing of a linear system: both values of each two-valued variable are propagated, thousands in parallel.
 
 Where one leads to a contradiction, the variable is fixed to the other and bounds are propagated again, to a fixpoint.
-The result does not depend on the order of the probes. A variable fixed by a probe is an implication.
+The result does not depend on the order of the probes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -47,32 +46,6 @@ STEPS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Outcomes:
-    """Outcomes of probes, each independent of the others.
-
-    Attributes
-    ----------
-    variables, values : int64 and float64 (probes,), the assignments. failed : bool (probes,), contradictions.
-    starts : int64 (probes + 1,), first of each probe's implications.
-    implied : uint32, ``2 v`` for an integer variable v that is fixed at its lower bound, ``2 v + 1`` at its upper one,
-        ascending for each probe; none of probes that failed.
-    entries : non-zeros read, of all probes.
-    """
-
-    variables: NDArray[np.int64]
-    values: NDArray[np.float64]
-    failed: NDArray[np.bool_]
-    starts: NDArray[np.int64]
-    implied: NDArray[np.uint32]
-    entries: int
-
-    def implications(self, probe: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Variables that a probe fixes at their lower bounds, and at their upper ones, ascending."""
-        own = self.implied[self.starts[probe] : self.starts[probe + 1]]
-        return own[own % 2 == 0] // 2, own[own % 2 == 1] // 2
-
-
-@dataclass(frozen=True, eq=False)
 class ProbedBounds:
     """Bounds after probing, the number of probes, and how many of them were contradictions."""
 
@@ -91,15 +64,12 @@ def probe_bounds(
     bounds: Bounds,
     *,
     progress: float = PROGRESS,
-    keep: Callable[[Outcomes], None] | None = None,
     backend: str | None = "cpu",
 ) -> ProbedBounds:
     """Probe both values of all two-valued variables, from a fixpoint on, until none is a contradiction.
 
     The system's numbers are doubles. The bounds reached at the deadline are valid.
 
-    keep : receives the outcomes of each block of probes; those of the last pass, over all remaining values, are valid
-        implications of the result.
     backend : where probes are propagated: ``cpu``, ``cuda``, ``auto`` or None for the value of ``OOCBE_BACKEND``. A
         device propagates rows in another order, which changes bounds of reals only, by less than counts as progress.
 
@@ -120,18 +90,16 @@ def probe_bounds(
             tried, waiting = waiting[: block // 2], waiting[block // 2 :]
             values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).astype(np.float64).reshape(-1)
             try:
-                outcomes = outcomes_of(rows, bounds, np.repeat(tried, 2), values, rounding, prober, keep is not None)
+                failed = failures_of(rows, bounds, np.repeat(tried, 2), values, rounding, prober)
             except TimeLimitError:
                 ended = how_time_ended()
                 assert ended is not None
                 return ProbedBounds(replace(bounds, status=ended[0], reason=ended[1]), probes, failures)
             probes += len(values)
-            if keep is not None:
-                keep(outcomes)
-            if outcomes.failed.any():
+            if failed.any():
                 is_changed = True
-                failures += int(outcomes.failed.sum())
-                bounds = _without(system, bounds, tried, outcomes.failed.reshape(-1, 2), progress)
+                failures += int(failed.sum())
+                bounds = _without(system, bounds, tried, failed.reshape(-1, 2), progress)
                 waiting = waiting[bounds.upper[waiting] > bounds.lower[waiting]]
     return ProbedBounds(bounds, probes, failures)
 
@@ -170,19 +138,17 @@ def _device_for(rows: LinearRows, tried: int, backend: str | None) -> DeviceProb
     return DeviceProbes(rows)
 
 
-def outcomes_of(
+def failures_of(
     rows: LinearRows,
     bounds: Bounds,
     variables: NDArray[np.int64],
     values: NDArray[np.float64],
     rounding: Rounding,
     prober: DeviceProbes | HostProbes | None = None,
-    has_implied: bool = True,
-) -> Outcomes:
-    """Outcomes of some assignments.
+) -> NDArray[np.bool_]:
+    """Contradictions among some assignments: bool (probes,).
 
     prober : threads or a device with the rows; None: threads that prepare them now.
-    has_implied : whether the outcomes contain implications.
 
     Raises
     ------
@@ -191,11 +157,9 @@ def outcomes_of(
     lower, upper = (side.astype(np.float64, copy=False) for side in (bounds.lower, bounds.upper))
     if prober is None or not len(variables) or isinstance(prober, HostProbes):
         host = prober if isinstance(prober, HostProbes) else HostProbes(rows)
-        return host.propagate(lower, upper, variables, values, rounding, has_implied)
+        return host.propagate(lower, upper, variables, values, rounding)
     check_deadline()
-    rounds = tuning().probe_device_rounds
-    there = prober.propagate(lower, upper, variables, values, rounding, rounds, has_implied=has_implied)
-    return Outcomes(variables, values, there.failed, there.starts, there.implied, there.entries)
+    return prober.propagate(lower, upper, variables, values, rounding, tuning().probe_device_rounds)
 
 
 class HostProbes:
@@ -214,9 +178,8 @@ class HostProbes:
         variables: NDArray[np.int64],
         values: NDArray[np.float64],
         rounding: Rounding,
-        has_implied: bool,
-    ) -> Outcomes:
-        """Propagate assignments, (probes,), from bounds, (variables,), that must not be changed afterwards.
+    ) -> NDArray[np.bool_]:
+        """Contradictions among assignments, (probes,), from bounds, (variables,), that must not be changed afterwards.
 
         Raises
         ------
@@ -227,28 +190,21 @@ class HostProbes:
             self._states = []
         rows, exact = self._rows, self._root[2]
         count = len(variables)
-        counts = np.zeros(count if has_implied else 0, dtype=np.int64)
-        probes = Probes(variables, values, np.zeros(count, dtype=np.uint8), counts)
+        probes = Probes(variables, values, np.zeros(count, dtype=np.uint8))
         stop = current_flag()
         part = max(1, min(tuning().probe_part, -(-count // max(1, thread_count()))))
 
-        def work(first: int, last: int) -> tuple[int, NDArray[np.uint32]]:
+        def work(first: int, last: int) -> None:
             try:
                 state = self._states.pop()
             except IndexError:  # another thread has the last one
                 state = state_of(exact, lower, upper)
             most = STEPS * len(rows.row_lower)
-            found: tuple[int, NDArray[np.uint32]] = propagate_probes(
-                rows, exact, state, lower, upper, probes, first, last, rounding, most, stop
-            )
+            propagate_probes(rows, exact, state, lower, upper, probes, first, last, rounding, most, stop)
             self._states.append(state)
-            return found
 
-        found = run_all(work, [(first, min(first + part, count)) for first in range(0, count, part)])
+        run_all(work, [(first, min(first + part, count)) for first in range(0, count, part)])
         if stop[0] != 0:
             check_deadline()
-        starts = np.zeros(count + 1, dtype=np.int64)
-        starts[1 : len(counts) + 1] = np.cumsum(counts)
-        implied = np.concatenate([np.zeros(0, dtype=np.uint32), *(own for _, own in found)])
-        failed = probes.failed.view(np.bool_)
-        return Outcomes(variables, values, failed, starts, implied, sum(entries for entries, _ in found))
+        failed: NDArray[np.bool_] = probes.failed.view(np.bool_)
+        return failed

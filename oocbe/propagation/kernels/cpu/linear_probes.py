@@ -22,22 +22,16 @@ from oocbe.propagation.kernels.cpu.linear_rows import (
     propagate_row,
 )
 
-FIRST_ROOM = 1 << 10
-"""Implications that there is room for at first."""
-
 
 class Probes(NamedTuple):
     """Assignments, and what they lead to.
 
     variables, values : int64 and float64 (probes,). failed : uint8 (probes,), written: 1 for contradictions.
-    counts : int64 (probes,), written: how many integer variables that had other values before it fixes at their lower
-    or upper bound of before; 0 for probes that failed. Empty: not asked for.
     """
 
     variables: Any
     values: Any
     failed: Any
-    counts: Any
 
 
 class Activities(NamedTuple):
@@ -59,7 +53,7 @@ class ProbeState(NamedTuple):
     lower, upper : float64 (variables,), bounds. low, high : float64 (rows,), activities.
     queue : int64 (rows + 1,), a ring. is_queued : uint8 (rows,). variables, rows : int64, those that were touched.
     variable_stamps, row_stamps : int64, the number of the probe that touched each last.
-    places : int64 (6,): begin and end of the queue, touched variables and rows, entries looked at, probes so far.
+    places : int64 (5,): begin and end of the queue, touched variables and rows, probes so far.
     """
 
     lower: Any
@@ -127,7 +121,7 @@ def state_of(exact: Any, lower: Any, upper: Any) -> Any:
         np.empty(rows, dtype=np.int64),
         np.zeros(variables, dtype=np.int64),
         np.zeros(rows, dtype=np.int64),
-        np.zeros(6, dtype=np.int64),
+        np.zeros(5, dtype=np.int64),
     )
 
 
@@ -138,14 +132,13 @@ def _spread(rows: Any, exact: Any, state: Any, v: Any, was_low: Any, was_high: A
     was_low, was_high : its bounds before. but : a row that does not wait.
     """
     places = state.places
-    probe = places[5]
+    probe = places[4]
     if state.variable_stamps[v] != probe:
         state.variable_stamps[v] = probe
         state.variables[places[2]] = v
         places[2] += 1
     up, down = state.lower[v] - was_low, state.upper[v] - was_high
     first, last = rows.row_starts[v], rows.row_starts[v + 1]
-    places[4] += last - first
     for use in range(first, last):
         row = rows.rows_of[use]
         if not math.isnan(exact.low[row]):
@@ -215,10 +208,6 @@ def propagate_probes(
 ) -> Any:
     """Propagate the probes from ``first`` to ``last``.
 
-    Returns the entries that were looked at, of variables that changed and of rows that could change some, and the
-    implications of one probe after the other, uint32: ``2 v`` for a variable v that is fixed at its lower bound,
-    ``2 v + 1`` at its upper one, ascending for each.
-
     Parameters
     ----------
     rows : :class:`~oocbe.propagation.kernels.cpu.linear_rows.LinearRows`. lower, upper : float64 (variables,), a
@@ -230,7 +219,6 @@ def propagate_probes(
     stop : flag that ends the loop early; later probes then have no result.
     """
     row_count, places = len(rows.row_lower), state.places
-    places[4] = 0
     longest = 0
     for row in range(row_count):
         longest = max(longest, rows.starts[row + 1] - rows.starts[row])
@@ -239,14 +227,12 @@ def propagate_probes(
     )
     found = Found(np.empty(1, dtype=np.int64), np.empty(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
     sums = np.empty((4, LANES))
-    implied = np.empty(FIRST_ROOM, dtype=np.uint32)
-    listed = 0
     for probe in range(first, last):
         if stop[0] != 0:
             break
         v, left, fails = probes.variables[probe], most, False
         places[0] = places[1] = places[2] = places[3] = 0
-        places[5] += 1
+        places[4] += 1
         state.lower[v] = state.upper[v] = probes.values[probe]
         _spread(rows, exact, state, v, lower[v], upper[v], -1)
         while places[0] != places[1] and not fails and left > 0 and stop[0] == 0:
@@ -254,7 +240,6 @@ def propagate_probes(
             places[0] = places[0] + 1 if places[0] < row_count else 0
             state.is_queued[row] = 0
             left -= 1
-            places[4] += rows.starts[row + 1] - rows.starts[row]
             # What one side of a row tightens is not what it reads.
             but = row if np.isinf(rows.row_lower[row]) or np.isinf(rows.row_upper[row]) else -1
             if not math.isnan(exact.low[row]):
@@ -270,27 +255,9 @@ def propagate_probes(
         while places[0] != places[1]:
             state.is_queued[state.queue[places[0]]] = 0
             places[0] = places[0] + 1 if places[0] < row_count else 0
-        count, is_listed = places[2], not fails and len(probes.counts) > 0
-        if is_listed and listed + count > len(implied):
-            more = np.empty(2 * (listed + count), dtype=np.uint32)
-            more[:listed] = implied[:listed]
-            implied = more
-        before = listed
-        for place in range(count):
+        for place in range(places[2]):
             w = state.variables[place]
-            low, high = state.lower[w], state.upper[w]
-            if is_listed and rows.integral[w] != 0 and low == high and lower[w] < upper[w] and w != v:
-                if low == lower[w]:
-                    implied[listed] = 2 * w
-                    listed += 1
-                elif low == upper[w]:
-                    implied[listed] = 2 * w + 1
-                    listed += 1
             state.lower[w], state.upper[w] = lower[w], upper[w]
         for place in range(places[3]):
             row = state.rows[place]
             state.low[row], state.high[row] = exact.low[row], exact.high[row]
-        if is_listed:
-            implied[before:listed].sort()
-            probes.counts[probe] = listed - before
-    return places[4], implied[:listed]

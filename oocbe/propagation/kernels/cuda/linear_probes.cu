@@ -30,7 +30,6 @@ struct Matrix {
     u32 *waiting; // (blocks, rows), zero before and behind: a bit a probe that a row waits for
     u32 *queues; // (blocks, 2, rows): rows that wait, in even and odd rounds
     u32 *failed; // (groups): a bit a probe
-    u64 *report; // (2): see below
     i64 rows, wide_count, groups, probes;
 };
 
@@ -39,10 +38,6 @@ struct Matrix {
 #define LOWER_COUNTS 0x80000000u
 #define RAISE_COUNTS 0x40000000u
 #define ROW_NUMBER 0x3FFFFFFFu
-
-// Non-zeros times probes that were looked at, and rounds of the group that took most.
-#define ENTRIES 0
-#define ROUNDS 1
 
 // Terms of a row that a warp has in shared memory.
 struct Held {
@@ -290,9 +285,9 @@ __device__ __noinline__ bool propagate_any(const Rows &rows, const Matrix &matri
     return fails;
 }
 
-// Propagate a row for the probes that it waits for; all lanes come here. Returns these probes.
-__device__ __forceinline__ u32 propagate_row(const Rows &rows, const Matrix &matrix, Group &group, i64 row, u64 round,
-                                             double progress, Held &held) {
+// Propagate a row for the probes that it waits for; all lanes come here.
+__device__ __forceinline__ void propagate_row(const Rows &rows, const Matrix &matrix, Group &group, i64 row, u64 round,
+                                              double progress, Held &held) {
     Task task; // loads that do not wait for the exchange
     task.first = rows.starts[row];
     task.end = rows.starts[row + 1];
@@ -305,7 +300,7 @@ __device__ __forceinline__ u32 propagate_row(const Rows &rows, const Matrix &mat
         __threadfence_block(); // what changed before the row was made to wait is seen
     }
     probes = __shfl_sync(ALL_LANES, probes, 0);
-    if (!probes) return 0;
+    if (!probes) return;
     task.but = is_infinite(task.sides.low) || is_infinite(task.sides.high) ? row : -1;
     task.round = round;
     task.is_active = probes >> lane_number() & 1;
@@ -313,7 +308,6 @@ __device__ __forceinline__ u32 propagate_row(const Rows &rows, const Matrix &mat
                                           : propagate_any(rows, matrix, group, task, progress, held);
     u32 failing = __ballot_sync(ALL_LANES, fails);
     if (lane_number() == 0 && failing) atomicOr(&group.failed, failing);
-    return probes;
 }
 
 // Say in the high bits of the rows of variables when they count; a warp a row of the system. rows_of: numbers of rows before.
@@ -383,39 +377,23 @@ __device__ __forceinline__ void begin_group(const Rows &rows, const Matrix &matr
     __syncthreads();
 }
 
-// Leave of a group what its probes fix, and nobody waiting. `size`: rows that wait in a round.
-__device__ __forceinline__ void end_group(const Rows &rows, const Matrix &matrix, Group &group, u64 round, u32 size,
-                                          const u8 *integral) {
+// Write the failures of a group, and reset the rows that wait. `size`: rows that wait in a round.
+__device__ __forceinline__ void end_group(const Matrix &matrix, Group &group, u64 round, u32 size) {
     u32 *waiting = matrix.waiting + blockIdx.x * matrix.rows;
     const u32 *queue = matrix.queues + (2 * blockIdx.x + (round & 1)) * matrix.rows;
     for (u32 place = threadIdx.x; place < size; place += THREADS) waiting[queue[place]] = 0;
-    u32 lane = lane_number();
-    for (i64 wide = threadIdx.x / 32; wide < matrix.wide_count; wide += WARPS) {
-        u32 v = matrix.wide_variables[wide];
-        double2 root = matrix.root[v], now = load_bounds(pairs_of(matrix, group, (i32)wide) + lane);
-        bool fixes = integral[v] && root.x < root.y && now.x == now.y;
-        u32 low = __ballot_sync(ALL_LANES, fixes && now.x == root.x), high = __ballot_sync(ALL_LANES, fixes && now.x == root.y);
-        if (lane == 0) *fixed_of(rows, matrix, group, v) = (u64)high << 32 | low;
-    }
     __syncthreads();
-    i64 probe = group.number * 32 + threadIdx.x;
-    if (threadIdx.x < 32 && probe < matrix.probes) // what a probe begins with is nothing that it leads to
-        atomicAnd(fixed_of(rows, matrix, group, matrix.probe_variables[probe]), ~((u64)0x100000001ull << threadIdx.x));
-    if (threadIdx.x == 0) {
-        matrix.failed[group.number] = group.failed;
-        atomicMax(matrix.report + ROUNDS, round);
-    }
+    if (threadIdx.x == 0) matrix.failed[group.number] = group.failed;
     __syncthreads();
 }
 
 // All probes, for `most` rounds of each group at most; blocks take groups in turn, as many blocks as `waiting` is for.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS)
-propagate_probes(const __grid_constant__ Rows rows, const __grid_constant__ Matrix matrix, const u8 *integral,
-                 double progress, i64 most) {
+propagate_probes(const __grid_constant__ Rows rows, const __grid_constant__ Matrix matrix, double progress,
+                 i64 most) {
     __shared__ Held held[WARPS];
     __shared__ Group group;
     int warp = threadIdx.x / 32;
-    u64 looked = 0;
     for (i64 number = blockIdx.x; number < matrix.groups; number += gridDim.x) {
         begin_group(rows, matrix, group, number);
         u64 round = 0;
@@ -428,66 +406,11 @@ propagate_probes(const __grid_constant__ Rows rows, const __grid_constant__ Matr
             if (threadIdx.x == 0) group.counts[(round + 2) % 3] = 0;
             const u32 *queue = matrix.queues + (2 * blockIdx.x + (round & 1)) * matrix.rows;
             for (u32 place = warp; place < size; place += WARPS) {
-                i64 row = queue[place];
-                u32 probes = propagate_row(rows, matrix, group, row, round, progress, held[warp]);
-                looked += (u64)__popc(probes) * (u64)(rows.starts[row + 1] - rows.starts[row]);
+                propagate_row(rows, matrix, group, queue[place], round, progress, held[warp]);
             }
             round++;
             __syncthreads();
         }
-        end_group(rows, matrix, group, round, size, integral);
-    }
-    if (lane_number() == 0 && looked) atomicAdd(matrix.report + ENTRIES, looked);
-}
-
-// Variables that a warp looks at one after the other, for all probes of a group.
-#define STRETCH 1024
-
-// Visit what the lanes' probes fix among the variables of a stretch, in their order: `visit` is called for each that some
-// probe of the group fixes, with what its lane has to say: 2 v, 2 v + 1, or NOTHING. All lanes come here.
-#define NOTHING 0xFFFFFFFFu
-
-template <typename Visit>
-__device__ __forceinline__ void for_implied(const u64 *fixed, u32 failed, i64 variables, i64 stretch, Visit visit) {
-    u32 lane = lane_number();
-    i64 begin = stretch * STRETCH, end = begin + STRETCH < variables ? begin + STRETCH : variables;
-    bool holds = !(failed >> lane & 1);
-    for (i64 base = begin; base < end; base += 32) {
-        u64 own = base + lane < end ? fixed[base + lane] : 0;
-        u32 left = __ballot_sync(ALL_LANES, own != 0);
-        while (left) {
-            int source = __ffs(left) - 1;
-            left &= left - 1;
-            u64 bits = __shfl_sync(ALL_LANES, own, source) >> lane;
-            u32 v = (u32)(base + source);
-            visit(!holds ? NOTHING : bits & 1 ? 2 * v : bits >> 32 & 1 ? 2 * v + 1 : NOTHING);
-        }
-    }
-}
-
-// How many variables each probe fixes in each stretch; a warp a stretch of a group. fixed, failed: as above; counts i64
-// (32 groups, stretches), overwritten.
-extern "C" __global__ void __launch_bounds__(THREADS)
-count_implied(const u64 *fixed, const u32 *failed, i64 variables, i64 groups, i64 stretches, i64 *counts) {
-    i64 warps = (i64)gridDim.x * WARPS;
-    for (i64 item = (i64)blockIdx.x * WARPS + threadIdx.x / 32; item < groups * stretches; item += warps) {
-        i64 group = item / stretches, stretch = item - group * stretches;
-        i64 count = 0;
-        for_implied(fixed + group * variables, failed[group], variables, stretch, [&](u32 value) { count += value != NOTHING; });
-        counts[(group * 32 + lane_number()) * stretches + stretch] = count;
-    }
-}
-
-// Write them down. ends: what the counts, in their order, add up to, with their own; implied u32, with room for all.
-extern "C" __global__ void __launch_bounds__(THREADS)
-list_implied(const u64 *fixed, const u32 *failed, i64 variables, i64 groups, i64 stretches, const i64 *counts,
-             const i64 *ends, u32 *implied) {
-    i64 warps = (i64)gridDim.x * WARPS;
-    for (i64 item = (i64)blockIdx.x * WARPS + threadIdx.x / 32; item < groups * stretches; item += warps) {
-        i64 group = item / stretches, stretch = item - group * stretches;
-        i64 own = (group * 32 + lane_number()) * stretches + stretch, place = ends[own] - counts[own];
-        for_implied(fixed + group * variables, failed[group], variables, stretch, [&](u32 value) {
-            if (value != NOTHING) implied[place++] = value;
-        });
+        end_group(matrix, group, round, size);
     }
 }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.arrays import host_array, host_arrays
+from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import Definition, kernel, launch, or_null
 from oocbe.kernels.cuda.structs import packed
@@ -25,9 +24,6 @@ THREADS = 512
 RESIDENT_BLOCKS = 2
 """Blocks of a multiprocessor, as in the source."""
 
-LISTING_BLOCKS = 4
-"""Blocks of a multiprocessor that look for what probes fix."""
-
 GROUP = 32
 """Probes of a block."""
 
@@ -39,28 +35,6 @@ WAITING_BYTES = 12
 
 SHARE_OF_MEMORY = 2
 """What all groups of a launch know takes at most this part of the memory that is free."""
-
-STRETCH = 1024
-"""Variables that a warp looks at one after the other where what probes fix is listed, as in the source."""
-
-
-@dataclass(frozen=True, eq=False)
-class ProbesOutcome:
-    """What probes lead to.
-
-    Attributes
-    ----------
-    failed : bool (probes,). starts : int64 (probes + 1,), first of each probe's implications.
-    implied : uint32, ``2 v`` for an integer variable v that a probe fixes at its lower bound, ``2 v + 1`` at its upper
-        one, ascending; none of probes that failed, nor of their own variables.
-    entries : non-zeros times probes looked at. rounds : of the group of 32 probes that took most.
-    """
-
-    failed: NDArray[np.bool_]
-    starts: NDArray[np.int64]
-    implied: NDArray[np.uint32]
-    entries: int
-    rounds: int
 
 
 class _Root(NamedTuple):
@@ -92,7 +66,6 @@ class DeviceProbes:
         self._rows = DeviceRows(rows, renumbers=False)
         module = cupy()
         self._count, self._variables = len(rows.kinds), len(rows.integral)
-        self._integral = module.asarray(rows.integral)
         self._is_integral = rows.integral.astype(np.bool_)
         self._uses = (
             module.asarray(rows.row_starts.astype(np.uint32)),
@@ -114,17 +87,14 @@ class DeviceProbes:
         values: NDArray[np.float64],
         rounding: Rounding,
         rounds: int,
-        *,
-        has_implied: bool = True,
-    ) -> ProbesOutcome:
-        """Propagate each of some assignments by itself, from the same bounds; waits for what they lead to.
+    ) -> NDArray[np.bool_]:
+        """Contradictions among some assignments, each propagated by itself from the same bounds: bool (probes,).
 
         Parameters
         ----------
         lower, upper : float64 (variables,), a fixpoint; no zero is a negative one. They stay on the device until other
             arrays come, and must not be changed. variables, values : (probes,), at least one. rounding : outward.
             rounds : at most; what was found until then holds.
-        has_implied : whether the values that the probes fix are returned.
 
         Raises
         ------
@@ -138,15 +108,8 @@ class DeviceProbes:
         parts = []
         for low in range(0, len(variables), most):
             some = slice(low, low + most)
-            parts.append(self._part(root, variables[some], values[some], rounding, rounds, has_implied))
-        ends = np.cumsum([0, *(int(part.starts[-1]) for part in parts)])
-        return ProbesOutcome(
-            np.concatenate([part.failed for part in parts]),
-            np.concatenate([[0], *(part.starts[1:] + end for part, end in zip(parts, ends, strict=False))]),
-            np.concatenate([part.implied for part in parts]),
-            sum(part.entries for part in parts),
-            max(part.rounds for part in parts),
-        )
+            parts.append(self._part(root, variables[some], values[some], rounding, rounds))
+        return np.concatenate(parts)
 
     @with_retry
     def _root_of(self, lower: NDArray[np.float64], upper: NDArray[np.float64], others: NDArray[np.int64]) -> _Root:
@@ -181,8 +144,7 @@ class DeviceProbes:
         values: NDArray[np.float64],
         rounding: Rounding,
         rounds: int,
-        has_implied: bool,
-    ) -> ProbesOutcome:
+    ) -> NDArray[np.bool_]:
         """Probes for which there is memory at once."""
         module = cupy()
         count, wide_count = len(variables), len(root.wide_variables)
@@ -202,7 +164,6 @@ class DeviceProbes:
             "waiting": module.zeros((blocks, self._count), dtype=np.uint32),
             "queues": module.empty((blocks, 2, self._count), dtype=np.uint32),
             "failed": module.empty(groups, dtype=np.uint32),
-            "report": module.zeros(2, dtype=np.uint64),
         }
         matrix = packed(
             SOURCE, "Matrix", **arrays, rows=self._count, wide_count=wide_count, groups=groups, probes=count
@@ -210,30 +171,8 @@ class DeviceProbes:
         definitions = dict(self._definitions, OUTWARD=int(rounding.outward))
         launch(
             kernel(SOURCE, "propagate_probes", **definitions), blocks, THREADS, self._rows.struct, matrix,
-            self._integral, np.float64(rounding.progress), rounds,
+            np.float64(rounding.progress), rounds,
         )  # fmt: skip
-        starts, implied = np.zeros(count + 1, dtype=np.int64), np.zeros(0, dtype=np.uint32)
-        if has_implied:
-            starts, implied = self._implied(arrays["fixed"], arrays["failed"], count)
-        failed, report = host_arrays([arrays["failed"], arrays["report"]])
-        flags = np.unpackbits(failed.view(np.uint8), bitorder="little")[:count].view(np.bool_)
-        return ProbesOutcome(flags, starts, implied, int(report[0]), int(report[1]))
-
-    def _implied(self, fixed: Any, failed: Any, probes: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """What probes fix, as in the outcome: where each one's part begins, and all of them."""
-        module = cupy()
-        groups, variables = fixed.shape
-        stretches = -(-variables // STRETCH)
-        most = LISTING_BLOCKS * multiprocessors(module.cuda.runtime.getDevice())
-        blocks = min(most, -(-groups * stretches * GROUP // THREADS))
-        given = fixed, failed, variables, groups, stretches
-        counts = module.empty(groups * GROUP * stretches, dtype=np.int64)
-        launch(kernel(SOURCE, "count_implied", **self._definitions), blocks, THREADS, *given, counts)
-        ends = module.cumsum(counts)
-        starts = np.zeros(probes + 1, dtype=np.int64)
-        starts[1:] = host_array(module.ascontiguousarray(ends[stretches - 1 :: stretches]))[:probes]
-        if not starts[-1]:
-            return starts, np.zeros(0, dtype=np.uint32)
-        implied = module.empty(int(starts[-1]), dtype=np.uint32)
-        launch(kernel(SOURCE, "list_implied", **self._definitions), blocks, THREADS, *given, counts, ends, implied)
-        return starts, host_array(implied)
+        failed = host_array(arrays["failed"])
+        flags: NDArray[np.bool_] = np.unpackbits(failed.view(np.uint8), bitorder="little")[:count].view(np.bool_)
+        return flags
