@@ -124,10 +124,10 @@ def test_queens():
 def test_a_small_cache_evicts(monkeypatch):
     """Old entries leave the cache without a change of the count."""
     r = random.Random(1)
-    formula = Formula.of(60, [[2 * v + r.randrange(2) for v in r.sample(range(60), 3)] for _ in range(90)])
-    expected = count_formula(formula, np.zeros(60), MEMORY)
+    formula = Formula.of(40, [[2 * v + r.randrange(2) for v in r.sample(range(40), 3)] for _ in range(60)])
+    expected = count_formula(formula, np.zeros(40), MEMORY)
     monkeypatch.setattr(counter, "FIRST_ENTRIES", 64)
-    small = count_formula(formula, np.zeros(60), 1)
+    small = count_formula(formula, np.zeros(40), 1)
     assert small.value == expected.value
     assert small.entries <= 64 < expected.entries
     assert small.decisions > expected.decisions
