@@ -133,6 +133,11 @@ def test_weights_and_projections(tmp_path, lines, kind, expected):
     assert "the optimum does not depend on that" in oocbe.solve(path).notes[0]
 
 
+def test_hard_clauses_of_weighted_files(tmp_path):
+    text = "h 1 2 0\nh 3 4 0\n5 -1 0\nc p show 1 2 0\nc p weight 1 1/4 0\n"
+    assert oocbe.count(written(tmp_path, text, "p.wcnf")).value == 1 + Fraction(1, 4)
+
+
 @pytest.mark.parametrize(
     ("lines", "line", "what"),
     [
