@@ -252,15 +252,30 @@ class PiecesThroughDevice:
         return (sum(cut.high) - self._first) / max(1, self._last - self._first)
 
     def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> DeviceRows:
+        """Compute a piece with the current dtype; _WiderError if its values show that this one does not hold them."""
+        from oocbe.kernels.cuda.pairs.extents import Extents
+
         pairs = list(zip(self._tables, tables, strict=True))
-        found_extents = iter(_extents([part.values for whole, part in pairs if not isinstance(whole, PackedTable)]))
-        extents = [known_extent(whole) if isinstance(whole, PackedTable) else next(found_extents) for whole, _ in pairs]
+        # Of floats, any result has the dtype.
+        is_searched = [
+            not isinstance(whole, PackedTable) and len(part.values) > 0 and part.values.dtype.kind != "f"
+            for whole, part in pairs
+        ]
+        # The host reads them after the rows have been computed, so that it does not wait twice.
+        queued = self._with_room(
+            conveyor,
+            lambda: Extents([part.values for (_, part), is_in in zip(pairs, is_searched, strict=True) if is_in]),
+        )
+        rows: DeviceRows = self._with_room(conveyor, lambda: self._step.rows(tables, self._plan.kernels))
+        found = iter(queued.read())
+        extents = [
+            next(found) if is_in else known_extent(whole) for (whole, _), is_in in zip(pairs, is_searched, strict=True)
+        ]
         dtype = self._step.dtype_of(extents)
         if dtype.itemsize > self._step.dtype.itemsize:
             raise _WiderError(dtype)
-        for known, found in zip(self._extents, extents, strict=True):
-            known.extend(found.tolist())
-        rows: DeviceRows = self._with_room(conveyor, lambda: self._step.rows(tables, self._plan.kernels))
+        for known, extent in zip(self._extents, extents, strict=True):
+            known.extend(extent.tolist())
         return rows
 
     def _with_room(self, conveyor: Conveyor, call: Callable[[], Any]) -> Any:
@@ -303,15 +318,3 @@ def known_extent(table: Streamable) -> NDArray[Any]:
     """Least and greatest value where a table reports them; empty otherwise."""
     extent = table.extent if isinstance(table, PackedTable) else None
     return np.array(() if extent is None else extent, dtype=table.dtype)
-
-
-def _extents(columns: Sequence[Any]) -> list[NDArray[Any]]:
-    """Least and greatest value of columns; empty for no rows, and of floats: any result has their dtype."""
-    from oocbe.kernels.cuda.pairs.extents import extents
-
-    looked_at = [values for values in columns if len(values) and values.dtype.kind != "f"]
-    found = iter(extents(looked_at))
-    return [
-        next(found) if len(values) and values.dtype.kind != "f" else np.empty(0, dtype=values.dtype)
-        for values in columns
-    ]

@@ -32,6 +32,16 @@ def backend():
     """The kernels are named here; the folder's fixture would run everything twice."""
 
 
+class ExtentsOfHost:
+    """Least and greatest values of NumPy arrays."""
+
+    def __init__(self, columns):
+        self._found = [np.array([v.min(), v.max()]) for v in columns]
+
+    def read(self):
+        return self._found
+
+
 @pytest.fixture
 def device(monkeypatch):
     found = take_the_place_of_cupy(monkeypatch)
@@ -48,7 +58,7 @@ def device(monkeypatch):
     monkeypatch.setattr(PiecesThroughDevice, "_piece", arrived)
     monkeypatch.setattr(PiecesThroughDevice, "_try", on_device)
     monkeypatch.setattr(gpu_streaming, "_stacked", np.stack)
-    monkeypatch.setattr(extents, "extents", lambda columns: [np.array([v.min(), v.max()]) for v in columns])
+    monkeypatch.setattr(extents, "Extents", ExtentsOfHost)
     return found
 
 

@@ -252,7 +252,7 @@ class Tuning:
     halved."""
     device_used_share: float = 0.5
     """Share of the device's memory in use up to which joined tables stay there: the rest is for further joins."""
-    device_row_bytes: int = 96
+    device_row_bytes: int = 84
     """Device memory for each row of an operator's piece: the row, sorted and moved, its run, a result row, the next
     piece's row and the last result's. If that does not suffice, the piece is halved."""
     device_packed_row_bytes: int = 96

@@ -19,16 +19,28 @@ BLOCKS = 4
 """Blocks of a multiprocessor."""
 
 
-def extents(columns: Sequence[Any]) -> list[NDArray[Any]]:
-    """Least and greatest value of each column, int32 or int64 (rows,) with a row at least, in its dtype; waits once."""
-    most = BLOCKS * multiprocessors(cupy().cuda.runtime.getDevice())
-    found = []
-    for column in columns:
-        blocks = min(most, -(-len(column) // THREADS))
-        found.append(cupy().empty(2 * blocks, dtype=np.int64))
-        launch(kernel("extents", "find_extents", VALUE=C_TYPES[column.dtype]), blocks, THREADS, column, len(column),
-               found[-1])  # fmt: skip
-    if not found:
-        return []
-    parts = np.split(Readback(*found).numbers(), np.cumsum([len(array) for array in found])[:-1])
-    return [np.array([part.min(), part.max()], column.dtype) for part, column in zip(parts, columns, strict=True)]
+class Extents:
+    """Starts the search for the least and greatest value of columns; later work does not delay it.
+
+    Parameters
+    ----------
+    columns : int32 or int64 (rows,) each, with a row at least.
+    """
+
+    def __init__(self, columns: Sequence[Any]) -> None:
+        most = BLOCKS * multiprocessors(cupy().cuda.runtime.getDevice())
+        self._dtypes, found = [column.dtype for column in columns], []
+        for column in columns:
+            blocks = min(most, -(-len(column) // THREADS))
+            found.append(cupy().empty(2 * blocks, dtype=np.int64))
+            function = kernel("extents", "find_extents", VALUE=C_TYPES[column.dtype])
+            launch(function, blocks, THREADS, column, len(column), found[-1])
+        self._ends = np.cumsum([len(array) for array in found])
+        self._read = Readback(*found) if found else None
+
+    def read(self) -> list[NDArray[Any]]:
+        """Least and greatest value of each column, in its dtype; waits for them."""
+        if self._read is None:
+            return []
+        parts = np.split(self._read.numbers(), self._ends[:-1])
+        return [np.array([part.min(), part.max()], dtype) for part, dtype in zip(parts, self._dtypes, strict=True)]
