@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from oocbe.model.linear_system import LinearSystem
     from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
     from oocbe.model.problem import Problem
+    from oocbe.model.results.anytime_result import AnytimeResult
     from oocbe.model.results.bound_result import BoundResult
     from oocbe.model.results.propagation_result import PropagationResult
     from oocbe.model.results.result import Result
@@ -92,6 +93,7 @@ __all__ = [
     "MIN_SUM",
     "SEMIRINGS",
     "SUM_PRODUCT",
+    "AnytimeResult",
     "BoundResult",
     "ClusterError",
     "CompactProblem",
@@ -168,6 +170,7 @@ _HOMES = {
         "ClusterError CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError "
         "UsageError ValueRangeError"
     ),
+    "oocbe.model.results.anytime_result": "AnytimeResult",
     "oocbe.model.results.bound_result": "BoundResult",
     "oocbe.api.aggregation": "aggregate",
     "oocbe.api.einsum": "einsum einsum_path",

@@ -30,6 +30,7 @@ oocbe.solve(problem, order="min-fill", memory="2GiB", workdir=Path("run"), time_
 oocbe.count(problem, evidence={"a": "yes"}, gap="1%", streams=None, tables="complete", resume=True)
 assert_type(oocbe.solve(problem, options, time_limit=1.0), oocbe.Result)
 assert_type(oocbe.bound(problem, [2, "auto"], options), oocbe.BoundResult)
+assert_type(oocbe.anytime("MMAP", problem, ["a"], memory="1GiB"), oocbe.AnytimeResult)
 assert_type(oocbe.most_probable_explanation(Path("network.uai")), oocbe.TaskResult)
 for task in (oocbe.count, oocbe.count_optimal, oocbe.k_best, oocbe.log_partition, oocbe.marginals, oocbe.min_marginals):
     assert_type(task(problem), oocbe.TaskResult)
@@ -100,7 +101,12 @@ with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
     except oocbe.Interrupted as stopped:
         assert_type(
             stopped.result,
-            oocbe.Result | oocbe.TaskResult | oocbe.BoundResult | oocbe.PropagationResult | dcop.DcopResult,
+            oocbe.Result
+            | oocbe.TaskResult
+            | oocbe.BoundResult
+            | oocbe.PropagationResult
+            | dcop.DcopResult
+            | oocbe.AnytimeResult,
         )
     except (oocbe.CorruptDataError, oocbe.FormatError, oocbe.LimitError, oocbe.ModelError) as error:
         print(error)

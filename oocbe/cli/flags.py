@@ -45,7 +45,7 @@ FLAGS = {
         "Values of observed variables: a .evid file, or a pair; repeatable.", "FILE|NAME=VALUE"),
     "format": Flag(str | None, "solve plan bound propagate verify inspect convert compile dcop", ("--format",),
         "Format of FILE; default: by its suffix."),
-    "trace": Flag(Path | None, "solve plan bound convert join compile query uai dcop stress", ("--trace",),
+    "trace": Flag(Path | None, "solve plan bound convert join compile query dcop stress", ("--trace",),
         "Write a timeline for oocbe trace and Perfetto; .gz compresses.", "FILE"),
     "json": Flag(bool, EVERY, ("--json",),
         "Print JSON on standard output, everything else on standard error."),
