@@ -94,8 +94,8 @@ MESSAGES = 1.5
 CELLS_A_SECOND = 3e7
 """Cells of a join graph without divided buckets that are eliminated in a second."""
 
-EXPLANATION_SECONDS = 60.0
-"""Time limit of the search for a best assignment whose values of a query are weighed, in seconds."""
+EXPLANATION_SECONDS, EXPLANATION_SHARE = 60.0, 0.5
+"""Time limit of the search for a best assignment whose values of a query are weighed, in seconds and as a share."""
 
 ROUNDING = 1e-9
 """Relative rounding error of bounds."""
@@ -426,8 +426,8 @@ def _explain(problem: Problem, query: Sequence[int], options: SolveOptions, best
     if best.is_exact():
         return
     if len(query) < len(problem.variables):
-        with _attempt(best), _limited(FIRST_SHARE * _remaining()):
-            seconds = min(EXPLANATION_SECONDS, EXACT_SHARE * _remaining())
+        with _attempt(best):
+            seconds = min(EXPLANATION_SECONDS, EXPLANATION_SHARE * _remaining())
             explanation = answered("mpe", problem, replace(options, time_limit=seconds)).assignment
             if explanation is not None:
                 weigh({v: explanation[v] for v in query}, "values of the best assignment found")
@@ -557,5 +557,7 @@ def _attempt(best: _Best) -> Iterator[None]:
     try:
         with _limited(EXACT_SHARE * _remaining()):
             yield
-    except (ResourceError, UnsupportedError, MemoryError) as error:
+    except RequestedEndError:
+        raise
+    except (LimitError, ResourceError, UnsupportedError, MemoryError) as error:
         best.notes.append(f"the exact attempt ended: {error}")
