@@ -48,7 +48,7 @@ from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.value_removal import remove_values
-from oocbe.runtime.deadline import Deadline, current, unlimited
+from oocbe.runtime.deadline import Deadline, check_deadline, current, unlimited
 from oocbe.runtime.interruption import listening
 
 ANYTIME_TASKS = ("PR", "MAR", "MAP", "MMAP")
@@ -305,9 +305,9 @@ def _by_conditioning(
 ) -> None:
     """The sum over all values of a cut-set, the others eliminated in tables that fit the memory, if that is predicted
     to end in time. Until then, the sum so far is a lower bound."""
-    cut, cells = _cut_set(problem.sizes, order, separators, memory)
-    cases = math.prod(problem.sizes[v] for v in cut)
-    if not cut or cases * cells > CELLS_A_SECOND * EXACT_SHARE * _remaining():
+    most_work = CELLS_A_SECOND * EXACT_SHARE * _remaining()
+    cut, cells = _cut_set(problem.sizes, order, separators, memory, most_work)
+    if not cut or cells * math.prod(problem.sizes[v] for v in cut) > most_work:
         return
     total = -math.inf
     with _attempt(best):
@@ -323,20 +323,22 @@ def _by_conditioning(
 
 
 def _cut_set(
-    sizes: Sequence[int], order: Sequence[int], separators: Sequence[Sequence[int]], memory: int
+    sizes: Sequence[int], order: Sequence[int], separators: Sequence[Sequence[int]], memory: int, most_cases: float
 ) -> tuple[list[int], int]:
     """Variables without which all clusters of an order fit the memory, chosen greedily by the cells of the clusters
-    that contain them, and the cells of all clusters that are left."""
+    that contain them, and the cells of all clusters that are left; fewer variables if they have too many values."""
     clusters = [{v, *s} for v, s in zip(order, separators, strict=True)]
     cut: list[int] = []
     while True:
         cells = [math.prod(sizes[u] for u in own) for own in clusters]
-        if 8 * MESSAGES * sum(cells) <= memory or not any(clusters):
+        check_deadline()
+        cases = math.prod(sizes[v] for v in cut)
+        if sum(cells) <= memory / (8 * MESSAGES) or cases > most_cases or not any(clusters):
             return cut, sum(cells)
-        load = dict.fromkeys(range(len(sizes)), 0.0)
+        load = dict.fromkeys(range(len(sizes)), 0)
         for own, size in zip(clusters, cells, strict=True):
             for v in own:
-                load[v] += size * (1.0 - 1.0 / sizes[v])
+                load[v] += size - size // sizes[v]
         cut.append(max(load, key=load.__getitem__))
         for own in clusters:
             own.discard(cut[-1])
@@ -506,7 +508,7 @@ class _Graphs(Iterator[LogJoinGraph]):
     @property
     def fits(self) -> bool:
         """Whether the next graph is without divided buckets, for the first time."""
-        has_room = 8 * self.cells * MESSAGES < self._memory
+        has_room = self.cells < self._memory / (8 * MESSAGES)
         return has_room and not self._is_tried and self._work < CELLS_A_SECOND * _remaining() / 2
 
     def __next__(self) -> LogJoinGraph:
