@@ -77,7 +77,9 @@ def presolve(formula: Formula, seconds: float) -> Presolved:
     with Deadline(seconds) as deadline:
         for _ in range(MOST_ROUNDS):
             before = work.clauses
-            work.round()
+            for step in (work.probe, work.subsume, work.eliminate, work.shorten):
+                if not deadline.passed:
+                    step()
             if work.clauses == before or deadline.passed:
                 break
     check_deadline()
@@ -94,13 +96,6 @@ class _Work:
         self._is_left = np.ones(formula.variables, dtype=np.bool_)
         self._original = formula
         self.clauses: tuple[Clause, ...] = formula.clauses
-
-    def round(self) -> None:
-        """Every step once."""
-        self._probe()
-        self._subsume()
-        self._eliminate()
-        self._shorten()
 
     def result(self) -> Presolved:
         """The formula without variables that are in no clause."""
@@ -128,7 +123,7 @@ class _Work:
     def _weight(self, literal: int) -> int:
         return 1 if self._weights is None else self._weights[literal >> 1][literal & 1]
 
-    def _probe(self) -> None:
+    def probe(self) -> None:
         """Units, failed literals, and equal literals."""
         solver = None if self._is_closed or () in self.clauses else solver_of(self._formula(), np.zeros(0))
         if solver is None:
@@ -140,18 +135,18 @@ class _Work:
             self.clauses = ((),)
             return
         units = solver.trail[: solver.num[TRAIL]].tolist()
-        self._substitute(equal.tolist())
-        if self._replacing is not None:
-            units = [self._replacing[x] for x in units]
-        self._assign(units)
+        target = self._substitute(equal.tolist())
+        self._assign(target[x] for x in units)
 
-    def _substitute(self, equal: list[int]) -> None:
-        """Replace each variable by the literal that it equals; a variable that counts is never replaced by another."""
-        self._replacing: list[int] | None = None
-        if all(literal == UNKNOWN for literal in equal):
-            return
+    def _substitute(self, equal: list[int]) -> list[int]:
+        """Replace each variable by the literal that it equals; one that counts only by one that counts.
+
+        Returns the literal that replaces each literal, or itself.
+        """
         n = len(equal)
-        target = list(range(2 * n))  # of each literal
+        target = list(range(2 * n))
+        if all(literal == UNKNOWN for literal in equal):
+            return target
         members: dict[int, list[int]] = {}
         for v in range(n):
             if equal[v] == UNKNOWN:
@@ -174,7 +169,7 @@ class _Work:
                     self._weights[chosen] = [own[0] * lost[literal & 1], own[1] * lost[literal & 1 ^ 1]]
                 self._is_left[v] = False
         self.clauses = normalised([target[x] for x in clause] for clause in self.clauses)
-        self._replacing = target
+        return target
 
     def _assign(self, units: Iterable[int]) -> None:
         """Make literals true that every model has."""
@@ -190,7 +185,7 @@ class _Work:
                 [x for x in clause if x ^ 1 not in true] for clause in self.clauses if true.isdisjoint(clause)
             )
 
-    def _subsume(self) -> None:
+    def subsume(self) -> None:
         """Remove clauses that others imply, and literals by resolution of a clause with a part of another."""
         clauses: dict[int, frozenset[int]] = dict(enumerate(map(frozenset, self.clauses)))
         occurs: dict[int, set[int]] = {}
@@ -220,7 +215,7 @@ class _Work:
                         waiting.append(other)
         self.clauses = normalised(clauses.values())
 
-    def _eliminate(self) -> None:
+    def eliminate(self) -> None:
         """Replace variables by resolvents: those that do not count, and those defined by the others."""
         if self._is_closed or not self.clauses:
             return
@@ -274,7 +269,7 @@ class _Work:
         if () in self.clauses:
             self.clauses = ((),)
 
-    def _shorten(self) -> None:
+    def shorten(self) -> None:
         """Vivification."""
         solver = None if self._is_closed or () in self.clauses else solver_of(self._formula(), np.zeros(0))
         if solver is None:
