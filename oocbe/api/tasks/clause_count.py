@@ -142,9 +142,9 @@ def _searched(formula: Formula, problem: Problem, options: SolveOptions, choice:
 
 
 def _lifted(presolved: Presolved, order: Sequence[int], variables: int) -> tuple[int, ...]:
-    """An order of all variables, those removed by preprocessing first; () for none."""
+    """An order of all variables, those removed by preprocessing first; a search has no order, and gives theirs."""
     if not order:
-        return ()
+        return tuple(range(variables))
     removed = sorted(set(range(variables)).difference(presolved.variables))
     return (*removed, *(presolved.variables[v] for v in order))
 
