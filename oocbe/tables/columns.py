@@ -215,15 +215,14 @@ def sorted_rows(
     numbers = values_of(values, value_dtype(values.dtype, what), what)
     check_numbers(what, numbers, semiring)
     keys = keys_of(columns, layout, what) if columns else np.zeros((1, len(numbers)), dtype=np.uint64)
-    if len(numbers) > 1:
-        order = np.argsort(keys[0]) if layout.words == 1 else np.lexsort(keys)
-        keys, numbers = np.ascontiguousarray(keys[:, order]), numbers[order]
-        same = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
-        if same.any():
-            first = layout.unpack(keys[:, [int(np.argmax(same))]])[0].tolist()
-            labels = [
-                layout.labels[n][i] if n in layout.labels else i for n, i in zip(layout.scope, first, strict=True)
-            ]
-            key = dict(zip(layout.scope, labels, strict=True))
-            raise ModelError(f"{what}: two rows have the key {key}; combine them before, as by group_by")
+    order = np.argsort(keys[0]) if layout.words == 1 else np.lexsort(keys)
+    keys, numbers = np.ascontiguousarray(keys[:, order]), numbers[order]
+    same = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
+    if same.any():
+        first = layout.unpack(keys[:, [int(np.argmax(same))]])[0].tolist()
+        labels = [
+            layout.labels[n][i] if n in layout.labels else i for n, i in zip(layout.scope, first, strict=True)
+        ]
+        key = dict(zip(layout.scope, labels, strict=True))
+        raise ModelError(f"{what}: two rows have the key {key}; combine them before, as by group_by")
     return SortedRows(layout, keys, numbers)
