@@ -220,9 +220,7 @@ def sorted_rows(
     same = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
     if same.any():
         first = layout.unpack(keys[:, [int(np.argmax(same))]])[0].tolist()
-        labels = [
-            layout.labels[n][i] if n in layout.labels else i for n, i in zip(layout.scope, first, strict=True)
-        ]
+        labels = [layout.labels[n][i] if n in layout.labels else i for n, i in zip(layout.scope, first, strict=True)]
         key = dict(zip(layout.scope, labels, strict=True))
         raise ModelError(f"{what}: two rows have the key {key}; combine them before, as by group_by")
     return SortedRows(layout, keys, numbers)
