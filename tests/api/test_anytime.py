@@ -117,7 +117,7 @@ def test_conditioning_within_little_memory(small_clusters, seed, monkeypatch):
     assert not oocbe.anytime("PR", complete_graph(), time_limit=600).method.startswith("conditioning")
 
 
-def test_an_interruption_keeps_the_best_answer(small_clusters, monkeypatch):
+def test_an_interruption_keeps_the_best_answer(small_clusters, interrupts_heard, monkeypatch):
     propagate = module.LogJoinGraph.propagate
 
     def interrupted(self, *arguments):

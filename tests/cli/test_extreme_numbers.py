@@ -81,7 +81,9 @@ def test_other_tasks_beyond_float64(big: str, task: str) -> None:
 
 def counted(number: int) -> TaskResult:
     """A count as if it had that many assignments."""
-    return replace(count(Problem((Variable("x", 2),)), order_seconds=0.0, backend="cpu"), value=number)
+    return replace(
+        count(Problem((Variable("x", 2),)), order_seconds=0.0, backend="cpu"), value=number, log10=None, presolve=()
+    )
 
 
 def test_counts_of_more_digits_than_python_converts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,7 +204,7 @@ def test_output_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
         ("n.MAR", "logz", "holds the answer of --task marginals, not of logz"),
         ("n.txt", "mpe", "unknown suffix of a file format; known: .MPE, .MAR, .PR"),
         ("n.SUM", "logz", ".SUM cannot be written: no competition defines such a file"),
-        ("n.mmap", "mpe", "JunctionTree.marginal_map answers it"),
+        ("n.mmap", "mpe", "oocbe uai answers it"),
         ("none/n.PR", "logz", "does not exist; make it first"),
         ("competition", "logz", "--output competition that of --task count"),
     ]:

@@ -103,7 +103,7 @@ def test_results_and_plans_name_the_entries_with_their_removals():
     assert plan.dtype == result.dtype == "int32"
     assert f"presolve removed: {propagation}, integer scaling" in str(plan)
     assert result.to_json()["presolve"] == plan.to_json()["presolve"] == [propagation._asdict(), scaling._asdict()]
-    assert oocbe.count(problem).presolve == (propagation,)
+    assert oocbe.count(problem).presolve == (propagation, PresolveStep("clauses", 2, 4, 0, 0))
 
 
 def test_logarithms_of_mini_buckets_obey_the_time_limit():

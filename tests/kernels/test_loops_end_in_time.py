@@ -57,6 +57,10 @@ SYNTHETIC = "synthetic tables, made and checked in chunks of a million rows; no 
 
 A_CELL = "the tables of one bucket at one joined cell; its caller looks at the flag"
 
+DECISION = "the clauses of one decision or conflict; count_models, which calls it, looks at the flag between two"
+
+COMPONENT = "one pass over the variables and clauses of a component; count_models looks at the flag between two"
+
 OUTER_ROWS = "rows of one call, as many as its caller lets it have by the work that each takes"
 
 LOOPS = {
@@ -312,6 +316,41 @@ LOOPS = {
     "walk_steps.rows_of_leaf": A_ROW,
     "visits.list_visits": "two passes over the edges of a tree",
     "visits._list_reads": "the edges of one clique, twice",
+    "clause_learning._is_implied": DECISION,
+    "clause_learning._learn_reduced": DECISION,
+    "clause_learning._raise_activity": DECISION,
+    "clause_learning.analyse": DECISION,
+    "clause_learning.forget_clauses": ONE_PASS,
+    "clause_learning.learn": DECISION,
+    "clause_learning.propagate": DECISION,
+    "clause_learning.undo": DECISION,
+    "clause_learning.watch": DECISION,
+    "clause_learning.watch_all": ONE_PASS,
+    "components._cached": COMPONENT,
+    "components._move_smallest": COMPONENT,
+    "components._pack": COMPONENT,
+    "components._reverse": COMPONENT,
+    "components._sort": COMPONENT,
+    "components._visit": COMPONENT,
+    "components.evict": ONE_PASS,
+    "components.find_components": COMPONENT,
+    "components.index_entries": ONE_PASS,
+    "components.remove_latest": ONE_PASS,
+    "components.store": COMPONENT,
+    "count_models._begin_branch": DECISION,
+    "count_models._choose": DECISION,
+    "count_models._complete": DECISION,
+    "count_models._is_zero": DECISION,
+    "count_models._resolve": DECISION,
+    "count_models.count_models": DECISION,
+    "log_tables._log_total": ONE_PASS,
+    "log_tables.add_logarithms": ONE_PASS,
+    "log_tables.power_sums": ONE_PASS,
+    "log_tables.send_belief": ONE_PASS,
+    "probes._open_literal": A_ROW,
+    "probes.define": A_ROW,
+    "probes.probe": A_ROW,
+    "probes.shorten": A_ROW,
 }
 """How each compiled loop ends: by module and function."""
 

@@ -271,7 +271,7 @@ def _learn_reduced(s: Any, first: Any, size: Any, kept: Any) -> Any:
     return learn(s, first, kept)
 
 
-@borrowing
+@without_allocation
 def forget_clauses(s: Any) -> Any:
     """Delete the half of the learned clauses that took part in the oldest conflicts, except for reasons.
 
