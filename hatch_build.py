@@ -25,9 +25,11 @@ class CompileLoops(BuildHookInterface[Any]):
         if version != "editable" or os.environ.get("COMPILE_OOCBE") == "0":
             return
         script = "from oocbe.kernels.cpu.signatures import compile_listed; compile_listed(True, 2, print)"
+        # Without the front end's own entry, an isolated build has no packages.
+        path = [*filter(None, [os.environ.get("PYTHONPATH")]), self.root]
         process = subprocess.Popen(
             [sys.executable, "-c", script],
-            env=os.environ | {"PYTHONPATH": self.root},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
