@@ -19,12 +19,10 @@ from oocbe.api.contraction import Contractions
 from oocbe.api.contraction_path import ContractionPath, Expression, Positions, path_of
 from oocbe.errors import ModelError, UnsupportedError, UsageError, ValueRangeError
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
-from oocbe.model.settings.machine import default_memory_limit
-from oocbe.model.settings.option_values import parse_bytes
 from oocbe.runtime.tracing.recorder import READER, span
 from oocbe.tables.arrow import pyarrow
 from oocbe.tables.columns import Domain
-from oocbe.tables.common_domains import domains_in
+from oocbe.tables.common_domains import domains_in, limit_of
 from oocbe.tables.exchange import VALUES
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.parquet_source import ColumnSource, check_renamed, source_of, sparing
@@ -101,7 +99,7 @@ def aggregate(
     [{'shop': 'a', 'value': 6}, {'shop': 'b', 'value': 3}]
     """
     semiring = _semiring(aggregate, combine)
-    limit = parse_bytes("memory", memory) or default_memory_limit()
+    limit = limit_of(memory)
     if not sources:
         raise UsageError("aggregate: there is no source")
     names = [values] * len(sources) if isinstance(values, str) else list(values)

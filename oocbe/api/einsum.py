@@ -21,8 +21,7 @@ from oocbe.api.contraction import Contractions, cells_along
 from oocbe.api.contraction_path import ContractionPath, Expression, Positions, path_of
 from oocbe.errors import ResourceError, UsageError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Semiring
-from oocbe.model.settings.machine import default_memory_limit
-from oocbe.model.settings.option_values import parse_bytes
+from oocbe.tables.common_domains import limit_of
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
@@ -90,7 +89,7 @@ def einsum(
         raise UsageError("einsum: return_argmax: needs dense operands and a semiring that selects, such as max-plus")
     is_boolean = semiring == "or-and"
     tables = [_table(a, names, chosen, is_boolean) for a, names in zip(arrays, parsed.operands, strict=True)]
-    limit = parse_bytes("memory", memory) or default_memory_limit()
+    limit = limit_of(memory)
     with ExitStack() as closed:
         steps = Contractions(path, limit, backend, closed)
         made = steps.run(tables, output)
@@ -252,16 +251,15 @@ def _array(made: Any, output: Sequence[str], memory: int) -> NDArray[Any]:
 
 def _sparse(rows: Table, expression: Expression, operands: Sequence[Any]) -> Any:
     """Rows as a sparse array of the kind of the first operand; the table if that is a table."""
-    table = rows.select(expression.output) if hasattr(rows, "select") else rows
     first = next((operand for operand in operands if _is_sparse(operand)), None)
     if first is None:
-        return table
-    tuples, values = table.to_rows()
-    order = [table.scope.index(name) for name in expression.output]
+        return rows
+    tuples, values = rows.to_rows()
+    order = [rows.scope.index(name) for name in expression.output]
     coordinates = tuples[:, order].T
     shape = tuple(expression.sizes[name] for name in expression.output)
     if not shape:
-        return np.asarray(values[0] if len(values) else table.semiring.zero)
+        return np.asarray(values[0] if len(values) else rows.semiring.zero)
     if type(first).__module__.startswith("scipy"):
         return import_module("scipy.sparse").coo_array((values, tuple(coordinates)), shape=shape)
     return type(first)(coordinates, values, shape=shape)

@@ -105,10 +105,14 @@ def _source(file: str) -> Any:
 
 
 def _write(result: Table, output: Path, group_by: list[str], column: str) -> None:
-    """Write groups as Parquet or CSV, their columns in the given order."""
+    """Write groups as Parquet or CSV, their columns in the given order; the file appears when complete."""
+    from oocbe.errors import UsageError
+    from oocbe.runtime.temporary_names import replace, temporary_beside
     from oocbe.tables.arrow import pyarrow
 
     arrow = pyarrow()
+    from pyarrow import csv, parquet
+
     if not group_by:  # a table over no variable has no columns of keys
         data = arrow.table({column: arrow.array(result.values)})
     else:
@@ -116,11 +120,12 @@ def _write(result: Table, output: Path, group_by: list[str], column: str) -> Non
         plain = [c.cast(c.type.value_type) if arrow.types.is_dictionary(c.type) else c for c in made.columns]
         data = arrow.table(dict(zip(made.column_names, plain, strict=True)))
         data = data.sort_by([(name, "ascending") for name in group_by])
-    if output.suffix == ".csv":
-        from pyarrow import csv
-
-        csv.write_csv(data, output)
-    else:
-        from pyarrow import parquet
-
-        parquet.write_table(data, output)
+    try:
+        with temporary_beside(output) as temporary:
+            if output.suffix == ".csv":
+                csv.write_csv(data, temporary)
+            else:
+                parquet.write_table(data, temporary)
+            replace(temporary, output)
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from None

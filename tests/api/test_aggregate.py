@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import oocbe
+from oocbe.cli.main import app
 from oocbe.errors import ModelError, UsageError, ValueRangeError
 
 pd = pytest.importorskip("pandas")
@@ -130,3 +132,22 @@ def test_what_is_refused():
         oocbe.aggregate(group_by=[])
     with pytest.raises(ModelError, match="'a' is in several sources, and not in on"):
         oocbe.aggregate(good, good, group_by=["a"], on=["b"])
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_a_failed_write_leaves_the_file_before_and_nothing_else(name, tmp_path, monkeypatch):
+    """``oocbe join`` writes beside the file, and takes its name when complete."""
+    source, out = tmp_path / "in.parquet", tmp_path / name
+    pq.write_table(pa.table({"a": [0, 1], "gain": [1, 2]}), source)
+    out.write_text("before")
+
+    def fail(data, where):
+        where.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.csv.write_csv", fail)
+    monkeypatch.setattr("pyarrow.parquet.write_table", fail)
+    done = CliRunner().invoke(app, ["join", str(source), "--group-by", "a", "--max", "gain", "-o", str(out)])
+    assert done.exit_code == 2 and "cannot be written: No space left on device" in done.stderr
+    assert out.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["in.parquet", name])

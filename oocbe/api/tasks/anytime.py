@@ -48,7 +48,7 @@ from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OptionValues
 from oocbe.model.settings.options import SolveOptions
 from oocbe.propagation.value_removal import remove_values
-from oocbe.runtime.deadline import Deadline, check_deadline, current, unlimited
+from oocbe.runtime.deadline import Deadline, check_deadline, current, suppressed_limit, unlimited
 from oocbe.runtime.interruption import listening
 
 ANYTIME_TASKS = ("PR", "MAR", "MAP", "MMAP")
@@ -125,7 +125,7 @@ class _Best:
         self.upper = min(self.upper, upper + ROUNDING * max(1.0, abs(upper)) if upper > -math.inf else upper)
 
     def is_exact(self) -> bool:
-        """Whether the exact value is known."""
+        """Whether the exact value is known; a method, as a type checker takes an attribute for unchanged."""
         return self.is_proven
 
     @property
@@ -544,13 +544,8 @@ def _remaining() -> float:
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
     """A block that ends after so many seconds without an error."""
-    with Deadline(None if seconds == math.inf else max(0.0, seconds)):
-        try:
-            yield
-        except RequestedEndError:
-            raise
-        except TimeLimitError:
-            pass
+    with Deadline(None if seconds == math.inf else max(0.0, seconds)), suppressed_limit():
+        yield
 
 
 @contextmanager
