@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import signal
+import sys
 from pathlib import Path
 
 from .runner import COMMANDS, FORMATS, MODES, Counts, Failures, Plan, replay, report, run_mode
@@ -50,13 +52,16 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"seed {given.seed}, {given.processes} processes, {length}: {', '.join(modes)}", flush=True)
     failures = Failures(given.failures, given.enough)
     counts: dict[str, Counts] = {}
-    for mode in modes:
-        if failures.are_enough:
-            break
-        seconds = given.minutes * 60 / len(modes) if given.cases is None else math.inf
-        plan = Plan((mode,), seconds, given.seed, given.hang_seconds, cases=given.cases)
-        counts[mode] = run_mode(plan, given.processes, failures)
-    print("\n".join(report(counts)))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        for mode in modes:
+            if failures.are_enough:
+                break
+            seconds = given.minutes * 60 / len(modes) if given.cases is None else math.inf
+            plan = Plan((mode,), seconds, given.seed, given.hang_seconds, cases=given.cases)
+            run_mode(plan, given.processes, failures, counts.setdefault(mode, Counts()))
+    finally:
+        print("\n".join(report(counts)), flush=True)  # of a run that a signal ends, too
     for path in failures.paths:
         print(f"failed: tools/fuzz.py --replay {path}")
     return int(bool(failures.paths))

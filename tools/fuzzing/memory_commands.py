@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -75,7 +76,7 @@ XML_KINDS = {"propagate": 1, "dcop": 2}
 """Number of the maker of XML for commands that take one kind of it."""
 
 JOINED_ROWS = 1 << 26
-"""Rows that ``stress``, which has no time limit, is to join at most."""
+"""Rows that operators and ``stress``, which have no time limit, join at most."""
 
 MOST_BYTES = 2 * MIB
 """Of an input file: small functions take 50 microseconds and a kilobyte each."""
@@ -105,6 +106,8 @@ def draw_details(random: Random, way: str, room: int, is_short: bool) -> Descrip
             "output": random.random() < 0.75,
         }
         case["on_disk"] = case["output"] and random.random() < 0.7
+        if way in ("join_sum", "join_maximise"):
+            case["rows"] = min(case["rows"], _most_rows(case, JOINED_ROWS // (8 if is_short else 1)))
     if way in ("parquet", "stress", "synth"):
         case["rows"] = int(min(limit, 24) * MIB / 16 * random.choice((0.1, 0.5, 1.0, 2.0)))
     if way == "stress":
@@ -125,6 +128,12 @@ def draw_details(random: Random, way: str, room: int, is_short: bool) -> Descrip
         case["out"] = random.choice(("csv", "parquet", "zarr", "MAR"))
         case["size"] = min(case["size"], MIB // 2)
     return case
+
+
+def _most_rows(case: Description, joined: int) -> int:
+    """Rows of each table whose join has about so many rows."""
+    first, second = case["tables"]
+    return int(math.sqrt(joined * math.prod(case["sizes"][name] for name in set(first) & set(second))))
 
 
 def commands(case: Description, place: Path) -> Commands:

@@ -23,6 +23,7 @@ from . import control_groups
 from .control_groups import Ended
 from .fork_server import ROOM_VARIABLE, Server
 from .memory_commands import WAYS, commands, draw_details
+from .memory_operators import OPERATORS
 from .outcome import DisagreementError, NotAvailableError, Tally
 
 Description = dict[str, Any]
@@ -62,6 +63,9 @@ UNSUPPORTED = ("support", "at most", "stops at", "too wide", "cannot tell apart"
 
 ABORTED = (-signal.SIGABRT, 128 + signal.SIGABRT)
 """Exit codes of LLVM, HiGHS and Arrow without memory. Nothing promises that they have it in a narrow case."""
+
+KILLED = -signal.SIGKILL
+"""Exit code of a library call in a group that is smaller than promised: only commands limit their process."""
 
 ENDS = (0, 10, 11, 20, 30)
 """Exit codes of answers, limits and refusals for want of memory."""
@@ -125,8 +129,9 @@ def _check(case: Description, tally: Tally, run: Any) -> None:
         (place / "tmp").mkdir()
         for command, outputs in commands(case, place):
             ended = _run(command, case, place, run)
-            if ended.code in ABORTED and case["room"] is not None:
-                tally.refusals["ended by a library in less room than promised"] += 1
+            killed = ended.code == KILLED and case["way"] in OPERATORS
+            if case["room"] is not None and (ended.code in ABORTED or killed):
+                tally.refusals["ended in less room than promised"] += 1
                 return
             _check_end(ended, case, tally)
             left = sorted(p.name for p in (place / "tmp").iterdir())

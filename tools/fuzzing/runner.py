@@ -287,9 +287,8 @@ class Failures:
         return int(is_new)
 
 
-def run_mode(plan: Plan, processes: int, failures: Failures) -> Counts:
+def run_mode(plan: Plan, processes: int, failures: Failures, counts: Counts) -> None:
     """Run a mode in several processes until its time is over, all cases were checked, or failures are enough."""
-    counts = Counts()
     begin = time.monotonic()
     numbered = [replace(plan, number=number, processes=processes) for number in range(processes)]
     watched = [Watched(own, counts, failures) for own in numbered]
@@ -302,8 +301,7 @@ def run_mode(plan: Plan, processes: int, failures: Failures) -> Counts:
     finally:
         for w in watched:
             w.stop()
-    counts.seconds = time.monotonic() - begin
-    return counts
+        counts.seconds = time.monotonic() - begin
 
 
 def replay(path: Path, hang_seconds: float) -> dict[str, str] | None:
