@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
+
+REMOVAL_SECONDS = 10.0
+"""The kernel takes a while to end a process on a busy machine."""
 
 _numbers = itertools.count()
 
@@ -103,7 +108,22 @@ def group_of(limit: int) -> Iterator[Path | None]:
         yield made
     finally:
         if made is not None:
-            made.rmdir()
+            _remove(made)
+
+
+def _remove(group: Path) -> None:
+    """End what is left in a group, for example processes that compile loops for the next run, and remove it."""
+    end = time.monotonic() + REMOVAL_SECONDS
+    while True:
+        for process in (group / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
+        try:
+            return group.rmdir()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def peak_of(group: Path) -> int:
