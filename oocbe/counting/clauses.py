@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,7 +13,10 @@ from oocbe.model.problem import Problem
 from oocbe.runtime.deadline import looked
 
 WIDEST = 10
-"""Variables of a table or linear constraint that is written as a clause for each forbidden assignment, at most."""
+"""Variables of a linear constraint that is written as a clause for each forbidden assignment, at most."""
+
+MOST_CELLS, MOST_CLAUSES = 1 << 20, 1 << WIDEST
+"""Cells of a table, and its forbidden assignments, each of which becomes a clause, at most."""
 
 
 def formula_of(problem: Problem) -> Formula | None:
@@ -39,7 +43,8 @@ def _clauses_of(problem: Problem, part: object) -> Iterator[tuple[int, ...]] | N
     scope, sizes = part.scope, problem.sizes  # type: ignore[attr-defined]
     if isinstance(part, Constraint) and not part.allowed:
         return _forbidding(scope, part.tuples)
-    if len(scope) > WIDEST:
+    cells = math.prod(sizes[v] for v in scope)
+    if cells > MOST_CELLS or cells - len(part.tuples) > MOST_CLAUSES:  # type: ignore[attr-defined]
         return None
     permitted = part.to_array(sizes) if isinstance(part, Constraint) else part.to_array(sizes)[1]  # type: ignore[attr-defined]
     return _forbidding(scope, np.argwhere(~permitted))

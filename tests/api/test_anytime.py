@@ -166,3 +166,27 @@ def test_a_limit_before_any_work_leaves_an_estimate():
         oocbe.anytime("MMAP", problem, ["nothing"])
     with pytest.raises(UsageError, match="needs the variables"):
         oocbe.anytime("MMAP", problem)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_factors_that_only_forbid_are_counted_with_weights_of_variables(seed):
+    numbers = np.random.default_rng(seed)
+    variables = tuple(oocbe.Variable(f"v{i}", 2) for i in range(8))
+    functions = []
+    for v in range(8):
+        values = numbers.choice([0.25, 1.0, 0.1, 3.0, 1e-30, math.pi], 2)
+        functions.append(oocbe.Function((v,), np.array([[0], [1]]), values))
+    for _ in range(12):
+        scope = numbers.choice(8, 3, replace=False)
+        rows = np.argwhere(numbers.random((2, 2, 2)) < 0.85)
+        functions.append(oocbe.Function(tuple(map(int, scope)), rows, np.full(len(rows), 0.7)))
+    problem = oocbe.Problem(variables, tuple(functions), (), name="clauses", semiring=oocbe.SUM_PRODUCT)
+    best = module._Best()
+    exact = weights_of(problem).sum()
+    assert module._by_counting(module.at_temperature(problem, 1.0), oocbe.SolveOptions(), best)
+    assert best.value == pytest.approx(math.log(exact) if exact > 0 else -math.inf, abs=1e-9)
+    mixed = problem.functions[8].values.copy()
+    mixed[0] = 0.2
+    other = oocbe.Function(problem.functions[8].scope, problem.functions[8].tuples, mixed)
+    problem = oocbe.Problem(variables, (*functions[:8], other), (), name="weights", semiring=oocbe.SUM_PRODUCT)
+    assert not module._by_counting(module.at_temperature(problem, 1.0), oocbe.SolveOptions(), module._Best())

@@ -234,6 +234,17 @@ def test_other_problems_have_no_formula():
     assert formula_of(wide) is None
 
 
+def test_wide_tables_with_few_forbidden_rows_are_clauses():
+    rows = np.argwhere(np.arange(1 << 12).reshape((2,) * 12) != 5)
+    problem = Problem(
+        tuple(Variable(f"v{v}", 2) for v in range(12)), (Function(tuple(range(12)), rows, np.ones(len(rows))),)
+    )
+    formula = formula_of(problem)
+    assert formula is not None
+    assert len(formula.clauses) == 1
+    assert searched(formula) == (1 << 12) - 1
+
+
 @pytest.mark.parametrize("number", ["011", "021", "045"])
 def test_published_counts(data, number):
     name = f"mc2022_track1_{number}.cnf.gz"

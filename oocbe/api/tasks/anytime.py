@@ -2,7 +2,7 @@
 
 | task | question | exact | otherwise |
 |---|---|---|---|
-| ``PR`` | sum of all weights | elimination, in memory or out of core; conditioning on a cut-set | weighted mini-buckets, belief propagation |
+| ``PR`` | sum of all weights | elimination, in memory or out of core; conditioning on a cut-set; a search if factors of several variables only forbid | weighted mini-buckets, belief propagation |
 | ``MAR`` | marginal of each variable | elimination, in memory or out of core | belief propagation |
 | ``MAP`` | best assignment | the task ``mpe`` | its best assignment and bound |
 | ``MMAP`` | best values of query variables, the others summed out | elimination of a constrained order | values from mini-buckets, weighed exactly or by a lower bound; bound of mini-buckets |
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -29,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.api.facade import load_problem, settings_from
+from oocbe.api.tasks.clause_count import count_clauses
 from oocbe.api.tasks.verbs import answered
 from oocbe.bounds.mini_buckets.log_join_graph import CONVERGED, LogJoinGraph
 from oocbe.elimination.buckets.resources import message_memory
@@ -43,6 +45,7 @@ from oocbe.junction_trees.query_elimination.answer import QueryAnswer
 from oocbe.junction_trees.query_elimination.factors import written_out
 from oocbe.model.problem import Problem
 from oocbe.model.results.anytime_result import BOUNDED, ESTIMATED, EXACT, INFEASIBLE, AnytimeResult
+from oocbe.model.results.numerals import logarithm_of
 from oocbe.model.run_verb import run_verb
 from oocbe.model.settings.machine import peak_memory
 from oocbe.model.settings.option_types import OptionValues
@@ -74,6 +77,12 @@ PLAN_SHARE = 0.07
 
 EXACT_SHARE = 0.8
 """Share of the remaining time for one exact attempt."""
+
+COUNT_SHARE = 0.6
+"""Share of the remaining time for a count of clauses by search."""
+
+WEIGHT_DENOMINATOR, WEIGHT_ROUNDING = 10**6, 1e-15
+"""Greatest denominator of a weight that replaces a float, and its relative difference from the float, at most."""
 
 RESERVE_SECONDS, RESERVE_SHARE = 0.6, 0.03
 """Time before the limit at which work ends, in seconds and as a share: the smaller one. Answers take time to write."""
@@ -252,6 +261,8 @@ def _sum(problem: Problem, options: SolveOptions, best: _Best, wants_marginals: 
 
     if _by_relevant_factors(answer, targets, memory, take, best, FIRST_SHARE):
         return
+    if not wants_marginals and _by_counting(left.problem, options, best):
+        return
     choice = search_orders(left.problem, options.order, min(options.order_seconds, _remaining() / 10), options.seed)[0]
     passes = 4 if wants_marginals else 1
     graphs = _Graphs(left.problem, choice.order, choice.separators, memory, passes=passes)
@@ -365,6 +376,37 @@ def _by_relevant_factors(
         take([found[v] for v in targets])
         best.exact(value, "elimination of relevant factors")
     return best.is_exact()
+
+
+def _by_counting(energies: Problem, options: SolveOptions, best: _Best) -> bool:
+    """Whether a search gave the exact answer: a count of clauses, if factors of several variables only forbid rows.
+    Factors of single variables are weights."""
+    weights: dict[int, list[Fraction]] = {}
+    offset = float(energies.constant)
+    for f in energies.functions:
+        peak = float(f.values.max(initial=-math.inf))
+        if len(f.scope) == 1 and energies.sizes[f.scope[0]] == 2 and peak > -math.inf:
+            values, _ = f.to_array(energies.sizes)
+            own = weights.setdefault(f.scope[0], [Fraction(1), Fraction(1)])
+            weights[f.scope[0]] = [w * _fraction(math.exp(x - peak)) for w, x in zip(own, values, strict=True)]
+        elif f.default is not None or float(f.values.min(initial=peak)) != peak:
+            return False
+        offset += peak
+    scales = {v: math.lcm(*(w.denominator for w in own)) for v, own in weights.items()}
+    numbers = {v: [int(w * scales[v]) for w in own] for v, own in weights.items()}
+    with _attempt(best), _limited(COUNT_SHARE * _remaining()):
+        found = count_clauses(energies, replace(options, time_limit=None), weights=numbers)
+        if found is not None:
+            logarithm = logarithm_of(int(found.value or 0)) - sum(map(math.log, scales.values()))
+            best.exact(offset + logarithm, "search with a cache of components")
+    return best.is_exact()
+
+
+def _fraction(weight: float) -> Fraction:
+    """A short fraction for a float, equal up to rounding; else the float itself."""
+    exact = Fraction(weight)
+    short = exact.limit_denominator(WEIGHT_DENOMINATOR)
+    return short if abs(short - exact) <= WEIGHT_ROUNDING * exact else exact
 
 
 def _uniform(energies: Problem) -> float:
