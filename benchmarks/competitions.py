@@ -1,6 +1,7 @@
 """Competition sets by the command line within their limits: one table for each task, with the score of the set's rules.
 
     python benchmarks/competitions.py                          # UAI 2014, all tasks, 20 s each
+    python benchmarks/competitions.py --tasks track1,track3    # counts of 2022 beside Ganak
     python benchmarks/competitions.py --tasks PR --every 3     # every third instance
     python benchmarks/competitions.py --markdown               # rows for results/competitions.json
 
@@ -12,6 +13,9 @@ Every instance has a process of its own. Scores are between 0 and 1:
 * MAR, likewise of the mean Hellinger distance over all unobserved variables; the trivial solver answers uniformly.
 * MAP and MMAP, by the rules of 2014: the relative gap (leader - value) / |leader| of logarithms, where the leader is
   the better one of the answer and the reference; the score is 1 - gap, at least 0.
+
+* track1 to track4 of the model counting competition 2022: whether the count has the published logarithm (track 4 has
+  none), and the seconds of oocbe and of Ganak (pyganak; exact counts, floats for weights), a process each.
 
 References have six digits; a smaller error is none. Files in which a factor without variables is 0 are left out: their
 partition function is 0, and their references ignore those factors. So are references of PR above the product of all
@@ -26,6 +30,7 @@ import gzip
 import json
 import math
 import resource
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,7 +39,7 @@ from typing import Any
 import numpy as np
 from measuring import data_folder, describe_run, print_table, run_timed
 
-TASKS = "PR,MAR,MAP,MMAP"
+TASKS, TRACKS = "PR,MAR,MAP,MMAP", "track1,track2,track3,track4"
 DIGITS = 1e-5
 """Relative error of references."""
 
@@ -155,6 +160,77 @@ def score_of_values(path: Path, task: str, run: Run, reference: list[str], secon
     return max(0.0, 1.0 - gap), gap, gap > 0 and run["status"] == "exact"
 
 
+def ganak(path: Path) -> float:
+    """Decimal logarithm of the absolute count by Ganak."""
+    import pyganak
+
+    clauses, weights, shown, variables = [], {}, None, 0
+    for words in (line.split() for line in gzip.decompress(path.read_bytes()).decode().splitlines()):
+        if words[:2] == ["p", "cnf"]:
+            variables = int(words[2])
+        elif words[:3] == ["c", "p", "weight"]:
+            weights[int(words[3])] = float(words[4])
+        elif words[:3] == ["c", "p", "show"]:
+            shown = [*(shown or ()), *map(int, words[3:-1])]
+        elif words and words[0] not in ("c", "p", "%"):
+            clauses.append([int(x) for x in words[:-1]])
+    counter = pyganak.WeightedCounter() if weights else pyganak.Counter()
+    counter.new_vars(variables)
+    counter.add_clauses(clauses)
+    for literal, weight in weights.items():
+        counter.set_lit_weight(literal, weight)
+    if shown is not None:
+        counter.set_sampling_set(shown)
+    count = counter.count()
+    return math.log10(abs(count)) if count else -math.inf
+
+
+def count_track(track: str, folder: Path, every: int, names: Sequence[str], seconds: float, memory: str) -> list[Run]:
+    """One row for each instance of a track: answers and seconds of both programs; None: not within the limit."""
+    published = json.loads((folder / "log10_counts.json").read_text())
+    rows: list[Run] = []
+    for path in sorted(folder.glob(f"*_{track}_*.cnf.gz"))[::every]:
+        if names and not any(name in path.name for name in names):
+            continue
+        command = [sys.executable, "-m", "oocbe", "solve", str(path), "--task", "count", "--json", "--quiet"]
+        done, wall = run_timed([*command, "--time-limit", f"{seconds:g}", "--memory", memory], seconds + 60)
+        answer = json.loads(done.stdout) if done.stdout else {}
+        is_done = answer.get("status") in ("exact", "infeasible")
+        own = (-math.inf if answer.get("log10") is None else answer["log10"]) if is_done else None
+        row: Run = {"instance": path.name, "own": own, "seconds": wall if is_done else None}
+        row |= {"ganak": None, "ganak_seconds": None}
+        try:
+            peer, peer_wall = run_timed([sys.executable, __file__, "--child", str(path)], seconds)
+            if peer.returncode == 0:
+                row |= {"ganak": float(peer.stdout.split()[-1]), "ganak_seconds": peer_wall}
+        except subprocess.TimeoutExpired:
+            pass
+        text = published.get(path.name) or "-"  # no published answer; -1 stands for no model
+        known = row["ganak"] if text == "-" else -math.inf if float(text) == -1 else float(text)
+        row["wrong"] = own is not None and known is not None and not math.isclose(own, known, abs_tol=DIGITS)
+        rows.append(row)
+        print(f"{row}", file=sys.stderr, flush=True)
+    return rows
+
+
+def counts(tracks: Sequence[str], every: int, names: Sequence[str], settings: argparse.Namespace) -> bool:
+    """Measure and print the tracks; whether no count is wrong."""
+    table, is_good = [], True
+    for track in tracks:
+        rows = count_track(track, data_folder() / "mc2022", every, names, settings.seconds, settings.memory)
+        solved = [r for r in rows if r["own"] is not None]
+        peer = [r for r in rows if r["ganak"] is not None]
+        both = [r for r in solved if r["ganak"] is not None]
+        wrong = sum(r["wrong"] for r in rows)
+        is_good &= not wrong
+        median = [f"{np.median([r[key] for r in both]):.2f}" if both else "" for key in ("seconds", "ganak_seconds")]
+        alone = [str(len(solved) - len(both)), str(len(peer) - len(both))]
+        table.append([track, *map(str, (len(rows), len(solved), len(peer))), *alone, str(wrong), *median])
+    header = ["track", "instances", "oocbe", "Ganak", "oocbe alone", "Ganak alone", "wrong"]
+    print_table([[*header, "median s of both: oocbe", "Ganak"], *table], settings.markdown)
+    return is_good
+
+
 def measure(task: str, folder: Path, every: int, names: Sequence[str], seconds: float, memory: str) -> list[Run]:
     """One row for each instance of a task."""
     rows: list[Run] = []
@@ -193,16 +269,23 @@ def measure(task: str, folder: Path, every: int, names: Sequence[str], seconds: 
 def main() -> int:
     """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", default=TASKS, help=f"comma-separated, default {TASKS}")
+    parser.add_argument("--tasks", default=TASKS, help=f"comma-separated, default {TASKS}; {TRACKS}: counts")
+    parser.add_argument("--child", type=Path, metavar="FILE", help="count with Ganak, and print the logarithm")
     parser.add_argument("--instances", default="", help="comma-separated parts of names")
     parser.add_argument("--every", type=int, default=1, help="only each n-th instance")
     parser.add_argument("--seconds", type=float, default=20.0, help="time limit of each")
     parser.add_argument("--memory", default="4GiB", help="memory limit of each")
     parser.add_argument("--markdown", action="store_true", help="print the rows of the table of tasks")
     settings = parser.parse_args()
+    if settings.child is not None:
+        print(ganak(settings.child))
+        return 0
+    names = [name for name in settings.instances.split(",") if name]
+    tasks = settings.tasks.split(",")
     table, is_good = [], True
-    for task in settings.tasks.split(","):
-        names = [name for name in settings.instances.split(",") if name]
+    if tracks := [task for task in tasks if task in TRACKS.split(",")]:
+        is_good = counts(tracks, settings.every, names, settings)
+    for task in (task for task in tasks if task not in tracks):
         folder = data_folder() / "uai2014" / task
         rows = measure(task, folder, settings.every, names, settings.seconds, settings.memory)
         if not rows:
@@ -213,8 +296,9 @@ def main() -> int:
         score = float(np.mean([r["score"] for r in rows]))
         table.append([f"UAI 2014 {task}", *map(str, (len(rows), *count.values(), wrong)), f"{score:.3f}", str(late)])
     header = ["set", "instances", "exact", "bounded", "estimated", "wrong", "mean score", "late"]
-    print_table([header, *table], settings.markdown)
-    print(describe_run(), file=sys.stderr if settings.markdown else sys.stdout)
+    if table:
+        print_table([header, *table], settings.markdown)
+    print(describe_run(["pyganak"]), file=sys.stderr if settings.markdown else sys.stdout)
     return int(not is_good)
 
 
