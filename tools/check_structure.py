@@ -16,7 +16,8 @@ from imports import PACKAGE, ROOT, circles, imports, modules
 LAYERS = (
     ("__main__",),
     ("cli",),
-    ("api", "certificates", "dcop", "stress"),
+    ("api", "dcop", "stress"),
+    ("certificates",),
     ("junction_trees", "search"),
     ("bounds", "counting", "propagation"),
     ("formats",),
@@ -37,7 +38,7 @@ FAMILIES = ("bounds", "counting", "search", "propagation", "junction_trees", "dc
 APART = (("elimination.plan", "elimination.runs"),)
 """The first may not import the second: a plan runs nothing."""
 
-CEILING = 110_000
+CEILING = 110_950
 """Lines of the package at most, all sources counted. A commit that raises it says why."""
 
 SOURCES = (".py", ".cu", ".cuh")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -37,6 +38,8 @@ def solve(
     evidence: Evidence | None = None,
     observer: Observer | None = None,
     client: Client | None = None,
+    proof: str | Path | None = None,
+    opb: str | Path | None = None,
     **overrides: Unpack[OptionValues],
 ) -> Result:
     """Solve a problem, or the file that a path names, exactly.
@@ -48,6 +51,8 @@ def solve(
     evidence : variables that are fixed, name to value label or position (or a ``.evid`` file, or ``"rain=yes"``).
     observer : receives the solve's events, or None.
     client : of a Dask cluster whose workers share large buckets; it stays open.
+    proof, opb : files to be written: a proof of the result in the format of VeriPB, and the formula that it refers to;
+        a note of the result states what is proven.
     overrides : single options by name, such as ``order="min-fill"`` or ``memory="2GiB"``.
 
     Returns
@@ -61,13 +66,21 @@ def solve(
         requested workers failed. ValueRangeError : values that no supported dtype can sum exactly. Interrupted :
         Ctrl-C was pressed; its ``result`` has the best bound and assignment so far. The other verbs raise it, too.
     """
-    settings = settings_from(options, overrides)
+    settings, begin = settings_from(options, overrides), time.perf_counter()
 
     def work(loaded: Problem) -> Result:
         from oocbe.api.solving.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
+        if proof is None and opb is None:
+            with use_workers_of(settings, client):
+                return run(loaded, settings, observer)
+        from oocbe.certificates.proofs import ProofTask
+
+        made = ProofTask(loaded, settings, proof, opb)
         with use_workers_of(settings, client):
-            return run(loaded, settings, observer)
+            result = run(loaded, settings, observer)
+        left = None if settings.time_limit is None else begin + settings.time_limit - time.perf_counter()
+        return made.write(result, left)[0]
 
     return run_verb(problem, partial(load_problem, evidence=evidence), work, settings.time_limit, settings.memory_limit)
 

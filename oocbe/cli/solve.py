@@ -15,6 +15,7 @@ from oocbe.cli.report import check_report, traced_for, write_report
 from oocbe.model.settings.options import SolveOptions
 
 if TYPE_CHECKING:
+    from oocbe.certificates.proofs import ProofTask
     from oocbe.model.problem import Problem
     from oocbe.model.results.result import Result
     from oocbe.model.results.task_result import TaskResult
@@ -46,6 +47,19 @@ def solve(
     certificate: Annotated[
         Path | None,
         typer.Option("--certificate", help="Write a proof of the optimum, for oocbe verify and other checkers."),
+    ] = None,
+    proof: Annotated[
+        Path | None,
+        typer.Option(
+            "--proof",
+            metavar="FILE",
+            help="Write a proof of the optimum, or of bounds, in the format of VeriPB, of the formula in --opb; .gz "
+            "compresses.",
+        ),
+    ] = None,
+    opb: Annotated[
+        Path | None,
+        typer.Option("--opb", metavar="FILE", help="Write the problem as a pseudo-Boolean formula, for --proof."),
     ] = None,
     task: Annotated[
         str,
@@ -93,14 +107,15 @@ def solve(
     Several files are solved in parallel, each with a share of the memory; each has a line of output when it ends.
 
     Exit code 0 if the optimum is proven, 10 if the problem is infeasible, 11 if no assignment is better than --ub, 20
-    if a limit was reached (with the best bound and assignment) or before the --certificate was made, 30 if memory or
-    disk ran out, 40 for corrupt data, 2 for wrong usage or input.
+    if a limit was reached (with the best bound and assignment), before the --certificate was made, or if the --proof
+    has a gap, 30 if memory or disk ran out, 40 for corrupt data, 2 for wrong usage or input.
     """
     file = files[0]
     if len(files) > 1:
         from oocbe.cli.many import solve_files
 
         of_one: dict[str, object] = {"solution": solution, "output": output, "certificate": certificate, "trace": trace}
+        of_one |= {"proof": proof, "opb": opb}
         of_one |= {"report": report, "evidence": evidence, "k": k, "temperature": temperature, "verbose": verbose}
         of_one["task"] = task != "optimum"
         return solve_files(files, options, format, jobs, json, quiet, of_one)
@@ -116,6 +131,7 @@ def solve(
         raise UsageError(f"--output {output}: prints lines, and --json an object; leave one of them out")
     output = None if is_printed else output
     named = {"solution": solution, "trace": trace, "certificate": certificate, "report": report, "output": output}
+    named |= {"proof": proof, "opb": opb}
     check_targets(file, run_directory, **named)
     check_report(report)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
@@ -129,6 +145,8 @@ def solve(
     if task != "optimum":
         if certificate is not None:
             raise UnsupportedError(f"--certificate: only the optimum has one, not the task {task}; leave out --task")
+        if proof is not None or opb is not None:
+            raise UnsupportedError(f"--proof, --opb: only the optimum has them, not the task {task}; leave out --task")
         with traced_for(report, trace) as traced:
             with written_to(traced, about):
                 problem, answer = _run_task(
@@ -138,8 +156,14 @@ def solve(
                 write_report(report, problem, answer, options, traced)
         return answer.exit_code
 
+    proofs: list[ProofTask] = []
+
     def read(path: Path) -> Problem:
         problem = load(path, format, evidence)
+        if proof is not None or opb is not None:
+            from oocbe.certificates.proofs import ProofTask
+
+            proofs.append(ProofTask(problem, options, proof, opb))
         if certificate is not None:
             from oocbe.certificates.making import check_certifiable
 
@@ -163,18 +187,22 @@ def solve(
         from oocbe.formats.solutions.solution_file import write_solution
 
         write_solution(result, solution)  # before anything is printed, which may fail
-    missing = ""
+    missing = unproven = ""
+    left = None if options.time_limit is None else begin + options.time_limit - time.perf_counter()
+    for task_of_proof in proofs:
+        result, unproven = task_of_proof.write(result, left)
     if certificate is not None:
         from oocbe.certificates.making import write_certificate
 
-        left = None if options.time_limit is None else begin + options.time_limit - time.perf_counter()
         missing = write_certificate(file, problem, result, options, certificate, left)
     print_answer(result.to_json, _rows(result), result.status, result.value)
     if solution is not None and result.assignment is None:
         warn(f"{result.status}; there is no assignment to write to {solution}")
     if missing:
         warn(f"no certificate was written to {certificate}: {missing}")
-    return result.exit_code or (EXIT_LIMIT if missing else 0)
+    if unproven:
+        warn(unproven)
+    return result.exit_code or (EXIT_LIMIT if missing or unproven else 0)
 
 
 def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[str, Any]:

@@ -16,10 +16,10 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from oocbe.errors import FormatError, ResourceError, UsageError
 from oocbe.model.settings.machine import default_memory_limit
@@ -212,29 +212,51 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     replaced leaves its permissions to the new one. UsageError where the folder cannot be written; ResourceError where
     the disk is full. What killed processes left of the same file is removed (:mod:`oocbe.runtime.temporary_names`).
     """
+    suffix = Path(path).suffix.lower()
+    data = _compressed(suffix, data) if suffix in COMPRESSIONS else data
+    with _published(path, f"; {len(data):,} bytes were to be written") as file:
+        file.write(data)
+
+
+@contextmanager
+def text_written(path: str | Path) -> Iterator[TextIO]:
+    """A file to be written as a stream of text, published at the end of the block as by :func:`write_bytes`."""
+    suffix = Path(path).suffix.lower()
+    with _published(path) as file, ExitStack() as stack:
+        target: Any = file
+        if suffix == ".gz":
+            target = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
+        elif suffix == ".xz":
+            target = stack.enter_context(lzma.LZMAFile(file, "wb"))
+        text = io.TextIOWrapper(target, "utf-8")
+        yield text
+        text.detach()
+
+
+@contextmanager
+def _published(path: str | Path, size: str = "") -> Iterator[BinaryIO]:
+    """A file beside a path, which replaces it at the end of the block; what is no regular file is written into.
+
+    size : of the content, for the message about a full disk.
+    """
     refuse_url(path, "a file that is written")
     path = Path(path).resolve()
-    suffix = path.suffix.lower()
-    if suffix in COMPRESSIONS:
-        data = _compressed(suffix, data)
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as special:
-                special.write(data)
+                yield special
             return
         with temporary_beside(path) as temporary:
             before("write", temporary)
             with temporary.open("wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 before("synchronise", temporary)
                 os.fsync(file.fileno())
             replace(temporary, path)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ResourceError(
-                f"{path}: the disk is full; {len(data):,} bytes were to be written. Free some space, or write elsewhere"
-            ) from error
+            raise ResourceError(f"{path}: the disk is full{size}. Free some space, or write elsewhere") from error
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 

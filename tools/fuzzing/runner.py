@@ -24,7 +24,7 @@ from typing import Any
 from .memory_commands import WAYS
 from .outcome import DisagreementError, NotAvailableError, Tally
 
-MODES = ("solve", "tasks", "bounds", "operators", "files", "runs", "certificates", "memory")
+MODES = ("solve", "tasks", "bounds", "operators", "files", "runs", "certificates", "proofs", "memory")
 
 FORMATS = tuple(sorted(path.stem for path in Path(__file__).with_name("formats").glob("[a-z]*.py")))
 """Formats with a differential test against their reference implementation, a module each."""

@@ -1,0 +1,141 @@
+"""The formula and the proof of a solve (``--opb``, ``--proof``): when they are written, and what they prove."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from oocbe.certificates.opb import Formula, Row
+from oocbe.certificates.veripb import LIMITS, ProofWriter, TooManyRowsError, Written, predicted_rows
+from oocbe.elimination.orders.order import search_orders
+from oocbe.errors import UnsupportedError, UsageError
+from oocbe.formats.files import text_written
+from oocbe.model.problem import Problem
+from oocbe.model.results.result import Result
+from oocbe.model.settings.options import SolveOptions
+from oocbe.runtime.deadline import Deadline
+from oocbe.runtime.interruption import listening
+
+MOST_ROWS = 1_000_000
+"""Rows of all buckets of a proof at most, forbidden ones included; some 300 bytes of the proof each."""
+
+ROWS_A_SECOND = 10_000
+"""Expected speed of writing, in rows a second, where a time limit is left."""
+
+ORDER_SECONDS = 0.5
+"""Time limit of the search for an order of elimination, in seconds."""
+
+PROVEN = ("optimal", "infeasible", "nothing-better")
+"""Statuses that a proof should confirm."""
+
+
+class ProofTask:
+    """The formula of a problem, made before its solve, and the files that are written.
+
+    Parameters
+    ----------
+    problem : as read. options : of the solve. proof, opb : paths of the files; None: not written.
+
+    Raises
+    ------
+    UsageError : a proof without its formula, or a run whose problem differs. UnsupportedError : no formula
+        (:class:`~oocbe.certificates.opb.Formula`).
+    """
+
+    def __init__(
+        self, problem: Problem, options: SolveOptions, proof: str | Path | None, opb: str | Path | None
+    ) -> None:
+        if proof is not None and opb is None:
+            raise UsageError("--proof: a proof refers to the constraints of a formula; name its file by --opb, too")
+        if options.gap.absolute or options.gap.relative:
+            raise UnsupportedError("--proof: a proof is of the optimum; leave out --gap")
+        problem = problem if options.semiring is None else problem.in_semiring(options.semiring)
+        if options.ub is not None and problem.semiring.name == "min-sum":
+            bound = problem.upper_bound
+            problem = problem.below(options.ub if bound is None else min(bound, options.ub))
+        self._options, self._proof, self._opb = options, proof, opb
+        self.formula = Formula(problem)
+
+    def write(self, result: Result, seconds: float | None = None) -> tuple[Result, str]:
+        """Write the files; returns the result with a note about its proof, and why it is not proven, or an empty text.
+
+        Parameters
+        ----------
+        result : of the solve. seconds : remaining time limit; None: none.
+
+        Raises
+        ------
+        UsageError, ResourceError : a file cannot be written.
+        """
+        if self._opb is not None:
+            with text_written(self._opb) as file:
+                file.writelines(self.formula.lines())
+        if self._proof is None:
+            return result, ""
+        most = MOST_ROWS if seconds is None else min(MOST_ROWS, int(ROWS_A_SECOND * max(seconds, 1.0)))
+        written: Written | None = None
+        with listening() as interruption:
+            try:
+                for order, limit in self._orders(most):
+                    with suppress(TooManyRowsError), text_written(self._proof) as file:
+                        writer = ProofWriter(self.formula, file.write, order, limit, most)
+                        written = writer.write(self._assignment(result))
+                    if written is not None:
+                        break
+            except BaseException as error:
+                if not interruption.caused(error):
+                    raise
+                return result, f"no proof was written: {interruption.reason}"
+        assert written is not None
+        note = self._claim(written)
+        missing = ""
+        if result.status in PROVEN and not written.is_closed:
+            missing = (
+                f"the proof shows {note} only: complete buckets, with linear constraints as tables, have more than "
+                f"{most:,} rows, and mini-buckets leave a gap"
+            )
+        about = f"proof: {note}; {written.rows:,} rows, of the problem as read, without the steps of presolve"
+        return replace(result, notes=(*result.notes, about)), missing
+
+    def _claim(self, written: Written) -> str:
+        formula = self.formula
+        if written.is_infeasible:
+            bounded = "" if formula.limit is None else " below the upper bound"
+            return f"no assignment is feasible{bounded}"
+        assert written.lower is not None
+        lower = formula.cost(written.lower)
+        if written.upper is None:
+            return f"a bound of {lower}"
+        upper = formula.cost(written.upper)
+        return f"an optimum of {upper}" if written.is_closed else f"bounds of {lower} and {upper}"
+
+    def _assignment(self, result: Result) -> Row | None:
+        """The assignment, if it is feasible in exact arithmetic."""
+        if result.assignment is None:
+            return None
+        found = tuple(result.assignment)
+        _, objective = self.formula.solution(found)
+        return found if objective <= self.formula.most else None
+
+    def _orders(self, most: int) -> Iterator[tuple[list[int], float]]:
+        """Orders of elimination, each with a limit on the rows of a bucket; the last has at most ``most`` rows."""
+        formula, problem = self.formula, self.formula.problem
+        scopes = [t.scope for t in formula.tables] + [scope for scope, _ in formula.forbidden]
+        linear = [tuple(sorted(c.scope)) for c, _ in formula.linear if c.can_bind]
+        natural = list(range(len(problem.variables)))
+        orders = [natural]
+        if problem.variables:
+            found = search_orders(problem, "auto", ORDER_SECONDS, self._options.seed, deadline=Deadline(None))
+            orders = [*(list(choice.order) for choice in found), natural]
+            if found and sum(found[0].predicted_rows) <= most:
+                yield orders[0], math.inf  # buckets may have few permitted rows
+        for limit in LIMITS:
+            within = [scope for scope in linear if math.prod(problem.sizes[v] for v in scope) <= limit]
+            rows = [predicted_rows(scopes + within, problem.sizes, order, limit, most) for order in orders]
+            if min(rows) <= most:
+                yield orders[rows.index(min(rows))], limit
+                return
+        yield natural, 0

@@ -1,0 +1,429 @@
+"""Proofs in the format of VeriPB 2.0: bucket elimination in cutting planes (docs/proofs.md).
+
+A *state* of a scope is a variable that is true where all variables of the scope have given values; it is introduced by
+redundance (``red``) with both directions, unless it is a literal. A table is the inequality
+
+    costs of the objective  >=  sum of cost * state,
+
+of which only the states are live. A bucket's tables are extended, variable by variable, to the scope of the bucket: the
+state of a row is at least the sum of the states of its extensions, since at most one value is true. Tables of one scope
+add up. The elimination of a variable uses that at least one value is true: the states of a row of the separator's
+extensions add up to the row's state at least; each row then has the least cost of its extensions. All inequalities are
+added up, and states cancel, as those of a bucket's message occur in the message's bucket with the opposite sign. What
+remains is the proof that the objective is at least the root's cost. A row of the separator all of whose extensions are
+forbidden becomes a forbidden row: a clause.
+
+All steps are sums of rows that are written once: the size of a proof is proportional to the rows of the buckets times
+the number of tables. Buckets beyond a limit are split into mini-buckets, which prove a lower bound.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from oocbe.certificates.opb import CostTable, Formula, Row
+from oocbe.model.parts import LinearConstraint
+from oocbe.runtime.deadline import check_deadline
+
+LINE = 4_000
+"""Characters after which a sum continues in a further line."""
+
+DELETED = 200
+"""Constraints that a line deletes at most."""
+
+LIMITS = (math.inf, 1e6, 3e5, 1e5, 3e4, 1e4, 3e3, 1e3, 300, 100, 30)
+"""Limits on the rows of a bucket, the largest first; beyond a limit, buckets are split."""
+
+
+class TooManyRowsError(Exception):
+    """The buckets have more rows than permitted."""
+
+
+class State(NamedTuple):
+    """A state: its name, and the constraints state -> values (None: it is a literal), values -> state."""
+
+    name: str
+    implies: int | None
+    implied: int | None
+
+
+class Written(NamedTuple):
+    """A finished proof: lower and upper bound of the objective (None: none), rows of all buckets, and constraints."""
+
+    lower: int | None
+    upper: int | None
+    is_infeasible: bool
+    rows: int
+    constraints: int
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no gap is left."""
+        return self.is_infeasible or self.lower == self.upper
+
+
+def split(scopes: list[Row], sizes: tuple[int, ...], limit: float) -> list[tuple[Row, list[int]]]:
+    """Groups of the scopes of a bucket within a limit on rows: the union, and the members. Larger scopes are left
+    out."""
+    groups: list[tuple[set[int], list[int]]] = []
+    for i in sorted(range(len(scopes)), key=lambda i: -len(scopes[i])):
+        for union, members in groups:
+            if math.prod(sizes[v] for v in union.union(scopes[i])) <= limit:
+                union.update(scopes[i])
+                members.append(i)
+                break
+        else:
+            if math.prod(sizes[v] for v in scopes[i]) <= limit:
+                groups.append((set(scopes[i]), [i]))
+    return [(tuple(sorted(union)), members) for union, members in groups]
+
+
+def predicted_rows(scopes: list[Row], sizes: tuple[int, ...], order: list[int], limit: float, most: float) -> float:
+    """Rows of all buckets along an order, forbidden ones included; a number above ``most`` as soon as they are more."""
+    place = {v: i for i, v in enumerate(order)}
+    buckets: dict[int, set[Row]] = defaultdict(set)
+    for scope in scopes:
+        if scope:
+            buckets[min(scope, key=place.__getitem__)].add(scope)
+    total = 0.0
+    for v in order:
+        for union, _ in split(sorted(buckets.pop(v, ())), sizes, limit):
+            total += math.prod(sizes[u] for u in union)
+            if total > most:
+                return total
+            rest = tuple(u for u in union if u != v)
+            if rest:
+                buckets[min(rest, key=place.__getitem__)].add(rest)
+    return total
+
+
+class ProofWriter:
+    """Writes the proof of a formula.
+
+    Parameters
+    ----------
+    formula : of the problem. write : takes text. order : of elimination. limit : rows of a bucket, forbidden ones
+        included. most : rows of all buckets, without forbidden ones.
+    """
+
+    def __init__(
+        self,
+        formula: Formula,
+        write: Callable[[str], object],
+        order: list[int],
+        limit: float = math.inf,
+        most: float = math.inf,
+    ) -> None:
+        self._formula, self._write, self._limit, self._order, self._most = formula, write, limit, order, most
+        self._sizes = formula.problem.sizes
+        self._last, self._place = formula.constraints, {v: i for i, v in enumerate(order)}
+        self._states: dict[Row, dict[Row, State]] = defaultdict(dict)
+        self._tables: dict[int, list[CostTable]] = defaultdict(list)
+        self._forbidden: dict[int, list[tuple[Row, dict[Row, int]]]] = defaultdict(list)
+        self._sums: list[tuple[int, int]] = []  # level and number; levels descend, as in a binary counter
+        self._parts: list[str] = []
+        self._length = self._named = self._rows = 0
+        self._contradiction: int | None = None
+
+    def write(self, assignment: Row | None) -> Written:
+        """Write the proof, with an assignment as upper bound (None: there is none).
+
+        Raises
+        ------
+        TooManyRowsError : the buckets have more rows than ``most``.
+        """
+        formula, upper = self._formula, None
+        self._write(f"pseudo-Boolean proof version 2.0\nf {formula.constraints}\n")
+        if assignment is not None:
+            literals, upper = formula.solution(assignment)
+            if formula.objective:
+                self._derive("soli " + " ".join(literals))
+            else:
+                self._write("sol " + " ".join(literals) + "\n")
+        lower, number = self._lower()
+        if self._contradiction is not None:
+            end = f"BOUNDS INF : {self._contradiction} INF" if formula.objective else f"UNSAT : {self._contradiction}"
+        elif formula.objective:
+            end = f"BOUNDS {lower}{f' : {number}' if number else ''} {'INF' if upper is None else upper}"
+        else:
+            end = "NONE" if upper is None else "SAT"
+        self._write(f"output NONE\nconclusion {end}\nend pseudo-Boolean proof\n")
+        is_infeasible = self._contradiction is not None
+        return Written(None if is_infeasible else lower, upper, is_infeasible, self._rows, self._last)
+
+    def _lower(self) -> tuple[int, int | None]:
+        """The lower bound of the objective, and the number of its constraint."""
+        formula = self._formula
+        for table in formula.tables:
+            self._tables[self._first(table.scope)].append(table)
+        for scope, clauses in formula.forbidden:
+            self._add_forbidden(scope, clauses)
+        for linear, number in formula.linear:
+            rows = math.prod(self._sizes[v] for v in linear.scope)
+            if linear.can_bind and rows <= min(self._limit, self._most):
+                order = tuple(sorted(linear.scope))
+                self._add_forbidden(order, dict(self._excluded(linear, number)))
+        lower = 0
+        for v in self._order:
+            if self._contradiction is not None:
+                return 0, None
+            check_deadline()
+            lower += self._bucket(v)
+        if self._contradiction is not None:
+            return 0, None
+        self._flush()
+        if not self._sums or not lower:
+            number = self._derive(f"pol {next(iter(formula.objective))}") if formula.objective else None
+        else:
+            number = self._sums[0][1]
+            if len(self._sums) > 1:
+                number = self._derive("pol " + _added(str(n) for _, n in self._sums))
+        if formula.limit is not None and lower > formula.most:
+            self._contradiction = self._derive(f"pol {number} {formula.limit} +") if lower else formula.limit
+        return lower, number
+
+    def _first(self, scope: Row) -> int:
+        return min(scope, key=self._place.__getitem__)
+
+    def _derive(self, text: str) -> int:
+        self._write(text + "\n")
+        self._last += 1
+        return self._last
+
+    def _delete(self, numbers: list[int]) -> None:
+        numbers = [n for n in numbers if n > self._formula.constraints]
+        for start in range(0, len(numbers), DELETED):
+            self._write(f"del id {' '.join(map(str, numbers[start : start + DELETED]))}\n")
+
+    def _add_forbidden(self, scope: Row, clauses: dict[Row, int]) -> None:
+        if not clauses:
+            return
+        if not scope:
+            self._contradiction = clauses[()]
+        else:
+            self._forbidden[self._first(scope)].append((scope, clauses))
+
+    def _excluded(self, linear: LinearConstraint, number: int) -> Iterator[tuple[Row, int]]:
+        """A clause for each row that a linear constraint excludes."""
+        formula = self._formula
+        own = sorted(zip(linear.scope, (c.tolist() for c in linear.coefficients), strict=True))
+        for row in itertools.product(*(range(len(c)) for _, c in own)):
+            excess = sum(c[a] for (_, c), a in zip(own, row, strict=True)) - linear.capacity
+            if excess <= 0:
+                continue
+            text, rest = [str(number)], list[str]()
+            for (v, coefficients), a in zip(own, row, strict=True):
+                amount = coefficients[a]
+                if amount:
+                    side = formula.at_least[v] if amount > 0 else formula.at_most[v]
+                    text.append(f"{side} {abs(amount)} * +")
+                rest.append(f"{formula.at_most[v]} {excess} * +")
+                for b, other in enumerate(coefficients):
+                    if amount < other:
+                        text.append(f"{formula.literal(v, b)} {other - amount} * +")
+                    gap = excess - min(max(amount - other, 0), excess)
+                    if b != a and gap:
+                        rest.append(f"{formula.literal(v, b)} {gap} * +")
+            yield row, self._derive(f"pol {' '.join(text)} s {' '.join(rest)} {excess} d")
+
+    def _state(self, scope: Row, row: Row) -> State:
+        """The state of a row, introduced at its first use."""
+        if len(scope) == 1:
+            return State(self._formula.literal(scope[0], row[0]), None, None)
+        found = self._states[scope].get(row)
+        if found is None:
+            self._named += 1
+            name, literals = f"z{self._named}", [self._formula.literal(*pair) for pair in zip(scope, row, strict=True)]
+            count, values = len(scope), " ".join(f"1 {x}" for x in literals)
+            implies = self._derive(f"red {count} ~{name} {values} >= {count} ; {name} -> 0")
+            negated = " ".join(f"1 ~{x}" for x in literals)
+            implied = self._derive(f"red 1 {name} {negated} >= 1 ; {name} -> 1")
+            found = self._states[scope][row] = State(name, implies, implied)
+        return found
+
+    def _sum(self, part: str) -> None:
+        """Add an inequality, in reverse Polish notation, to those that give the bound."""
+        self._parts.append(part)
+        self._length += len(part)
+        if self._length > LINE:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._parts:
+            return
+        self._sums.append((0, self._derive("pol " + _added(self._parts))))
+        self._parts, self._length = [], 0
+        while len(self._sums) > 1 and self._sums[-1][0] == self._sums[-2][0]:
+            (level, a), (_, b) = self._sums.pop(), self._sums.pop()
+            self._sums.append((level + 1, self._derive(f"pol {a} {b} +")))
+            self._delete([a, b])
+
+    def _bucket(self, v: int) -> int:
+        """Eliminate a variable; returns what it adds to the lower bound."""
+        tables, forbidden = self._tables.pop(v, []), self._forbidden.pop(v, [])
+        scopes = [t.scope for t in tables] + [scope for scope, _ in forbidden]
+        lower, groups = 0, split(scopes, self._sizes, self._limit)
+        within = {i for _, members in groups for i in members}
+        for table in (t for i, t in enumerate(tables) if i not in within):
+            for row, cost in table.costs.items():
+                self._sum(f"{table.names[row]} {cost} *")
+        for union, members in groups:
+            own = [tables[i] for i in members if i < len(tables)]
+            lower += self._group(v, union, own, forbidden)
+            if self._contradiction is not None:
+                return 0
+        self._flush()
+        dead = [scope for scope in self._states if v in scope]
+        numbers = [n for s in dead for state in self._states.pop(s).values() for n in (state.implies, state.implied)]
+        self._delete([n for n in numbers if n is not None])
+        self._delete([n for _, clauses in forbidden for n in clauses.values()])
+        return lower
+
+    def _group(self, v: int, union: Row, tables: list[CostTable], forbidden: list[tuple[Row, dict[Row, int]]]) -> int:
+        """Eliminate a variable from tables within a scope."""
+        formula, rest = self._formula, tuple(u for u in union if u != v)
+        earlier = [f for u in rest for f in self._forbidden.get(u, ()) if set(f[0]) <= set(rest)]
+        own = [f for f in forbidden if set(f[0]) <= set(union)] + earlier
+        while len(tables) > 1:
+            a, b = _nearest(tables, self._sizes)
+            target = tuple(sorted({*a.scope, *b.scope}))
+            tables = [t for t in tables if t is not a and t is not b]
+            tables.append(_merged(self._extended(a, target, own), self._extended(b, target, own)))
+        table = self._extended(tables[0], union, own) if tables else CostTable(union, {}, {}, {})
+        place, size = union.index(v), self._sizes[v]
+        clause_of = _Filter(union, own)
+        made, clauses, used = CostTable(rest, {}, {}, {}), dict[Row, int](), dict[Row, int]()
+        least = 0
+        for row in self._permitted_rows(rest, earlier):
+            self._rows += size
+            if self._rows > self._most:
+                raise TooManyRowsError
+            extensions = [(*row[:place], a, *row[place:]) for a in range(size)]
+            numbers = [clause_of.clause(t) for t in extensions]
+            if None not in numbers:
+                # A clause of fewer literals gets all of the row: later sums over the values of each variable need them.
+                terms = [*numbers, *(f"~{formula.literal(*pair)}" for pair in zip(rest, row, strict=True))]
+                clauses[row] = self._derive(f"pol {formula.at_least[v]} {' '.join(f'{n} +' for n in terms)} s")
+                continue
+            permitted = [t for t, n in zip(extensions, numbers, strict=True) if n is None]
+            least = min(table.costs.get(t, 0) for t in permitted)
+            if not least:
+                continue
+            used.update(dict.fromkeys(permitted, least))
+            known = [table.clauses[t] for t in permitted] + [n for n in numbers if n is not None]
+            text = str(formula.at_least[v]) + "".join(f" {n} +" for n in known if n is not None)
+            if rest:
+                state = self._state(rest, row)
+                made.costs[row], made.names[row], made.clauses[row] = least, state.name, state.implied
+                text += " s" if state.implies is None else f" s {state.implies} + s"
+            self._sum(f"{text} {least} *")
+        for row, cost in table.costs.items():
+            if cost > used.get(row, 0):
+                self._sum(f"{table.names[row]} {cost - used.get(row, 0)} *")
+        self._add_forbidden(rest, clauses)
+        if made.costs and rest:
+            self._tables[self._first(rest)].append(made)
+        return 0 if rest else least
+
+    def _permitted_rows(self, scope: Row, forbidden: list[tuple[Row, dict[Row, int]]]) -> Iterator[Row]:
+        """Rows of a scope without a forbidden one, depth first."""
+        levels = [
+            _Filter(scope[: i + 1], [f for f in forbidden if v in f[0] and set(f[0]) <= set(scope[: i + 1])])
+            for i, v in enumerate(scope)
+        ]
+
+        def extend(prefix: Row) -> Iterator[Row]:
+            if len(prefix) == len(scope):
+                yield prefix
+                return
+            for a in range(self._sizes[scope[len(prefix)]]):
+                row = (*prefix, a)
+                if levels[len(prefix)].clause(row) is None:
+                    yield from extend(row)
+
+        return extend(())
+
+    def _extended(self, table: CostTable, union: Row, forbidden: list[tuple[Row, dict[Row, int]]]) -> CostTable:
+        """A table over a larger scope, with states of its own rows; sums the inequality old states >= new states."""
+        while True:
+            new = next((u for u in union if u not in table.scope), None)
+            if new is None and (len(table.scope) == 1 or self._has_states(table)):
+                return table
+            scope = tuple(sorted({*table.scope, *(() if new is None else (new,))}))
+            values = [None] if new is None else list(range(self._sizes[new]))
+            place = 0 if new is None else scope.index(new)
+            permitted = _Filter(scope, [f for f in forbidden if set(f[0]) <= set(scope)])
+            made = CostTable(scope, {}, {}, {})
+            for row, cost in table.costs.items():
+                rows = [row if a is None else (*row[:place], a, *row[place:]) for a in values]
+                kept = [i for i, t in enumerate(rows) if permitted.clause(t) is None]
+                if not kept:
+                    self._sum(f"{table.names[row]} {cost} *")
+                    continue
+                states = [self._state(scope, rows[i]) for i in kept]
+                self._sum(self._row_part(table, row, new, kept, states, cost))
+                for i, state in zip(kept, states, strict=True):
+                    made.costs[rows[i]], made.names[rows[i]] = cost, state.name
+                    made.clauses[rows[i]] = state.implied
+            table = made
+
+    def _has_states(self, table: CostTable) -> bool:
+        own = self._states.get(table.scope, {})
+        return all(row in own and own[row].name == name for row, name in table.names.items())
+
+    def _row_part(
+        self, table: CostTable, row: Row, new: int | None, kept: list[int], states: list[State], cost: int
+    ) -> str:
+        """``cost * (state of a row - states of its extensions) >= 0``, in reverse Polish notation."""
+        formula, clause = self._formula, table.clauses[row]
+        lower = []
+        for a, state in zip(kept, states, strict=True):
+            weakened = "" if new is None else f" ~{formula.literal(new, a)} +"
+            lower.append(f"{state.implies}{'' if clause is None else f' {clause} +'}{weakened} s")
+        text, count = _added(lower), len(kept)
+        if count > 1:
+            assert new is not None
+            values = " ".join(f"~{formula.literal(*pair)} +" for pair in zip(table.scope, row, strict=True))
+            single = [f"{state.implies} {values} s" for state in states]
+            rest = "".join(f" {formula.literal(new, a)} +" for a in range(self._sizes[new]) if a not in kept)
+            at_most = f"{_added(single)} {formula.at_most[new]} +{rest}"
+            text = f"{text} {at_most}{f' {count - 1} *' if count > 2 else ''} + {count} d"
+        return text if cost == 1 else f"{text} {cost} *"
+
+
+class _Filter:
+    """The clause that excludes a row of a scope, if any does."""
+
+    def __init__(self, scope: Row, forbidden: list[tuple[Row, dict[Row, int]]]) -> None:
+        self._own = [([scope.index(u) for u in own], clauses) for own, clauses in forbidden]
+
+    def clause(self, row: Row) -> int | None:
+        for places, clauses in self._own:
+            found = clauses.get(tuple([row[i] for i in places]))
+            if found is not None:
+                return found
+        return None
+
+
+def _added(parts: Iterator[str] | list[str]) -> str:
+    """The sum of constraints in reverse Polish notation."""
+    first, *rest = parts
+    return " ".join([first, *(f"{part} +" for part in rest)])
+
+
+def _nearest(tables: list[CostTable], sizes: tuple[int, ...]) -> tuple[CostTable, CostTable]:
+    """The two tables whose joint scope has the fewest rows."""
+    pairs = itertools.combinations(tables, 2)
+    return min(pairs, key=lambda pair: math.prod(sizes[v] for v in {*pair[0].scope, *pair[1].scope}))
+
+
+def _merged(a: CostTable, b: CostTable) -> CostTable:
+    """The sum of two tables of states of one scope."""
+    costs = {**a.costs}
+    for row, cost in b.costs.items():
+        costs[row] = costs.get(row, 0) + cost
+    return CostTable(a.scope, costs, {**a.names, **b.names}, {**a.clauses, **b.clauses})

@@ -1,0 +1,241 @@
+"""Proofs in the format of VeriPB: formulas equal their problems, and only valid proofs are accepted."""
+
+import io
+import itertools
+import math
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import oocbe
+from oocbe.certificates.opb import Formula
+from oocbe.certificates.veripb import ProofWriter
+from oocbe.cli.main import app
+from oocbe.errors import UnsupportedError, UsageError
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_SUM
+from tests.helpers.effort import examples
+from tools.fuzzing.brute_force import truth_of
+from tools.fuzzing.descriptions import problem_of, random_description
+from tools.fuzzing.mutations import mutated
+from tools.fuzzing.outcome import Tally
+from tools.fuzzing.proofs_mode import check, checker, claim_of, draw, is_implied, scale_and_offset, veripb_refuses
+
+ROOT = Path(__file__).parents[2]
+DAILY = ROOT / "examples" / "daily.spot"
+
+
+def formula_of(seed: int) -> tuple[Formula, dict] | None:
+    """A random problem as a formula; None where its costs have too many decimals."""
+    description = random_description(random.Random(seed), ("min-sum", "max-sum"), most=300)
+    try:
+        return Formula(problem_of(description)), description
+    except UnsupportedError as error:
+        assert "decimals" in str(error)
+        return None
+
+
+def proof_of(formula: Formula, seed: int, assignment: tuple[int, ...] | None, limit: float = math.inf) -> str:
+    """A proof along a random order."""
+    order = list(range(len(formula.problem.variables)))
+    random.Random(seed).shuffle(order)
+    lines: list[str] = []
+    ProofWriter(formula, lines.append, order, limit).write(assignment)
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_formula_has_the_assignments_and_costs_of_its_problem(seed: int) -> None:
+    found = formula_of(seed)
+    if found is None:
+        return
+    formula, problem = found[0], found[0].problem
+    reader = checker().Checker(io.StringIO("".join(formula.lines())))
+    for assignment in itertools.product(*map(range, problem.sizes)):
+        literals, objective = formula.solution(assignment)
+        values = {word.removeprefix("~"): int(word[0] != "~") for word in literals}
+        # Auxiliary variables are the least that their clauses permit, so that no other ones are feasible or cheaper.
+        holds = all(sum(c * values[n] for n, c in r.terms.items()) >= r.degree for r in reader.live.values())
+        if problem.is_integral:
+            value = problem.evaluate(assignment)
+            assert holds == (value is not None), assignment
+            assert value is None or value == formula.cost(objective)
+        for name, c in (reader.objective or {}).items():
+            assert c > 0 and values[name] in (0, 1)
+
+
+def test_formula_read_as_a_problem_has_the_same_optimum(tmp_path: Path) -> None:
+    for seed in range(12):
+        found = formula_of(1000 + seed)
+        if found is None or not found[0].problem.is_integral or found[0].problem.magnitude > 2**40:
+            continue
+        path = tmp_path / f"{seed}.opb"
+        path.write_text("".join(found[0].lines()))
+        truth = truth_of(found[1])
+        result = oocbe.solve(path, order_seconds=0)
+        assert (result.status == "infeasible") == (not truth.rows)
+        if truth.rows:
+            assert found[0].cost(int(result.value or 0)) == truth.best
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_elimination_proves_the_optimum_and_mini_buckets_bound_it(seed: int) -> None:
+    found = formula_of(seed)
+    if found is None:
+        return
+    formula, description = found
+    best = truth_of(description)
+    choose = min if formula.sign > 0 else max
+    assignment = choose(best.rows, key=lambda row: row[1])[0] if best.rows else None
+    text = "".join(formula.lines())
+    claim = checker().check(io.StringIO(text), io.StringIO(proof_of(formula, seed, assignment)))
+    if assignment is None:
+        assert claim.kind == "UNSAT" or (claim.kind, claim.lower) == ("BOUNDS", None)
+    elif formula.objective:
+        assert claim.lower == claim.upper == formula.solution(assignment)[1]
+    loose = checker().check(io.StringIO(text), io.StringIO(proof_of(formula, seed, assignment, 12)))
+    assert is_implied(loose, claim)
+
+
+def test_mutations_of_proofs_prove_nothing_else() -> None:
+    generator, accepted, refused = random.Random(1), 0, 0
+    while refused + accepted < 1000:
+        found = formula_of(generator.randrange(10**6))
+        if found is None or not truth_of(found[1]).rows:
+            continue
+        formula, truth = found[0], truth_of(found[1])
+        assignment = (min if formula.sign > 0 else max)(truth.rows, key=lambda row: row[1])[0]
+        text, proof = "".join(formula.lines()), proof_of(formula, 0, assignment)
+        whole = checker().check(io.StringIO(text), io.StringIO(proof))
+        for _ in range(25):
+            damaged = mutated(generator, proof.encode(), "proof").decode("latin-1")
+            try:
+                claim = checker().check(io.StringIO(text), io.StringIO(damaged))
+            except ValueError:
+                refused += 1
+                continue
+            assert is_implied(claim, whole), damaged
+            accepted += 1
+    assert refused > 500
+
+
+@pytest.mark.parametrize(
+    ("proof", "why"),
+    [
+        ("f 2\nred 1 z1 >= 2 ; z1 -> 1\n", "witness"),
+        ("f 2\nred 1 x1 >= 1 ; x1 -> 1\n", "variable of the formula"),
+        ("f 2\nred 1 ~z1 1 x1 >= 2 ; z1 -> 0\n", "witness"),
+        ("f 2\nred 1 z1 1 x1 >= 1 ; z1 -> 1\nred 1 ~z1 >= 1 ; z1 -> 0\n", "witness"),
+        ("f 2\ndel id 1\n", "cannot be deleted"),
+        ("f 3\n", "2 constraints"),
+        ("f 2\nsoli ~x1 ~x2\n", "violates"),
+        ("f 2\nsoli x1\n", "without some variable"),
+        ("f 2\na >= 1 ;\n", "not supported"),
+        ("f 2\npol x1\noutput NONE\nconclusion BOUNDS 1 : 3 INF\n", "proves"),
+        ("f 2\npol 1 -1 *\n", "above 0"),
+        ("f 2\nsoli x1 ~x2\nsoli ~x1 x2\n", "violates"),
+        ("f 2\nsoli ~x1 x2\noutput NONE\nconclusion BOUNDS 3 : 3 3\n", "proves"),
+        ("f 2\npol 1 7 +\n", "no constraint 7"),
+    ],
+)
+def test_checker_refuses_unsound_steps(proof: str, why: str) -> None:
+    formula = "min: +1 x1 +3 x2 ;\n+1 x1 +1 x2 = 1 ;\n"
+    with pytest.raises(ValueError, match=why):
+        checker().check(io.StringIO(formula), io.StringIO(f"pseudo-Boolean proof version 2.0\n{proof}"))
+
+
+def test_command_writes_a_proof_of_the_day_that_the_checker_accepts(tmp_path: Path) -> None:
+    proof, opb = tmp_path / "day.pbp.gz", tmp_path / "day.opb"
+    words = ["solve", str(DAILY), "--order-seconds", "0.1", "--proof", str(proof), "--opb", str(opb)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "proof: an optimum of 2112" in done.output
+    claim = claim_of(opb, proof)
+    sign, offset = scale_and_offset(opb)
+    assert claim.lower == claim.upper == 2112 * sign - offset
+    command = [sys.executable, "-I", str(ROOT / "tools" / "check_proof.py"), str(opb), str(proof)]
+    assert (
+        subprocess.run(command, capture_output=True, text=True).stdout
+        == f"accepted: BOUNDS {claim.lower} {claim.upper}\n"
+    )
+
+
+def test_gap_of_a_proof_is_reported_and_exits_with_20(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oocbe.certificates.proofs.MOST_ROWS", 3000)
+    proof, opb = tmp_path / "day.pbp", tmp_path / "day.opb"
+    words = ["solve", str(DAILY), "--order-seconds", "0.1", "--proof", str(proof), "--opb", str(opb)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 20, done.output
+    assert "mini-buckets leave a gap" in done.output
+    claim = claim_of(opb, proof)
+    assert claim.lower is not None and claim.lower < claim.upper == 2112 - scale_and_offset(opb)[1]
+    assert not [path for path in tmp_path.iterdir() if path not in (proof, opb)]
+
+
+def capacity() -> Problem:
+    """Three variables that maximise decimals below a capacity."""
+    functions = tuple(Function.from_array((v,), [0.0, 0.5 + v]) for v in range(3))
+    room = LinearConstraint((0, 1, 2), tuple(np.array([0, 2]) for _ in range(3)), 4)
+    return Problem(tuple(Variable(str(v), 2) for v in range(3)), functions, (), (room,), semiring=MAX_SUM)
+
+
+def test_library_proves_maxima_of_decimals_below_a_capacity(tmp_path: Path) -> None:
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    result = oocbe.solve(capacity(), proof=proof, opb=opb)
+    assert result.value == 4.0 and "proof: an optimum of 4.0" in result.notes[-1]
+    claim, (scale, offset) = claim_of(opb, proof), scale_and_offset(opb)
+    assert claim.lower == claim.upper and (claim.upper + offset) / scale == 4.0
+
+
+@pytest.mark.parametrize("costly", [True, False])
+def test_infeasible_problems_and_upper_bounds_end_in_a_contradiction(tmp_path: Path, costly: bool) -> None:
+    tuples = np.array([[0, 0], [1, 1]])
+    constraints = tuple(Constraint(pair, tuples) for pair in ((0, 1), (1, 2), (0, 2)))
+    functions = (Function.from_array((0,), [1, 2]),) if costly else ()
+    problem = Problem(tuple(Variable(str(v), 2) for v in range(3)), functions, constraints)
+    proof, opb = tmp_path / "p.pbp", tmp_path / "p.opb"
+    assert oocbe.solve(problem, proof=proof, opb=opb).status == "infeasible"
+    assert claim_of(opb, proof)[:2] == (("BOUNDS", None) if costly else ("UNSAT", None))
+    coloured = Problem(problem.variables, functions, constraints[:2])
+    if costly:
+        assert oocbe.solve(coloured, ub=1, proof=proof, opb=opb).status == "nothing-better"
+        assert claim_of(opb, proof)[:2] == ("BOUNDS", None)
+
+
+def test_bound_at_a_time_limit_is_certified(tmp_path: Path) -> None:
+    result = oocbe.solve(DAILY, time_limit=0.0, proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
+    claim = claim_of(tmp_path / "p.opb", tmp_path / "p.pbp")
+    assert claim.kind == "BOUNDS" and claim.lower is not None
+    assert claim.lower + scale_and_offset(tmp_path / "p.opb")[1] <= 2112
+    assert any(note.startswith("proof: ") for note in result.notes)
+
+
+def test_what_has_no_proof_is_refused_before_the_solve(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--opb"):
+        oocbe.solve(DAILY, proof=tmp_path / "p.pbp")
+    with pytest.raises(UnsupportedError, match="--gap"):
+        oocbe.solve(DAILY, gap=5, proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
+    with pytest.raises(UnsupportedError, match="min-sum, max-sum"):
+        oocbe.solve(DAILY, semiring="counting", proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
+    words = ["solve", str(DAILY), "--task", "count", "--proof", str(tmp_path / "p"), "--opb", str(tmp_path / "o")]
+    assert "only the optimum" in CliRunner().invoke(app, words).output
+    assert not list(tmp_path.iterdir())
+
+
+def test_short_fuzz(tmp_path: Path) -> None:
+    for seed in range(examples(20)):
+        check(draw(random.Random(seed)), tmp_path, Tally())
+
+
+@pytest.mark.skipif(shutil.which("veripb") is None, reason="VeriPB is not installed")
+def test_veripb_accepts_proofs(tmp_path: Path) -> None:
+    result = oocbe.solve(DAILY, order_seconds=0.1, proof=tmp_path / "p.pbp", opb=tmp_path / "p.opb")
+    assert result.status == "optimal"
+    assert veripb_refuses(tmp_path / "p.opb", tmp_path / "p.pbp") == ""

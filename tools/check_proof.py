@@ -1,0 +1,357 @@
+"""Check a proof of ``oocbe solve --proof``, alone: ``python tools/check_proof.py FILE.opb FILE.pbp``; only integers.
+
+The checker implements the part of VeriPB's proof format 2.0 that oocbe writes: ``f``, ``pol``, ``red`` with one fresh
+variable, ``sol``, ``soli``, ``del id``, ``output NONE`` and ``conclusion``. It shares nothing with oocbe. It refuses
+everything else, and deletion of the formula's own constraints.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+Terms = dict[str, int]
+"""Coefficient by variable of ``sum c * x >= degree``; a negated literal ``~x`` is ``1 - x``."""
+
+
+class RefusedError(ValueError):
+    """The proof is not accepted."""
+
+
+class Line(NamedTuple):
+    """A constraint ``sum terms >= degree`` over variables, with coefficients of any sign."""
+
+    terms: Terms
+    degree: int
+
+    @property
+    def normal_degree(self) -> int:
+        """The degree in normal form: over literals with coefficients above 0."""
+        return self.degree - sum(c for c in self.terms.values() if c < 0)
+
+
+class Claim(NamedTuple):
+    """The conclusion of an accepted proof: kind (BOUNDS, UNSAT, SAT, NONE) and bounds; None stands for infinity."""
+
+    kind: str
+    lower: int | None = None
+    upper: int | None = None
+
+
+def need(condition: bool, why: str) -> None:
+    """Refuse unless a condition holds."""
+    if not condition:
+        raise RefusedError(why)
+
+
+def integer(word: str) -> int:
+    """An integer in ASCII digits."""
+    need(NUMBER.fullmatch(word) is not None, f"found {word!r}, expected an integer")
+    return int(word)
+
+
+def literal(word: str) -> tuple[str, bool]:
+    """The variable of a literal, and whether it is negated."""
+    name = word.removeprefix("~")
+    need(NAME.fullmatch(name) is not None, f"found {word!r}, expected a literal")
+    return name, name != word
+
+
+def add(terms: Terms, name: str, coefficient: int) -> None:
+    """Add a coefficient; a term of coefficient 0 is left out."""
+    total = terms.get(name, 0) + coefficient
+    if total:
+        terms[name] = total
+    else:
+        terms.pop(name, None)
+
+
+def linear(words: list[str]) -> tuple[Terms, int]:
+    """Terms of pairs of coefficient and literal, and their constant."""
+    need(len(words) % 2 == 0, "a coefficient without a literal")
+    terms: Terms = {}
+    constant = 0
+    for c, (name, is_negated) in zip(map(integer, words[::2]), map(literal, words[1::2]), strict=True):
+        add(terms, name, -c if is_negated else c)
+        constant += c if is_negated else 0
+    return terms, constant
+
+
+def constraints(words: list[str]) -> list[Line]:
+    """One constraint ``>=``, or two of an equation."""
+    need(len(words) >= 2 and words[-2] in (">=", "="), "expected >= or = and a number at the end of a constraint")
+    terms, constant = linear(words[:-2])
+    degree = integer(words[-1]) - constant
+    made = [Line(terms, degree)]
+    if words[-2] == "=":
+        made.append(Line({name: -c for name, c in terms.items()}, -degree))
+    return made
+
+
+def saturated(line: Line) -> Line:
+    """Coefficients of the normal form at most the degree."""
+    most = max(0, line.normal_degree)
+    terms = {name: max(-most, min(c, most)) for name, c in line.terms.items() if most}
+    return Line(terms, most + sum(c for c in terms.values() if c < 0))
+
+
+def divided(line: Line, divisor: int) -> Line:
+    """The normal form divided, and rounded up."""
+    need(divisor > 0, "a divisor that is not above 0")
+    terms = {name: -(-abs(c) // divisor) * (1 if c > 0 else -1) for name, c in line.terms.items()}
+    return Line(terms, -(-line.normal_degree // divisor) + sum(c for c in terms.values() if c < 0))
+
+
+class Checker:
+    """Checks the lines of a proof against a formula."""
+
+    def __init__(self, formula: TextIO) -> None:
+        self.objective: Terms | None = None
+        self.constant = 0
+        self.live: dict[int, Line] = {}
+        self.uses: dict[str, set[int]] = {}
+        self.names: set[str] = set()
+        self.best: int | None = None
+        self.is_satisfied = False
+        self.last = 0
+        for number, text in enumerate(formula, 1):
+            if text.startswith("*") or not text.strip():
+                continue
+            need(text.rstrip().endswith(";"), f"line {number} of the formula does not end with ;")
+            words = text.rstrip()[:-1].split()
+            if words and words[0] == "min:":
+                need(self.objective is None and not self.live, "an objective that is not at the beginning")
+                self.objective, self.constant = linear(words[1:])
+                continue
+            for line in constraints(words):
+                self.add(line)
+        self.count = self.last
+        # Variables of the formula are never fresh; states are, and are indexed by their constraints.
+        self.names = {name for line in self.live.values() for name in line.terms} | set(self.objective or ())
+        self.uses = {}
+
+    def add(self, line: Line) -> None:
+        """Add a constraint with the next number."""
+        self.last += 1
+        self.live[self.last] = line
+        for name in line.terms:
+            if name not in self.names:
+                self.uses.setdefault(name, set()).add(self.last)
+
+    def get(self, word: str) -> Line:
+        """A live constraint."""
+        number = integer(word)
+        need(number in self.live, f"there is no constraint {number}")
+        return self.live[number]
+
+    def polish(self, words: list[str]) -> Line:
+        """A constraint in reverse Polish notation."""
+        stack: list[tuple[Terms, int] | int] = []
+
+        def top() -> Line:
+            need(bool(stack) and not isinstance(stack[-1], int), "an operation without its constraint")
+            return Line(*stack.pop())  # type: ignore[misc]
+
+        for place, word in enumerate(words):
+            if word == "+":
+                b, a = top(), top()
+                if len(a.terms) < len(b.terms):
+                    a, b = b, a
+                terms = dict(a.terms) if not isinstance(a.terms, _Own) else a.terms
+                for name, c in b.terms.items():
+                    add(terms, name, c)
+                stack.append((_Own(terms) if not isinstance(terms, _Own) else terms, a.degree + b.degree))
+            elif word in ("*", "d", "w"):
+                need(len(stack) > 1, f"{word} without its operands")
+                last = stack.pop()
+                line = top()
+                if word == "w":
+                    raise RefusedError("w is not supported")
+                need(isinstance(last, int) and last > 0, f"{word} needs a number above 0")
+                assert isinstance(last, int)
+                if word == "*":
+                    stack.append(({name: last * c for name, c in line.terms.items()}, last * line.degree))
+                else:
+                    stack.append(divided(line, last))
+            elif word == "s":
+                stack.append(saturated(top()))
+            elif place + 1 < len(words) and words[place + 1] in ("*", "d"):
+                stack.append(integer(word))
+            elif word[0].isdigit():
+                stack.append(self.get(word))
+            else:
+                name, is_negated = literal(word)
+                stack.append(({name: -1 if is_negated else 1}, -1 if is_negated else 0))
+        line = top()
+        need(not stack, "more than one constraint is left")
+        return Line(dict(line.terms), line.degree)
+
+    def redundance(self, text: str) -> Line:
+        """A constraint that holds once a fresh variable has a value."""
+        left, separator, right = text.partition(";")
+        found = constraints(left.split())
+        words = [word for word in right.split() if word not in ("->", ";")]
+        need(bool(separator) and len(found) == 1 and len(words) == 2 and words[1] in ("0", "1"), "expected x -> 0 or 1")
+        (name, is_negated), value, line = literal(words[0]), int(words[1]), found[0]
+        need(not is_negated and name not in self.names, f"{name} is a variable of the formula")
+        # The negated constraint, sum <= degree - 1, forces literals; with them and the value, every goal must hold.
+        forced: dict[str, int] = {}
+        least = sum(c for c in line.terms.values() if c < 0)
+        for other, c in line.terms.items():
+            if least + abs(c) > line.degree - 1:
+                forced[other] = 0 if c > 0 else 1
+        forced[name] = value
+        goals = [self.live[n] for n in self.uses.get(name, ()) if n in self.live]
+        for goal in [line, *goals]:
+            low = sum(c * forced[n] if n in forced else min(c, 0) for n, c in goal.terms.items())
+            need(low >= goal.degree, "a constraint that the witness does not satisfy")
+        return line
+
+    def solution(self, words: list[str]) -> Terms:
+        """A full assignment that satisfies all live constraints."""
+        values = {name: int(not is_negated) for name, is_negated in map(literal, words)}
+        need(len(values) == len(words), "a variable occurs twice in a solution")
+        for line in self.live.values():
+            need(all(name in values for name in line.terms), "a solution without some variable")
+            need(sum(c * values[n] for n, c in line.terms.items()) >= line.degree, "a solution violates a constraint")
+        self.is_satisfied = True
+        return values
+
+    def step(self, rule: str, rest: str) -> None:
+        """A line of the proof, up to its output."""
+        words = rest.split()
+        if rule == "pol":
+            self.add(self.polish(words[:-1] if words and words[-1] == ";" else words))
+        elif rule == "red":
+            self.add(self.redundance(rest))
+        elif rule == "del":
+            need(bool(words) and words[0] == "id", "expected del id")
+            for number in map(integer, words[1:]):
+                need(number > self.count and number in self.live, f"constraint {number} cannot be deleted")
+                for name in self.live.pop(number).terms:
+                    self.uses.get(name, set()).discard(number)
+        elif rule == "f":
+            need(words == [str(self.count)] and self.last == self.count, f"the formula has {self.count} constraints")
+        elif rule in ("sol", "soli"):
+            values = self.solution(words)
+            if rule == "soli":
+                need(self.objective is not None, "soli without an objective")
+                objective = self.objective or {}
+                need(all(name in values for name in objective), "a solution without some variable")
+                found = sum(c * values[n] for n, c in objective.items())
+                self.best = found if self.best is None else min(self.best, found)
+                self.add(Line({n: -c for n, c in objective.items()}, 1 - found))
+        else:
+            raise RefusedError(f"the rule {rule!r} is not supported")
+
+    def hint(self, words: list[str], numbers: int) -> Line | None:
+        """The constraint named after a colon."""
+        if not words:
+            return None
+        need(words[0] == ":" and len(words) == 1 + numbers, "expected : and a constraint")
+        return self.get(words[1])
+
+    def conclude(self, words: list[str]) -> Claim:
+        """The conclusion, if it follows."""
+        need(bool(words), "a conclusion is missing")
+        kind, *rest = words
+        if kind == "NONE":
+            need(not rest, "NONE has no hint")
+            return Claim("NONE")
+        if kind == "SAT":
+            need(not rest and self.is_satisfied, "no solution was logged")
+            return Claim("SAT")
+        if kind == "UNSAT":
+            need(not self.is_satisfied, "a solution was logged")
+            self.contradicts(self.hint(rest, 1))
+            return Claim("UNSAT")
+        need(kind == "BOUNDS" and len(rest) >= 2 and self.objective is not None, f"cannot conclude {words}")
+        lower, upper, line = rest[0], rest[-1], self.hint(rest[1:-1], 1)
+        best = None if upper == "INF" else integer(upper) - self.constant
+        need(best is None or (self.best is not None and self.best <= best), f"no solution has {upper}")
+        if lower == "INF":
+            need(best is None and self.best is None, "a solution was logged")
+            self.contradicts(line)
+            return Claim("BOUNDS", None, None)
+        need(line is not None, "the lower bound needs its constraint")
+        assert line is not None
+        objective, bound = self.objective or {}, integer(lower) - self.constant
+        # What the objective exceeds the constraint by, at least, is the sum of its negative differences.
+        terms = dict(objective)
+        for name, c in line.terms.items():
+            add(terms, name, -c)
+        implied = line.degree + sum(c for c in terms.values() if c < 0)
+        need(implied >= bound, f"the constraint proves {implied}, not {bound}")
+        return Claim("BOUNDS", integer(lower), None if best is None else integer(upper))
+
+    def contradicts(self, line: Line | None) -> None:
+        """Refuse unless a constraint cannot be satisfied."""
+        need(line is not None and sum(c for c in line.terms.values() if c > 0) < line.degree, "no contradiction")
+
+
+class _Own(dict[str, int]):
+    """Terms of a sum that no other constraint shares."""
+
+
+def check(formula: TextIO, proof: TextIO) -> Claim:
+    """The claim of an accepted proof; :class:`RefusedError` says what is wrong."""
+    checker, lines = Checker(formula), _numbered(proof)
+    number, text = next(lines, (0, ""))
+    need(text == "pseudo-Boolean proof version 2.0", "this is no proof of version 2.0")
+    try:
+        for number, text in lines:
+            rule, _, rest = text.partition(" ")
+            if rule == "output":
+                need(rest.strip() == "NONE", "expected output NONE")
+                number, text = next(lines, (number, ""))
+                rule, _, rest = text.partition(" ")
+                need(rule == "conclusion", "expected a conclusion")
+                claim = checker.conclude(rest.split())
+                need(next(lines, (0, ""))[1] == "end pseudo-Boolean proof", "the proof does not end")
+                return claim
+            checker.step(rule, rest)
+    except RefusedError as error:
+        raise RefusedError(f"line {number}: {error}") from None
+    raise RefusedError("the proof does not end")
+
+
+def _numbered(proof: TextIO) -> Iterator[tuple[int, str]]:
+    for number, text in enumerate(proof, 1):
+        text = text.strip()
+        if text and not text.startswith("*"):
+            yield number, text
+
+
+def opened(path: Path) -> TextIO:
+    """A file as text, decompressed by its suffix."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="ascii")
+    return lzma.open(path, "rt", encoding="ascii") if path.suffix == ".xz" else path.open(encoding="utf-8")
+
+
+def main() -> int:
+    """Check the files of the command line; the exit code is 1 where the proof is refused."""
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        with opened(Path(sys.argv[1])) as formula, opened(Path(sys.argv[2])) as proof:
+            claim = check(formula, proof)
+    except (ValueError, OSError, EOFError, lzma.LZMAError) as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return 1
+    names = "INF" if claim.lower is None else claim.lower, "INF" if claim.upper is None else claim.upper
+    print("accepted:", claim.kind, *(names if claim.kind == "BOUNDS" else ()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""Proofs: the checker accepts those of random problems, what they conclude is so, and no damaged one proves more.
+
+Where ``veripb`` is on the path, it checks the proofs as well; versions before 2.0 get them in their own format.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from .brute_force import Truth, truth_of
+from .descriptions import Description, problem_of, random_description, smaller_descriptions
+from .mutations import mutated
+from .outcome import Tally
+
+MUTATIONS = 6
+"""Damaged forms of each proof."""
+
+EXACT_DIGITS = 15
+"""Digits of numbers up to which a veripb before 2.0 is exact."""
+
+SEMIRINGS = ("min-sum", "max-sum")
+
+
+@cache
+def checker() -> Any:
+    """The module ``tools/check_proof.py``, which imports nothing of oocbe."""
+    path = Path(__file__).parents[1] / "check_proof.py"
+    found = importlib.util.spec_from_file_location("check_proof", path)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def claim_of(opb: Path, proof: Path) -> Any:
+    """The claim of a proof that the checker accepts; its error is a ValueError."""
+    with checker().opened(opb) as formula, checker().opened(proof) as text:
+        return checker().check(formula, text)
+
+
+def veripb_refuses(opb: Path, proof: Path, program: str | None = None) -> str | None:
+    """Why ``veripb`` refuses a proof; empty where it accepts, None where it is not there, or inexact."""
+    program = program or shutil.which("veripb")
+    if program is None:
+        return None
+    done = subprocess.run([program, str(opb), str(proof)], capture_output=True, text=True)
+    if "Unsupported version" in done.stdout + done.stderr:
+        text = proof.read_text()
+        if any(len(word.lstrip("+-")) > EXACT_DIGITS for word in (opb.read_text() + text).split()):
+            return None
+        older = proof.with_suffix(".older.pbp")
+        older.write_text(_older(text))
+        done = subprocess.run([program, str(opb), str(older)], capture_output=True, text=True)
+    return "" if done.returncode == 0 and "succeeded" in done.stdout else done.stdout + done.stderr
+
+
+def _older(text: str) -> str:
+    """A proof in format 1.2: its closed bounds are a contradiction; open bounds are not checked there."""
+    lines, last, solution = [], 0, 0
+    for line in text.splitlines():
+        rule, _, rest = line.partition(" ")
+        words = rest.split()
+        if rule == "pseudo-Boolean":
+            line = "pseudo-Boolean proof version 1.2"
+        elif rule == "f":
+            last = int(rest)
+        elif rule in ("soli", "sol"):
+            line, last = f"{'o' if rule == 'soli' else 'v'} {rest}", last + (rule == "soli")
+            solution = last
+        elif rule in ("pol", "red"):
+            last += 1
+        elif rule == "conclusion":
+            line = ""
+            if words[0] == "UNSAT" or words[1:2] == ["INF"]:
+                line = f"c {words[words.index(':') + 1]}"
+            elif words[0] == "BOUNDS" and words[1] == words[-1] and ":" in words:
+                line = f"pol {words[3]} {solution} +\nc {last + 1}"
+        elif rule in ("output", "end"):
+            line = ""
+        lines.append(line)
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def draw(random: Random) -> Description:
+    """A problem, options, and a seed for the damage to its proof."""
+    problem = random_description(random, SEMIRINGS, most=400)
+    options: Description = {"order_seconds": 0, "incumbent_seconds": 0.05, "bound_seconds": 1}
+    if random.random() < 0.4:
+        options["bounds"] = random.choice(("none", "constant", "lp"))
+    if random.random() < 0.2 and problem["semiring"] == "min-sum":
+        options["ub"] = random.randint(-5, 40)
+    compressed = random.choice(("", "", ".gz"))
+    return {"problem": problem, "options": options, "suffix": compressed, "change": random.randint(0, 2**32)}
+
+
+def check(case: Description, folder: Path, tally: Tally) -> None:
+    """Solve with a proof, have it checked, damage it, and have it checked again."""
+    import oocbe
+    from oocbe.errors import OocbeError
+
+    proof, opb = folder / f"proof.pbp{case['suffix']}", folder / f"formula.opb{case['suffix']}"
+    truth = truth_of(case["problem"])
+    if "ub" in case["options"]:
+        truth = truth.below(case["options"]["ub"])
+    try:
+        result = oocbe.solve(problem_of(case["problem"]), proof=proof, opb=opb, **case["options"])
+    except OocbeError as error:
+        tally.refused(error, not truth.integral or _is_large(truth))
+        return
+    try:
+        claim = claim_of(opb, proof)
+    except ValueError as error:
+        tally.holds("the checker accepts", False, "accepted", str(error))
+        return
+    check_claim(claim, opb, result, truth, tally)
+    if not case["suffix"]:
+        refusal = veripb_refuses(opb, proof)
+        tally.holds("veripb accepts", not refusal, "accepted", refusal)
+    random = Random(case["change"])
+    with checker().opened(proof) as file:
+        whole = file.read().encode()
+    damaged = folder / "damaged.pbp"
+    for _ in range(MUTATIONS):
+        damaged.write_bytes(mutated(random, whole, "proof"))
+        try:
+            other = claim_of(opb, damaged)
+        except ValueError:
+            continue
+        tally.holds("a damaged proof", is_implied(other, claim), f"refused, or implied by {claim}", other)
+
+
+def _is_large(truth: Truth) -> bool:
+    return truth.magnitude >= 2**53
+
+
+def is_implied(other: Any, claim: Any) -> bool:
+    """Whether a claim follows from that of a whole proof, which has no gap or is at least as strong."""
+    if other.kind == "NONE" or other.kind != claim.kind or claim.kind != "BOUNDS":
+        return other.kind in ("NONE", claim.kind)
+    if claim.lower is None:  # infeasible: every lower bound holds
+        return other.upper is None
+    most = claim.lower if claim.upper is None else claim.upper
+    return other.lower is not None and other.lower <= most and (other.upper is None or other.upper >= claim.lower)
+
+
+def check_claim(claim: Any, opb: Path, result: Any, truth: Truth, tally: Tally) -> None:
+    """Compare what a proof concludes with brute force; decimals are exact in the formula, and floats are not."""
+    if not truth.integral:
+        tally.refusals["decimals: only the checker's verdict"] += 1
+        return
+    is_infeasible = claim.kind == "UNSAT" or (claim.kind == "BOUNDS" and claim.lower is None)
+    tally.same("infeasible", not truth.rows, is_infeasible)
+    if claim.kind != "BOUNDS" or is_infeasible:
+        return
+    scale, offset = scale_and_offset(opb)
+    found = [None if bound is None else (bound + offset) / scale for bound in (claim.lower, claim.upper)]
+    tally.same("proven bounds", [truth.best, truth.best], [b if b is None else int(b) for b in found])
+    tally.same("value of the result", truth.best, result.value)
+
+
+def scale_and_offset(opb: Path) -> tuple[int, int]:
+    """Signed scale and offset, which a formula's comment states."""
+    with checker().opened(opb) as file:
+        words = next(line for line in file if "objective = " in line).rsplit("objective = ", 1)[1].split()
+    return int(words[0]), int(words[4])
+
+
+def smaller(case: Description) -> Iterator[Description]:
+    """Smaller problems, and fewer options."""
+    for problem in smaller_descriptions(case["problem"]):
+        yield {**case, "problem": problem}
+    for name in case["options"]:
+        yield {**case, "options": {n: value for n, value in case["options"].items() if n != name}}
