@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.arrays import is_device_array
+
 LIMB_BITS = 64
 """Bits of a limb, a machine word."""
 
@@ -36,6 +38,10 @@ def greatest(values: NDArray[Any]) -> int:
         return 0
     if values.ndim == 1:
         return int(values.max())
+    if is_device_array(values):
+        from oocbe.kernels.cuda.buckets.greatest import greatest_count
+
+        return greatest_count(values)
     found = 0
     rows = values.view(np.uint64)
     for limb in reversed(range(rows.shape[1])):
