@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oocbe.kernels.cuda.modules import choices, compiler_options, source_names, source_text
+from oocbe.kernels.cuda.modules import OPTIONS, choices, defined_source, source_names, source_text
 from oocbe.kernels.cuda.structs import words
 
 ARCHITECTURES = (70, 80, 90)
@@ -90,8 +90,8 @@ def test_source_compiles(compiler, name, place, all_machine_code):
     *others, last = variants_of(name)
     for definitions in (*others, last):
         code_for = "sm" if all_machine_code or definitions is last else "compute"
-        options = (*compiler_options(definitions), f"--gpu-architecture={code_for}_{architecture}")
-        code, log = compiler.log_of(source_text(name), options)
+        options = (*OPTIONS, f"--gpu-architecture={code_for}_{architecture}")
+        code, log = compiler.log_of(defined_source(name, definitions), options)
         assert code == 0, f"{name}.cu with {definitions}:\n{log}"
         assert "): warning" not in log  # one without a place in the source is about the architecture's age
 
@@ -109,8 +109,8 @@ def test_source_compiles(compiler, name, place, all_machine_code):
 def test_structs_are_as_wide_as_the_host_makes_them(compiler, source, names):
     asserted = [f'static_assert(sizeof({name}) == {8 * words(source, name)}, "{name}");' for name in names]
     definitions = {name: values[0] for name, values in choices(source).items()}
-    options = (*compiler_options(definitions), "--gpu-architecture=compute_80")
-    code, log = compiler.log_of("\n".join([source_text(source), *asserted]), options)
+    options = (*OPTIONS, "--gpu-architecture=compute_80")
+    code, log = compiler.log_of("\n".join([defined_source(source, definitions), *asserted]), options)
     assert code == 0, log
 
 

@@ -75,9 +75,14 @@ def choices(name: str) -> dict[str, list[str]]:
     return {name: values.split("|") for name, values in found}
 
 
-def compiler_options(definitions: dict[str, Definition] | dict[str, str]) -> tuple[str, ...]:
-    """Options for NVRTC: the common ones, and the definitions."""
-    return (*OPTIONS, *(f"-D{name}={value}" for name, value in sorted(definitions.items())))
+def defined_source(name: str, definitions: dict[str, Definition] | dict[str, str]) -> str:
+    """Text of ``name.cu`` with definitions.
+
+    They are not options of the compiler: for each new list of options, CuPy runs the compiler on an empty file, for
+    some 10 ms, before it reads its cache.
+    """
+    lines = [f"#define {key} {value}\n" for key, value in sorted(definitions.items())]
+    return "".join([*lines, "#line 1\n", source_text(name)])
 
 
 def kernel(source: str, function: str, **definitions: Definition) -> Any:
@@ -165,8 +170,8 @@ def _function(
 @cache
 def _module(source: str, definitions: tuple[tuple[str, Definition], ...], cooperative: bool) -> Any:
     module = cupy().RawModule(
-        code=source_text(source),
-        options=compiler_options(dict(definitions)),
+        code=defined_source(source, dict(definitions)),
+        options=OPTIONS,
         enable_cooperative_groups=cooperative,
     )
     device = cupy().cuda.Device()
