@@ -135,6 +135,23 @@ def test_rows_are_joined_in_pieces_where_memory_is_short():
     assert not decide(SPARSE, memory, None, replace(rows, may_cut=False), AttemptHistory(least_rows=71)).is_whole
 
 
+def test_workers_share_what_the_cpu_joins_and_not_what_a_device_joins():
+    """Workers exchange rows through files, which takes longer than a join on the device."""
+    large = replace(SPARSE, inputs=[replace(ROWS, rows=3_000_000)])
+    wishes = BucketConstraints.of(INCOMPLETE, None, False, has_workers=True)
+    tried = AttemptHistory(least_rows=2_000_000)
+    for bucket, history in ((large, AttemptHistory()), (SPARSE, tried)):
+        assert decide(bucket, PLENTY, None, wishes, history).why_pieces is WhyPieces.WORKERS
+        assert decide(bucket, PLENTY, device(), wishes, history).is_whole
+        out_of_memory = replace(history, rows_ran_out=True)
+        assert decide(bucket, PLENTY, device(), wishes, out_of_memory).why_pieces is WhyPieces.WORKERS
+    wished = replace(wishes, whole_rows=50)  # of 100 rows: auto leaves these to the CPU
+    assert decide(SPARSE, PLENTY, device(), wished).why_pieces is WhyPieces.WORKERS
+    assert decide(SPARSE, PLENTY, device(insists=True), wished).is_whole
+    short = MainMemory(1 << 10, 1 << 10)
+    assert decide(large, short, device(insists=True), wishes).why_pieces is WhyPieces.TABLES
+
+
 def test_complete_tables_among_rows_are_charged_for_their_list_and_its_making():
     listed = Input(100, 100, 400, 1200, True, Place.MAIN_MEMORY)
     bucket = replace(SPARSE, inputs=[listed, replace(ROWS, place=Place.DISK)])

@@ -10,7 +10,9 @@ plan calls it with predictions (:mod:`oocbe.elimination.plan.bucket_forecast`). 
 2. If so, it is computed on the device if the bucket is large and fits there, else in main memory if it fits there, else
    in pieces through the disk, if it is smaller than its rows.
 3. Otherwise it is computed as rows: whole if the input rows and the known part of the result fit together in memory,
-   else in pieces through the disk. :func:`joins_on_device` selects the place of a row join, once its program is built.
+   else in pieces through the disk, by the workers if there are any. They also share a bucket that fits in memory but
+   that the CPU would join for long; not one for the device, which joins rows faster than files exchange them.
+   :func:`joins_on_device` selects the place of a row join, once its program is built.
 
 All thresholds are in :class:`oocbe.model.settings.tuning.Tuning`.
 """
@@ -60,7 +62,7 @@ class BucketConstraints:
     tables : ``auto``, ``incomplete`` or ``complete``; ``incomplete`` also if no message can be complete.
     piece_rows : most rows, or cells, of a table that is joined or computed whole; None: as many as fit.
     may_cut : whether rows may be joined in pieces.
-    whole_rows : most rows of an input or a message of rows for this process alone; None: any number.
+    whole_rows : most rows of an input or a message of rows for the CPU of this process alone; None: any number.
     """
 
     tables: str
@@ -256,28 +258,32 @@ def _of_rows(
     """Strategy for a message of rows; ``wanted`` as computed for a complete one before."""
     inputs, piece_rows, numbers = bucket.inputs, wishes.piece_rows, tuning()
     charged = _charged(inputs)
+    device = None if known.rows_ran_out else device
+    most_input_rows = max((t.rows for t in inputs), default=0)
+    is_taken = device is not None and device.takes_rows(most_input_rows, len(inputs))
+    whole_rows, known_rows = wishes.whole_rows if wishes.may_cut else None, max(most_input_rows, known.least_rows)
+    if device is not None and is_taken and (device.insists or known_rows >= numbers.device_work):
+        whole_rows = None  # the device joins rows faster than workers exchange them through files
     if wishes.may_cut:
         why_pieces = None
         if piece_rows is not None and any(t.rows > piece_rows for t in inputs):
             why_pieces = WhyPieces.PIECE_ROWS
         elif sum(t.main_memory for t in inputs) + charged > memory.limit * numbers.input_share:
             why_pieces = WhyPieces.TABLES
-        elif wishes.whole_rows is not None and any(t.rows > wishes.whole_rows for t in inputs):
+        elif whole_rows is not None and any(t.rows > whole_rows for t in inputs):
             why_pieces = WhyPieces.WORKERS
         if why_pieces is not None:
             return Strategy(INCOMPLETE, why, why_pieces=why_pieces, wanted=wanted)
     largest = max((t.nbytes for t in inputs), default=0)
     wanted = max(wanted, charged + 2 * numbers.row_copies * largest)
     on_device = sum(t.nbytes for t in inputs if t.place is Place.DEVICE)
-    device = None if known.rows_ran_out else device
-    if on_device and not (device is not None and device.takes_rows(max(t.rows for t in inputs), len(inputs))):
+    if on_device and not is_taken:
         charged += on_device  # these come to main memory, then
 
     def most_rows() -> int:
         most = max(0, memory.after(wanted) - charged) // (bucket.row_bytes * numbers.row_copies)
         return min(most, *(rows for rows in (piece_rows, whole_rows, most) if rows is not None))
 
-    whole_rows = wishes.whole_rows if wishes.may_cut else None
     most = most_rows()
     if known.least_rows > most and piece_rows is None and most != whole_rows:
         wanted = memory.limit  # all that may go to disk
