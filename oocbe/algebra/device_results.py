@@ -332,36 +332,45 @@ class StoredResult:
         ------
         DiskError : the disk or the disk budget is used up (also later, while the conveyor is waited for).
         """
-        from oocbe.kernels.cuda.device import cupy
-
         if len(values) == 0:
             return
         self._waiting.append((keys, values))
         rows = sum(len(v) for _, v in self._waiting)
         size = self._writer.chunk_rows
         if rows < size:
+            self._share(conveyor)
             return
-        if len(self._waiting) > 1:
-            keys = cupy().concatenate([k for k, _ in self._waiting], axis=1)
-            values = cupy().concatenate([v for _, v in self._waiting])
+        keys, values = self._rows()
         whole = rows // size * size
         # A copy: a slice would keep all of the result in the device's memory.
         self._waiting = [(keys[:, whole:].copy(), values[whole:].copy())] if whole < rows else []
+        self._share(conveyor)
         parts = [([w[low : low + size] for w in keys], values[low : low + size]) for low in range(0, whole, size)]
         self._send(conveyor, parts)
 
     def finish(self, conveyor: Conveyor) -> None:
         """Send the remaining rows; errors as for :meth:`take`."""
-        from oocbe.kernels.cuda.device import cupy
-
         if self._waiting:
-            keys = cupy().concatenate([k for k, _ in self._waiting], axis=1)
-            values = cupy().concatenate([v for _, v in self._waiting])
+            keys, values = self._rows()
             self._waiting = []
             self._send(conveyor, [(list(keys), values)])
 
     def close(self) -> None:
         """As :meth:`PackedResult.close`."""
+
+    def _rows(self) -> tuple[Any, Any]:
+        """All rows that wait, on the current device."""
+        from oocbe.kernels.cuda.device import cupy
+
+        parts = [(cupy().asarray(keys), cupy().asarray(values)) for keys, values in self._waiting]
+        if len(parts) == 1:
+            return parts[0]
+        return cupy().concatenate([k for k, _ in parts], axis=1), cupy().concatenate([v for _, v in parts])
+
+    def _share(self, conveyor: Conveyor) -> None:
+        """Move the waiting rows, less than a chunk, to main memory if another GPU may have the next result."""
+        if conveyor.is_shared:
+            self._waiting = [(host_array(keys), host_array(values)) for keys, values in self._waiting]
 
     def _send(self, conveyor: Conveyor, parts: list[tuple[list[Any], Any]]) -> None:
         columns, consumers = [], []

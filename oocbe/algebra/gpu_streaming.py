@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from oocbe.algebra.device_results import DeviceChunk, PackedResult, PlainResult, StoredResult, packed_words, unpacked
 from oocbe.algebra.sorted_cuts import RowRanges, SortedCuts, leads_with
 from oocbe.errors import DiskError, ResourceError
+from oocbe.kernels.cuda.gpus import Turns, by_gpus, gpus, on_gpus
 from oocbe.kernels.cuda.transfer.memory import device_room
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.pieces import run_piece
@@ -93,18 +94,23 @@ class DevicePlan:
         ------
         ResourceError : device memory ran out for a piece that cannot be cut, or the result is larger than main memory.
         """
-        step, dtype = self.step, self.dtype
+        step = self.step
         pieces = self.cuts.fitting(self.cuts.whole(), rows_a_piece(self.tables) if piece_rows is None else piece_rows)
         kind = PackedResult if all(isinstance(table, PackedTable) for table in self.tables) else PlainResult
-        while True:
-            result = kind(step.layout, dtype, step.is_sorted)
-            try:
-                found = PiecesThroughDevice(self, dtype, result).over(pieces)
-            except _WiderError as wider:
-                dtype = wider.dtype
-                del result  # the next one takes its memory
-            else:
-                return result.table(step.semiring, found)
+
+        def attempt(numbers: Sequence[int]) -> Streamable:
+            dtype = self.dtype
+            while True:
+                result = kind(step.layout, dtype, step.is_sorted)
+                try:
+                    found = PiecesThroughDevice(self, dtype, result).over(pieces, numbers)
+                except _WiderError as wider:
+                    dtype = wider.dtype
+                    del result  # the next one takes its memory
+                else:
+                    return result.table(step.semiring, found)
+
+        return by_gpus(self._gpus(pieces), attempt)
 
     def to_disk(
         self,
@@ -135,13 +141,22 @@ class DevicePlan:
         chunk_rows = context.chunk_rows(layout, self.dtype)
         try:
             pieces = self.cuts.fitting(whole, piece_rows, int(limit * tuning().cut_search_share))
-            with create(output, layout, self.dtype, self.step.semiring, chunk_rows=chunk_rows) as writer:
-                PiecesThroughDevice(self, self.dtype, StoredResult(writer)).over(pieces, host_bytes)
+
+            def attempt(numbers: Sequence[int]) -> None:
+                with create(output, layout, self.dtype, self.step.semiring, chunk_rows=chunk_rows) as writer:
+                    PiecesThroughDevice(self, self.dtype, StoredResult(writer)).over(pieces, numbers, host_bytes)
+
+            by_gpus(self._gpus(pieces), attempt)
         except DiskError:
             raise
         except ResourceError:
             return None
         return StoredTable.open(output)
+
+    def _gpus(self, pieces: Sequence[RowRanges]) -> list[int]:
+        """Numbers of the GPUs that share the pieces."""
+        nbytes = sum(table.nbytes for table in self.tables)
+        return gpus(nbytes / tuning().streamed_bytes_a_second)[: max(1, len(pieces))]
 
 
 class _WiderError(Exception):
@@ -150,6 +165,14 @@ class _WiderError(Exception):
     def __init__(self, dtype: np.dtype[Any]) -> None:
         super().__init__(dtype)
         self.dtype = dtype
+
+
+class _ResultError(Exception):
+    """The result has no room, on any GPU."""
+
+    def __init__(self, error: ResourceError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def rows_a_piece(tables: Sequence[Streamable], most_bytes: int = MOST_BYTES) -> int:
@@ -166,7 +189,7 @@ class PiecesThroughDevice:
     Parameters
     ----------
     plan : of the step. dtype : of the results' values.
-    result : takes the results, piece by piece.
+    result : takes the results, piece by piece, in their order.
     """
 
     def __init__(
@@ -177,26 +200,45 @@ class PiecesThroughDevice:
         self._result = result
         self._extents = [known_extent(table).tolist() for table in plan.tables]
         self._first = self._last = 0
+        self._turns = Turns()
 
-    def over(self, pieces: Sequence[RowRanges], host_bytes: int | None = None) -> np.dtype[Any]:
+    def over(self, pieces: Sequence[RowRanges], numbers: Sequence[int], host_bytes: int | None = None) -> np.dtype[Any]:
         """Bring all pieces through; returns the dtype that would hold the values that were found.
 
-        host_bytes : pinned memory that may be taken; None: as much as is of use.
+        Each GPU has a conveyor, and the pieces go to the GPUs in turn.
+
+        Parameters
+        ----------
+        numbers : of the GPUs, at least one. host_bytes : pinned memory that may be taken; None: as much as is of use.
 
         Raises
         ------
-        ResourceError : no pinned memory, or too little memory on the device for a piece that cannot be cut.
+        GpuError : of one GPU: no pinned memory, too little memory on the device for a piece that cannot be cut, or an
+            error of the device.
+        ResourceError : the result does not fit main memory.
         """
         from oocbe.kernels.cuda.transfer.conveyor import Conveyor
 
         self._first, self._last = (sum(pieces[0].low), sum(pieces[-1].high)) if pieces else (0, 0)
+        count, conveyors = len(numbers), list[Conveyor]()
+
+        def stream(position: int) -> None:
+            places = range(position, len(pieces), count)
+            columns = [self._columns_of(pieces[place]) for place in places]
+            try:
+                with Conveyor(columns, host_bytes, sharing=count, beside=conveyors) as conveyor:
+                    conveyor.pieces(lambda number, columns: self._piece(conveyor, places[number], pieces, columns))
+                    if not pieces or places[-1] == len(pieces) - 1:
+                        self._result.finish(conveyor)
+            except MemoryError as error:
+                raise ResourceError(f"pinned memory for pieces on their way: {error}") from error
+
         try:
-            with Conveyor([self._columns_of(piece) for piece in pieces], host_bytes) as conveyor:
-                conveyor.pieces(lambda number, columns: self._piece(conveyor, pieces[number], columns))
-                self._result.finish(conveyor)
-        except MemoryError as error:
-            raise ResourceError(f"pinned memory for pieces on their way: {error}") from error
+            on_gpus(numbers, stream, self._turns.stop)
+        except _ResultError as refused:
+            raise refused.error from None
         finally:
+            conveyors.clear()
             self._result.close()
         known = zip(self._extents, self._tables, strict=True)
         return self._step.dtype_of([np.array(found, dtype=table.dtype) for found, table in known])
@@ -211,8 +253,9 @@ class PiecesThroughDevice:
                 found.append(table.values[low:high])
         return found
 
-    def _piece(self, conveyor: Conveyor, cut: RowRanges, columns: list[Any]) -> None:
-        """Compute one piece and start its result on its way."""
+    def _piece(self, conveyor: Conveyor, place: int, pieces: Sequence[RowRanges], columns: list[Any]) -> None:
+        """Compute one piece and start its result on its way, after those of all earlier pieces."""
+        cut = pieces[place]
         found: list[DeviceRows | DeviceChunk] = []
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
             own = columns[: table.layout.words + 1]
@@ -228,9 +271,9 @@ class PiecesThroughDevice:
             Table(table.layout, *part, table.semiring, table.is_sorted)
             for table, part in zip(self._tables, rows, strict=True)
         ]
-        self._compute(conveyor, cut, tables)
+        self._compute(conveyor, place, cut, tables)
 
-    def _compute(self, conveyor: Conveyor, whole: RowRanges, tables: Sequence[Table]) -> None:
+    def _compute(self, conveyor: Conveyor, place: int, whole: RowRanges, tables: Sequence[Table]) -> None:
         """Compute a piece, in halves where the device's memory does not hold what it takes."""
 
         def compute(cut: RowRanges) -> list[tuple[DeviceRows, float]]:
@@ -244,8 +287,14 @@ class PiecesThroughDevice:
             lambda error: isinstance(error, ResourceError) and not isinstance(error, DiskError),
         )
         for rows, share in results:
-            self._result.take(conveyor, *rows, share)
+            self._turns.wait(place)
+            try:
+                self._result.take(conveyor, *rows, share)
+            except ResourceError as error:
+                raise _ResultError(error) from None
             del rows  # the next half has their memory
+        self._turns.wait(place)
+        self._turns.done()
 
     def _share_up_to(self, cut: RowRanges) -> float:
         """Share of the pieces' rows that are in a piece or before it."""

@@ -51,6 +51,7 @@ def join(
     """
     from oocbe.api.aggregation import aggregate
     from oocbe.errors import UsageError
+    from oocbe.model.settings.machine import use_gpus
     from oocbe.tables.parquet_source import source_of
 
     given = {"max": maximum, "min": minimum, "sum": total, "count": "count" if is_count else None}
@@ -64,19 +65,20 @@ def join(
     if not is_count and not any(columns):
         raise UsageError(f"--{name}: no file has a column {column!r}")
     stored = output.suffix not in (".parquet", ".csv")
-    result = aggregate(
-        *sources,
-        group_by=_listed(group_by),
-        aggregate=name,
-        combine="product" if product else None,
-        values=columns,
-        on=None if on is None else _listed(on),
-        rename=names,
-        drop_nulls=drop_nulls,
-        memory=options.memory,
-        backend=options.backend,
-        output=output if stored else None,
-    )
+    with use_gpus(options.gpus):
+        result = aggregate(
+            *sources,
+            group_by=_listed(group_by),
+            aggregate=name,
+            combine="product" if product else None,
+            values=columns,
+            on=None if on is None else _listed(on),
+            rename=names,
+            drop_nulls=drop_nulls,
+            memory=options.memory,
+            backend=options.backend,
+            output=output if stored else None,
+        )
     if not stored:
         _write(result, output, _listed(group_by), column)
     print_written(output, result)

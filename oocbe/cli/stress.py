@@ -66,6 +66,7 @@ def stress(
     from oocbe.cli.synth import whole_number
     from oocbe.errors import UsageError
     from oocbe.execution.cluster.choice import use_workers_of
+    from oocbe.model.settings.machine import use_gpus
     from oocbe.stress.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
@@ -96,7 +97,7 @@ def stress(
             shown = [(key.replace("_", " "), _text(key, content)) for key, content in facts.items()]
             print_answer(lambda: {"schema_version": 1, **facts}, shown, facts["seconds"])
             return 0
-        with use_workers_of(options):
+        with use_workers_of(options), use_gpus(options.gpus):
             report, verdict = run.generated(trace, about) if generated else run.stored(trace, about)
         report["fault"] = verdict.fault
         if digest:

@@ -22,7 +22,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from oocbe.kernels.cpu.threads import Sharing, resting
 from oocbe.runtime.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
-from oocbe.runtime.waiting import wait_for
+from oocbe.runtime.waiting import StoppedError, wait_for
 
 Item = TypeVar("Item")
 
@@ -36,10 +36,6 @@ requested.
 
 class _End:
     """Marks the end of a piece's results."""
-
-
-class _StoppedError(Exception):
-    """The caller needs no further result."""
 
 
 class _Lane(Generic[Item]):
@@ -62,7 +58,7 @@ class _Lane(Generic[Item]):
                     with phase("compute"):
                         item = next(results, end)
                     self._put(item)
-        except _StoppedError:
+        except StoppedError:
             pass
 
     def _put(self, item: Item | _End) -> None:
@@ -71,7 +67,7 @@ class _Lane(Generic[Item]):
 
     def _check_stopped(self) -> None:
         if self._stop.is_set():
-            raise _StoppedError
+            raise StoppedError
 
     def results(self) -> Iterator[Item]:
         """On the caller's thread: results as they arrive; raises the piece's error."""

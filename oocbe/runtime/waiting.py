@@ -21,6 +21,10 @@ HANDLERS_BACK_SECONDS = 0.002
 """Interval between restorations of signal handlers while foreign code runs on its own thread, in seconds."""
 
 
+class StoppedError(Exception):
+    """A wait was ended by another thread: the awaited work has been stopped."""
+
+
 def wait_for(
     attempt: Callable[[float], Result], not_yet: type[Exception], check: Callable[[], None] = lambda: None
 ) -> Result:

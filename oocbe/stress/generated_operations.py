@@ -12,12 +12,13 @@ copied to the host; a group that the device's memory does not hold is processed 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -42,6 +43,7 @@ from oocbe.model.semiring import MAX_SUM
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.pieces import Indivisible, run_piece
+from oocbe.runtime.waiting import StoppedError
 from oocbe.stress.kernels.cpu.synthetic import fill_in_order
 from oocbe.stress.segments import SUMS, JoinedRows, MarginalisedRows, ResultCheck, RowChecker, check_tables, summed_up
 from oocbe.stress.tables import SyntheticTable
@@ -67,8 +69,9 @@ all of them: some seconds."""
 SAMPLES, SAMPLE_STRETCHES = 4, 8
 """Segments whose seconds are measured for a forecast, evenly spread, and stretches of each."""
 
-DEVICE_TIMES = 64
-"""Multiple of these stretches on a device, which takes less than a millisecond for one."""
+DEVICE_TIMES = 256
+"""Multiple of these stretches on a device, which takes less than a tenth of a millisecond for one; several devices wait
+for one another at the end of each segment."""
 
 DEVICE_ROWS = 1 << 27
 """Limit of the rows of all tables that are on a device at a time: their processing takes some 10 milliseconds, and the
@@ -205,11 +208,44 @@ def _out_of_core(
 def _on_device(
     operation: GeneratedOperation, low: int, high: int, context: ExecutionContext, deadline: Deadline
 ) -> _Totals:
-    """Process some ranks with all rows on the device; those of a group without room there, out of core."""
-    from oocbe.kernels.cuda.transfer.memory import device_room, with_retry
-    from oocbe.stress.kernels.cuda.synthetic import TableRows
+    """Process some ranks with all rows on devices, which take one range after the other from a list."""
+    from oocbe.kernels.cuda.gpus import by_gpus, gpus, on_gpus
+    from oocbe.kernels.cuda.transfer.memory import device_room
 
     step, _ = operation.on(low, high)
+    most = min(device_room() // tuning().device_row_bytes, DEVICE_ROWS)
+    piece_rows = context.space.piece_rows or max(tuning().least_device_piece_rows, most)
+    ranges = list(operation.rank_ranges(low, high, piece_rows))
+    seconds = operation.rows_in / tuning().generated_rows_a_second
+
+    def attempt(numbers: Sequence[int]) -> list[_Totals]:
+        found: list[_Totals] = []
+        remaining, stopped = iter(ranges), Event()
+
+        def stoppable() -> Iterator[range]:
+            for ranks in remaining:  # each is for one thread: the iterator of a list is atomic
+                if stopped.is_set():
+                    raise StoppedError
+                yield ranks
+
+        def work(position: int) -> None:
+            found.extend(_of_ranges(operation, step, stoppable(), context, deadline))
+
+        on_gpus(numbers, work, stopped.set)
+        return found
+
+    found = by_gpus(gpus(seconds)[: len(ranges)], attempt)
+    totals = np.array([total for _, total, _ in found], dtype=np.uint64).sum(axis=0, dtype=np.uint64)
+    return all(is_right for is_right, _, _ in found), totals, len(ranges)
+
+
+def _of_ranges(
+    operation: GeneratedOperation, step: Step, ranges: Iterable[range], context: ExecutionContext, deadline: Deadline
+) -> list[_Totals]:
+    """Process ranges of ranks on the current device; groups for which it has no memory, out of core."""
+    from oocbe.kernels.cuda.transfer.memory import with_retry
+    from oocbe.stress.kernels.cuda.synthetic import TableRows
+
     sums = operation.checker.on_device(step.layout)
     dtypes = (table.value_dtype(np.dtype(np.int32)) for table in operation.tables)
     makers = [
@@ -229,16 +265,11 @@ def _on_device(
     def alone(ranks: range) -> Iterable[_Totals]:
         return [_out_of_core(operation, ranks.start, ranks.stop, context, deadline)]
 
-    most = min(device_room() // tuning().device_row_bytes, DEVICE_ROWS)
-    piece_rows = context.space.piece_rows or max(tuning().least_device_piece_rows, most)
     found: list[_Totals] = []
-    ranges = list(operation.rank_ranges(low, high, piece_rows))
     for ranks in ranges:
         deadline.check()
         found += run_piece(ranks, compute, _halves, lambda error: isinstance(error, ResourceError), alone=alone)
-    found.append((*sums.read(), len(ranges)))
-    totals = np.array([total for _, total, _ in found], dtype=np.uint64).sum(axis=0, dtype=np.uint64)
-    return all(is_right for is_right, _, _ in found), totals, len(ranges)
+    return [*found, (*sums.read(), 0)]
 
 
 def _halves(ranks: range) -> Iterable[range] | Indivisible[range]:

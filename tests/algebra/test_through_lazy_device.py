@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from oocbe.algebra import gpu_streaming, result_memory
+from oocbe.algebra.device_results import PlainResult
 from oocbe.algebra.dispatch import planned
 from oocbe.algebra.gpu_streaming import PiecesThroughDevice
 from oocbe.algebra.operators import join_maximise, join_sum, maximise
 from oocbe.algebra.result_memory import ResultPool
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
+from oocbe.kernels.cuda import gpus
 from oocbe.kernels.cuda.pairs import extents
 from oocbe.kernels.cuda.transfer import growing, pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
+from oocbe.model.settings.machine import use_gpus
 from oocbe.tables.table import Table
-from tests.helpers.lazy_device import DeviceArray, take_the_place_of_cupy
+from tests.helpers.lazy_device import DeviceArray, DeviceError, take_the_place_of_cupy
 from tests.helpers.table_models import same_table
 
 SHAPES = [
@@ -43,8 +47,8 @@ class ExtentsOfHost:
 
 
 @pytest.fixture
-def device(monkeypatch):
-    found = take_the_place_of_cupy(monkeypatch)
+def cpu_kernels(monkeypatch):
+    """Have the CPU's kernels compute the pieces."""
     piece, attempt = PiecesThroughDevice._piece, PiecesThroughDevice._try
 
     def arrived(self, moving, *arguments):
@@ -59,7 +63,16 @@ def device(monkeypatch):
     monkeypatch.setattr(PiecesThroughDevice, "_try", on_device)
     monkeypatch.setattr(gpu_streaming, "_stacked", np.stack)
     monkeypatch.setattr(extents, "Extents", ExtentsOfHost)
-    return found
+
+
+@pytest.fixture(params=[1, 3])
+def device(request, monkeypatch, cpu_kernels):
+    return take_the_place_of_cupy(monkeypatch, request.param)
+
+
+@pytest.fixture
+def several(monkeypatch, cpu_kernels):
+    return take_the_place_of_cupy(monkeypatch, 3)
 
 
 def random_table(scope, rows, seed, dtype):
@@ -196,3 +209,95 @@ def test_memory_that_cannot_be_pinned_is_a_resource_error(device, monkeypatch):
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(refuse))
     with pytest.raises(ResourceError, match="pinned memory for pieces on their way: 8 bytes"):
         plan([first, second], "e").to_memory(100)
+
+
+def tables():
+    return [random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0])]
+
+
+def devices_at_work(monkeypatch, several, fails=lambda number, pieces: None):
+    """Numbers of the devices of all pieces so far; ``fails`` gets the number of a piece's, and all, and may raise."""
+    attempt, pieces = PiecesThroughDevice._try, []
+
+    def recorded(self, moving, parts):
+        pieces.append(several.number)
+        fails(several.number, pieces)
+        return attempt(self, moving, parts)
+
+    monkeypatch.setattr(PiecesThroughDevice, "_try", recorded)
+    return pieces
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(None, {0, 1, 2}), (2, {0, 1}), (1, {0})])
+def test_pieces_go_to_all_devices_within_the_limit(several, monkeypatch, limit, expected):
+    pieces = devices_at_work(monkeypatch, several)
+    with use_gpus(limit):
+        found = plan(tables(), "e").to_memory(50)
+    same_table(found, join_maximise(*tables(), "e", backend="cpu"))
+    assert set(pieces) == expected and max(map(pieces.count, expected)) - min(map(pieces.count, expected)) <= 1
+    assert several.limits == dict.fromkeys(expected - {0}, 1 << 30)
+    assert all(stream.is_idle for stream in several.streams)
+
+
+def test_short_work_starts_no_device(several, monkeypatch, tune):
+    monkeypatch.setattr(gpus, "_started", {0})
+    pieces = devices_at_work(monkeypatch, several)
+    plan(tables(), "e").to_memory(50)
+    assert set(pieces) == {0}
+    tune(streamed_bytes_a_second=1e-9)
+    plan(tables(), "e").to_memory(50)
+    assert set(pieces) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("error", [ResourceError("device memory ran out"), DeviceError("the device is lost")])
+@pytest.mark.parametrize("failing", [0, 1])
+def test_others_do_the_work_of_a_device_that_fails(several, monkeypatch, caplog, failing, error):
+    """In the middle; one that is lost is not used again."""
+
+    def fail(number, pieces):
+        if number == failing and len(pieces) > 10:
+            raise error
+
+    pieces = devices_at_work(monkeypatch, several, fail)
+    same_table(plan(tables(), "e").to_memory(50), join_maximise(*tables(), "e", backend="cpu"))
+    assert f"GPU {failing}: " in caplog.text and str(error) in caplog.text
+    assert set(pieces[-8:]) == {0, 1, 2} - {failing}
+    again = len(pieces)
+    plan(tables(), "e").to_memory(50)
+    assert (failing in pieces[again:]) == isinstance(error, ResourceError)
+
+
+def test_the_errors_of_all_devices_are_reported(several, monkeypatch):
+
+    def fail(number, pieces):
+        raise DeviceError(f"device {number} is lost")
+
+    devices_at_work(monkeypatch, several, fail)
+    reported = r"^all GPUs failed: GPU (\d): device \1 is lost(; GPU (\d): device \3 is lost){2}$"
+    with pytest.raises(ResourceError, match=reported):
+        plan(tables(), "e").to_memory(50)
+
+
+def test_a_result_without_room_is_not_tried_on_other_devices(several, monkeypatch):
+    pieces = devices_at_work(monkeypatch, several)
+
+    def full(self, *_):
+        raise ResourceError("a result of more than 3 rows does not fit main memory")
+
+    monkeypatch.setattr(PlainResult, "take", full)
+    with pytest.raises(ResourceError, match=r"^a result of more than 3 rows"):
+        plan(tables(), "e").to_memory(50)
+    assert len(pieces) <= 6
+
+
+def test_an_interrupt_ends_all_devices(several, monkeypatch):
+
+    def interrupt(number, pieces):
+        if number == 0 and len(pieces) > 5:
+            raise KeyboardInterrupt
+
+    devices_at_work(monkeypatch, several, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        plan(tables(), "e").to_memory(50)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-gpu")]
+    assert all(stream.is_idle for stream in several.streams)

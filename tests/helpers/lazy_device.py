@@ -9,22 +9,29 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from oocbe.kernels.cuda import gpus
 from oocbe.kernels.cuda.transfer import columns, conveyor, filling, growing, home, pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 
 
-def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> LazyDevice:
-    """A lazy device for the conveyor, with pinned memory of its own, and small parts of columns."""
-    device = LazyDevice()
-    for module in (columns, conveyor, growing, home, pinned):
+def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch, count: int = 1) -> LazyDevice:
+    """Lazy devices for the conveyor, with pinned memory of their own, and small parts of columns; the first is current.
+
+    All of them have been started.
+    """
+    device = LazyDevice(count)
+    for module in (columns, conveyor, growing, home, pinned, gpus):
         monkeypatch.setattr(module, "cupy", lambda: device)
+    monkeypatch.setattr(gpus, "_started", set(range(count)))
+    monkeypatch.setattr(gpus, "_lost", set())
+    monkeypatch.setattr(gpus, "limit_bytes", lambda: 1 << 30)
+    monkeypatch.setattr(gpus, "set_limit", lambda limit: device.limits.update({device.number: limit}))
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
     monkeypatch.setattr(filling, "PART_BYTES", 2400)
     monkeypatch.setattr(growing, "STEP_BYTES", 8192)
@@ -34,22 +41,30 @@ def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> LazyDevice:
     return device
 
 
+class DeviceError(RuntimeError):
+    """An error of a device, as CuPy reports it."""
+
+
 class LazyDevice:
     """Stands for the module CuPy.
 
     Attributes
     ----------
     streams : all that were made; ``current`` is CuPy's current one. pinned : address and bytes of memory that is pinned
-        now.
+        now. limits : of the memory of devices, by their numbers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, count: int = 1) -> None:
         self._lock = threading.RLock()
+        self._thread = threading.local()
+        self.limits: dict[int, int] = {}
         self.streams: list[Stream] = []
         self.pinned: dict[int, int] = {}
         self.most_pinned = 0
         runtime = SimpleNamespace(
-            CUDARuntimeError=RuntimeError,
+            CUDARuntimeError=DeviceError,
+            getDevice=lambda: self.number,
+            getDeviceCount=lambda: count,
             hostRegister=self._pin,
             hostUnregister=self._unpin,
             memcpyAsync=self._copy,
@@ -57,12 +72,18 @@ class LazyDevice:
         )
         self.cuda = SimpleNamespace(
             runtime=runtime,
-            Stream=lambda non_blocking: Stream(self._lock, self.streams),
+            driver=SimpleNamespace(CUDADriverError=DeviceError),
+            Stream=lambda non_blocking: Stream(self._lock, self.streams, self.number),
             Event=lambda **_: Event(self._lock),
-            Device=nullcontext,
+            Device=lambda number=None: CurrentDevice(self._thread, self.number if number is None else number),
             get_current_stream=lambda: self.current,
         )
         self.current = self.cuda.Stream(non_blocking=False)
+
+    @property
+    def number(self) -> int:
+        """Number of the calling thread's current device; of a new thread, the first one."""
+        return getattr(self._thread, "number", 0)
 
     def empty(self, size: int, dtype: Any) -> DeviceArray:
         """Memory on the device."""
@@ -93,7 +114,23 @@ class LazyDevice:
         host = source if direction == 1 else target
         assert self._is_pinned(host, nbytes), "a copy that would wait: the memory is not pinned"
         with self._lock:
+            assert self.streams[pointer].device == self.number, "a copy on another device's stream"
             self.streams[pointer].append(Copy(target, source, nbytes, host))
+
+
+class CurrentDevice:
+    """A device that is the current one of a thread within a block."""
+
+    def __init__(self, thread: threading.local, number: int) -> None:
+        self._thread, self._number = thread, number
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        self._before.append(getattr(self._thread, "number", 0))
+        self._thread.number = self._number
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.number = self._before.pop()
 
 
 class Copy:
@@ -117,10 +154,10 @@ class DeviceArray(np.ndarray):
 
 
 class Stream:
-    """Work in a row."""
+    """Work in a row, of one device."""
 
-    def __init__(self, lock: threading.RLock, streams: list[Stream]) -> None:
-        self._lock, self.ptr = lock, len(streams)
+    def __init__(self, lock: threading.RLock, streams: list[Stream], device: int) -> None:
+        self._lock, self.ptr, self.device = lock, len(streams), device
         self._work: list[Callable[[], None]] = []
         self.done = 0
         streams.append(self)

@@ -26,6 +26,7 @@ def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
         streams=options.streams,
         piece_rows=options.piece_rows,
         workers=current_workers(),
+        gpus=options.gpus,
     )
 
 

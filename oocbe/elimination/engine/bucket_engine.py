@@ -9,7 +9,6 @@ the same order, bit for bit for integers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from oocbe.elimination.engine.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
@@ -18,7 +17,7 @@ from oocbe.elimination.engine.decision import joins_on_device
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.model.settings.machine import device_memory_limit
+from oocbe.model.settings.machine import device_memory_limit, use_gpus
 from oocbe.model.settings.tuning import tuning
 from oocbe.runtime.deadline import Deadline
 from oocbe.runtime.tracing.recorder import KERNELS, span
@@ -53,6 +52,7 @@ class BucketEngine:
     piece_rows : most rows of a table in a piece, and of its result; buckets with more are joined in pieces. None: as
         many as fit.
     workers : process segments of large buckets; None: no workers.
+    gpus : most devices for the pieces of a bucket; None: ``OOCBE_GPUS``, or all of them.
 
     Raises
     ------
@@ -69,12 +69,13 @@ class BucketEngine:
         streams: int | None = None,
         piece_rows: int | None = None,
         workers: Workers | None = None,
+        gpus: int | None = None,
     ) -> None:
         self.backend, self.device_memory, self.workers = backend, device_memory, workers
+        self._gpus = gpus
         self.streams = streams_for(streams)
         self.piece_rows = piece_rows
         self.deadline = deadline or Deadline()
-        self._device_turn = Lock()
         self._block_rows = block_rows
         self.insists = backend == "cuda"
         self._device_work = 0 if self.insists else device_work if device_work is not None else tuning().device_work
@@ -84,6 +85,7 @@ class BucketEngine:
             return
         from oocbe.kernels.choice import cuda_works
         from oocbe.kernels.cuda.device import cupy
+        from oocbe.kernels.cuda.gpus import GpuPool
         from oocbe.kernels.cuda.transfer import memory
 
         if backend == "cuda":
@@ -94,6 +96,7 @@ class BucketEngine:
         memory.set_limit(device_memory_limit() if device_memory is None else device_memory)
         from oocbe.kernels.cuda.buckets.bucket_join import DEVICE_LIMBS
 
+        self._piece_gpus = GpuPool(gpus)
         self._device_limbs = DEVICE_LIMBS
         self.uses_device = True
 
@@ -117,7 +120,8 @@ class BucketEngine:
         """
         self.deadline.check()
         if may_use_device and self._belongs_on_device(program, tables):
-            return _join_on_device(program, like, tables, row_limit)
+            with use_gpus(self._gpus):
+                return _join_on_device(program, like, tables, row_limit)
         host = [to_host(t) for t in tables]
         limits = (row_limit, self._block_rows, self.deadline, step_limit)
         with span(KERNELS, "join bucket"):
@@ -145,8 +149,8 @@ class BucketEngine:
         self.deadline.check()
         if self._belongs_on_device(program, tables):
             try:
-                with self._device_turn, span(KERNELS, "join piece"):
-                    return to_host(_join_on_device(program, like, tables, row_limit))
+                with span(KERNELS, "join piece"):
+                    return self._piece_gpus.do(lambda: to_host(_join_on_device(program, like, tables, row_limit)))
             except ResourceError:
                 if may_halve or self.insists:
                     raise

@@ -30,7 +30,7 @@ from oocbe.tables.scratch import default_parent
 
 FREE_OPTIONS = {
     *("memory", "device_memory", "workdir", "max_disk", "resume", "chunk_rows", "backend", "streams", "piece_rows"),
-    *("time_limit", "gap", "incumbent_seconds", "bound_seconds", "workers", "cluster"),
+    *("time_limit", "gap", "incumbent_seconds", "bound_seconds", "workers", "cluster", "gpus"),
 }
 """Options that may differ between a run and its continuation: limits and effort, which make no message wrong. All
 others, also those that are added later, must be the same. (Semirings are compared by themselves, problem's or

@@ -9,15 +9,22 @@ import math
 import os
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from pathlib import Path
 
-from oocbe.model.settings.option_values import parse_bytes
+from oocbe.model.settings.option_values import parse_bytes, parse_count
 from oocbe.runtime.memory import own_memory
 
 DEVICE_MEMORY_VARIABLE = "OOCBE_DEVICE_MEMORY"
 """Environment variable with a limit on device memory for operators, which have no such option."""
+
+GPUS_VARIABLE = "OOCBE_GPUS"
+"""Environment variable with a limit on the number of GPUs for operators, which have no such option."""
+
+_gpus: ContextVar[int | None] = ContextVar("gpus", default=None)
 
 CONTROL_GROUP_ROOT = Path("/sys/fs/cgroup")
 """Mount point of control groups."""
@@ -176,3 +183,24 @@ def device_memory_limit() -> int | None:
     UsageError : the variable is not a number of bytes.
     """
     return parse_bytes(DEVICE_MEMORY_VARIABLE, os.environ.get(DEVICE_MEMORY_VARIABLE) or None)
+
+
+@contextmanager
+def use_gpus(count: int | None) -> Iterator[None]:
+    """Within the block, this process uses at most so many GPUs; None: as many as :data:`GPUS_VARIABLE` states."""
+    token = _gpus.set(count)
+    try:
+        yield
+    finally:
+        _gpus.reset(token)
+
+
+def gpu_limit() -> int | None:
+    """Maximum number of GPUs that this process uses; None: all visible ones.
+
+    Raises
+    ------
+    UsageError : :data:`GPUS_VARIABLE` is not a positive number.
+    """
+    text = os.environ.get(GPUS_VARIABLE)
+    return _gpus.get() or (parse_count(GPUS_VARIABLE, text) if text else None)

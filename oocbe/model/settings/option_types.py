@@ -26,6 +26,7 @@ class OwnValues(TypedDict, total=False):
     chunk_rows: int | str
     backend: str
     device_memory: int | str | None
+    gpus: int | str | None
     streams: int | str | None
     piece_rows: int | str | None
     bounds: str

@@ -131,7 +131,11 @@ class SolveOptions:
         "auto, cpu or cuda; auto computes large tables on a CUDA device if there is one.")
     device_memory: int | None = _option(None, optional(parse_bytes), "solve bound dcop", "BYTES", shown="all of it",
         page="gpu", help=
-        "Limit on device memory, such as 16GiB.")
+        "Limit on the memory of each device, such as 16GiB.")
+    gpus: int | None = _option(None, optional(parse_count), "solve join stress", "INTEGER", shown="all visible ones",
+        page="gpu", help=
+        "Maximum number of GPUs of this process. They share tables that are streamed through them, and buckets that "
+        "are joined in pieces or for long.")
     streams: int | None = _option(None, optional(parse_count), "solve plan stress", "INTEGER",
         shown="one per thread, 2 to 16", help=
         "Number of pieces in progress at a time, for buckets that do not fit in memory.")

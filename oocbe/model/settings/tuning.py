@@ -269,6 +269,11 @@ class Tuning:
     """Limit of the pinned memory of results that is kept for later results, as a share of the default memory limit."""
     least_pooled_bytes: int = 1 << 26
     """Expected bytes of a result from which it takes such memory: smaller ones take a few milliseconds without."""
+    streamed_bytes_a_second: float = 4e10
+    """Bytes of tables that pass through one device in a second: decides whether further devices are started, which
+    takes as long as 24 GB. Two devices took 70 to 80 % of the time of one."""
+    generated_rows_a_second: float = 1e10
+    """Rows that one device generates and joins in a second: likewise."""
     disk_piece_bytes: int = 1 << 28
     """Maximum bytes of a piece's rows, unpacked, if they come from disk: all else waits for the first piece."""
 

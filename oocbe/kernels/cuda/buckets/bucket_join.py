@@ -9,12 +9,17 @@ halves are sorted.
 
 With a bound, a unit whose bound reaches the slack of its level makes no child. An item stores its bound; the
 contribution of the joined rows is a function of the row ranges, so nothing else is stored.
+
+Several GPUs share a long join without a bound: each takes a part of the items of the first large frontier, with copies
+of the tables' rows in their ranges, and the rows of the parts are concatenated.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +29,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cuda import structs
 from oocbe.kernels.cuda.buckets.flags import THREADS, blocks_for, flag, keep_flagged, pack, prefix_sum
 from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.gpus import GpuError, gpus, on_gpus
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
 from oocbe.kernels.cuda.transfer import memory
 from oocbe.runtime.deadline import check_deadline
@@ -41,6 +47,17 @@ FRONTIER_SHARE = 3
 
 SMALL_FRONTIER = 1 << 20
 """Bytes of a frontier that is allocated without a query of the free memory, which takes as long as a launch."""
+
+
+SHARED_ITEMS = 1 << 16
+"""Minimum items of a frontier that several GPUs share: so many are divided evenly."""
+
+SHARED_SECONDS = 0.2
+"""Minimum expected time of a join that they share: the copies of tables and rows take some 10 milliseconds a gigabyte.
+"""
+
+ITEM_SECONDS = 2.5e-10
+"""Approximate time of an item in a level, in seconds."""
 
 
 class RowLimitError(Exception):
@@ -72,6 +89,11 @@ class _Frontier:
     @property
     def items(self) -> int:
         return int(self.keys.shape[1])
+
+    @property
+    def arrays(self) -> tuple[Any, Any, Any, Any, Any]:
+        """All arrays, in the order of the fields."""
+        return self.keys, self.low, self.high, self.widths, self.totals
 
     def part(self, first: int, last: int) -> _Frontier:
         """Items first .. last - 1, copied: kernels need contiguous arrays."""
@@ -107,12 +129,18 @@ class DeviceProgram:
     program : the bucket, without consumption in its rows.
     tables : device keys uint64 (words, rows) and values of each table, (rows,), or (rows, limbs) of counts
         (:mod:`oocbe.tables.limbs`) if the program makes counts; kept alive by this object.
-    words : of the separator's keys. dtype : of the values.
+    words : of the separator's keys. dtype : of the values. may_share : whether other GPUs may take parts of the work.
     """
 
     def __init__(
-        self, program: JoinProgram, tables: Sequence[tuple[Any, Any]], words: int, dtype: np.dtype[Any]
+        self,
+        program: JoinProgram,
+        tables: Sequence[tuple[Any, Any]],
+        words: int,
+        dtype: np.dtype[Any],
+        may_share: bool = True,
     ) -> None:
+        self._may_share = may_share and bool(tables) and not program.prunes
         self.words, self.dtype, self.tables = words, dtype, tables
         self.program, self.runs, self.prunes = program, program.runs, program.prunes
         addresses = np.array(
@@ -178,22 +206,47 @@ class DeviceProgram:
         RowLimitError : more than ``row_limit`` rows.
         cupy's OutOfMemoryError : device memory ran out, even with smaller pieces.
         """
+        may_share = self._may_share
+        parts = self._parts(_Descent(self._root, 0), row_limit)
+        if len(parts) == 1 and may_share == self._may_share:
+            return parts[0]
+        try:
+            return self._concatenated(parts)
+        except Exception as error:
+            if self._may_share == may_share or not memory.is_out_of_memory(error):
+                raise
+        parts.clear()
+        memory.free_blocks()
+        return self.join(row_limit)  # by this device alone, which needs no copy of the rows
+
+    def _concatenated(self, parts: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+        """Rows of several parts on any devices, on the current one."""
+        rows = sum(len(values) for _, values in parts)
+        keys, values = cupy().empty((self.words, rows), dtype=np.uint64), self._values(rows)
+        place = 0
+        for part_keys, part_values in parts:
+            end = place + len(part_values)
+            for target, source in zip([*keys[:, place:end], values[place:end]], [*part_keys, part_values], strict=True):
+                target.data.copy_from_device_async(source.data, source.nbytes)
+            place = end
+        cupy().cuda.get_current_stream().synchronize()  # before other devices reuse the memory of their parts
+        return keys, values
+
+    def _parts(self, whole: _Descent, row_limit: int) -> list[tuple[Any, Any]]:
+        """Keys and values of all leaves below some items, in parts, which may be on several devices; errors as for
+        :meth:`join`."""
         parts: list[tuple[Any, Any]] = []
         made = 0
-        worklist = Worklist(_Descent(self._root, 0), _Descent.halves, _found_no_room)
+        worklist = Worklist(whole, _Descent.halves, _found_no_room)
         for descent in worklist:
             with worklist:
-                leaves = self._descend(descent)
+                leaves = self._descend(descent, row_limit)
                 parts += leaves
                 made += sum(len(values) for _, values in leaves)
             del descent  # frees its memory before the next one is copied
             if made > row_limit:
                 raise RowLimitError
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            return cupy().empty((self.words, 0), dtype=np.uint64), self._values(0)
-        return cupy().concatenate([k for k, _ in parts], axis=1), cupy().concatenate([v for _, v in parts])
+        return parts
 
     def _driver(self, level: int) -> int:
         """Table whose rows are a level's units of work; -1 for an enumerating level, or at the leaves."""
@@ -202,15 +255,68 @@ class DeviceProgram:
             return -1
         return int(self.runs.part_table[part_start[level]])
 
-    def _descend(self, descent: _Descent) -> Sequence[tuple[Any, Any]]:
+    def _descend(self, descent: _Descent, row_limit: int) -> Sequence[tuple[Any, Any]]:
         """Rows of all leaves below some items; after a failure, finished levels are not repeated."""
         while descent.level < self.program.levels:
             check_deadline()
             if descent.frontier.items == 0:
                 return ()
+            numbers = self._gpus(descent)
+            if len(numbers) > 1 and (shared := self._shared(descent, numbers, row_limit)) is not None:
+                return shared
             descent.frontier = self._try_expanding(descent.frontier, descent.level)
             descent.level += 1
         return (self._reduce(descent.frontier),)
+
+    def _gpus(self, descent: _Descent) -> list[int]:
+        """Numbers of the GPUs that share some items, if that pays; the current one first."""
+        items = descent.frontier.items
+        if not self._may_share or items < SHARED_ITEMS:
+            return []
+        rows = max(items, *(keys.shape[1] for keys, _ in self.tables))
+        seconds = rows * (self.program.levels - descent.level) * ITEM_SECONDS
+        return gpus(seconds) if seconds > SHARED_SECONDS else []
+
+    def _shared(self, descent: _Descent, numbers: Sequence[int], row_limit: int) -> list[tuple[Any, Any]] | None:
+        """Rows of all leaves below some items by several GPUs, in their memory; None if one of them fails."""
+        self._may_share = False  # also after a failure
+        level, shares = descent.level, self._shares(descent.frontier, len(numbers))
+        found: list[list[tuple[Any, Any]]] = [[] for _ in numbers]
+        cupy().cuda.get_current_stream().synchronize()
+
+        def work(position: int) -> None:
+            program, (frontier, tables) = self, shares[position]
+            if position:
+                tables = [(_copied(keys), _copied(values)) for keys, values in tables]
+                program = DeviceProgram(self.program, tables, self.words, self.dtype, may_share=False)
+                frontier = _Frontier(*(None if a is None else _copied(a) for a in frontier.arrays))
+            found[position] = program._parts(_Descent(frontier, level), row_limit)
+            cupy().cuda.get_current_stream().synchronize()
+
+        try:
+            on_gpus(numbers, work, lambda: None)
+        except GpuError as error:
+            logging.getLogger("oocbe").warning("%s; one GPU joins the bucket", error)
+            return None
+        return [part for parts in found for part in parts]
+
+    def _shares(self, frontier: _Frontier, count: int) -> list[tuple[_Frontier, list[tuple[Any, Any]]]]:
+        """Items in parts with similar numbers of rows of the largest table, each with the rows of the tables in its
+        ranges; the first part has all rows."""
+        largest = max(range(len(self.tables)), key=lambda number: self.tables[number][0].shape[1])
+        rows = cupy().cumsum(frontier.high[largest].astype(np.int64) - frontier.low[largest])
+        wanted = int(rows[-1]) * np.arange(1, count) // count
+        cuts = cupy().searchsorted(rows, cupy().asarray(wanted)).tolist()
+        shares = []
+        for first, last in pairwise([0, *cuts, frontier.items]):
+            part, tables = frontier.part(first, last), list(self.tables)
+            if first and part.items:
+                bounds = np.array([part.low.min(axis=1).get(), part.high.max(axis=1).get()], dtype=np.int64).T.tolist()
+                base = cupy().array([[low] for low, _ in bounds], dtype=np.uint32)
+                part = replace(part, low=part.low - base, high=part.high - base)
+                tables = [(k[:, low:high], v[low:high]) for (k, v), (low, high) in zip(tables, bounds, strict=True)]
+            shares.append((part, tables))
+        return shares
 
     def _try_expanding(self, frontier: _Frontier, level: int) -> _Frontier:
         """The next frontier; _NoRoomError if memory runs out and there are items to halve."""
@@ -325,3 +431,12 @@ def _free_memory() -> int:
     left_on_device = int(cupy().cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
     limit = int(pool.get_limit())
     return min(left_on_device, limit - memory.used_bytes()) if limit else left_on_device
+
+
+def _copied(array: Any) -> Any:
+    """A copy, on the current device, of an array on any device whose last axes are contiguous; not awaited."""
+    copy = cupy().empty(array.shape, dtype=array.dtype)
+    pairs = [(copy, array)] if array.flags.c_contiguous else zip(copy, array, strict=True)
+    for target, source in pairs:
+        target.data.copy_from_device_async(source.data, source.nbytes)
+    return copy

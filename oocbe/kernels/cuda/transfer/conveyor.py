@@ -48,7 +48,6 @@ from oocbe.kernels.cuda.transfer.columns import (
 from oocbe.kernels.cuda.transfer.filling import (
     PoolFilling,
     RingFilling,
-    StoppedError,
     are_done,
     has_ring,
     largest_piece,
@@ -57,7 +56,7 @@ from oocbe.kernels.cuda.transfer.filling import (
 )
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, STREAM, WRITER, span, waiting
-from oocbe.runtime.waiting import wait_for
+from oocbe.runtime.waiting import StoppedError, wait_for
 
 MOST_THREADS = 16
 """Maximum number of threads that fill, and that empty, pinned memory: one moves 9 GB/s, or 4 into fresh memory."""
@@ -175,17 +174,30 @@ class Conveyor:
     pieces : columns of each piece, (rows,) each and contiguous, in host memory or to be read into it.
     host_bytes : limit of pinned memory, except for the needs of a single piece; None: no limit.
     brings_back : whether results are copied back through the conveyor; otherwise more threads fill pinned memory.
+    sharing : number of conveyors that run at the same time, each for a GPU; they share threads and pinned memory.
+    beside : all conveyors with results in the same targets; this one is added, and the caller removes it. None: no
+        others.
+
+    Attributes
+    ----------
+    stream : of the kernels. is_shared : whether other conveyors run at the same time.
     """
 
     def __init__(
-        self, pieces: Sequence[Sequence[Column]], host_bytes: int | None = None, brings_back: bool = True
+        self,
+        pieces: Sequence[Sequence[Column]],
+        host_bytes: int | None = None,
+        brings_back: bool = True,
+        sharing: int = 1,
+        beside: list[Conveyor] | None = None,
     ) -> None:
         module = cupy()
-        self._pieces = pieces
+        self._pieces, self.is_shared = pieces, sharing > 1
+        host_bytes = None if host_bytes is None else host_bytes // sharing
         self._in, self._out = (module.cuda.Stream(non_blocking=True) for _ in range(2))
         self.stream = module.cuda.Stream(non_blocking=True)
         # The thread that queues all work has a core of its own.
-        threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
+        threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) // sharing - 1))
         is_ring = has_ring(pieces)
         fillers = max(1, min(threads // 2 if brings_back else threads, RING_FILLERS))
         emptiers = max(1, threads - fillers)
@@ -204,7 +216,7 @@ class Conveyor:
         self._behind = 2 * emptiers * CHUNK_BYTES
         self._host_bytes = host_bytes
         if host_bytes is not None:
-            pinned_memory().keep_within(host_bytes)
+            pinned_memory().keep_within(host_bytes * sharing)
             self._behind = min(self._behind, int(host_bytes * SHARE_BEHIND))
         self._behind_now = 0
         self._next_to_load = 0
@@ -219,6 +231,9 @@ class Conveyor:
             self._loader = _Loader(arrays, self._filling, self._in, self._slots)
         else:
             self._filling = PoolFilling(pieces, fillers, room)  # last, as its threads may start immediately
+        self._beside = beside
+        if beside is not None:
+            beside.append(self)
 
     def __enter__(self) -> Self:
         self.stream.__enter__()
@@ -352,10 +367,12 @@ class Conveyor:
                 self._leaving.popleft()
 
     def wait_for_targets(self) -> None:
-        """Wait until all results so far are in their targets."""
-        self.wait_for_results()
-        for futures, _ in self._emptying:
-            wait_for_all(futures)
+        """Wait until all results so far, also those of the conveyors beside this one, are in their targets."""
+        for conveyor in [self] if self._beside is None else list(self._beside):
+            for event, _ in list(conveyor._leaving):
+                event.synchronize()
+            for futures, _ in list(conveyor._emptying):
+                wait_for_all(futures)
 
     def _load(self, number: int, filling: PoolFilling) -> None:
         """Start the copies of a piece, unless they have been started."""

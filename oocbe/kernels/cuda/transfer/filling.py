@@ -27,6 +27,7 @@ from oocbe.kernels.cpu.native import LINE_BYTES
 from oocbe.kernels.cuda.transfer.columns import Column, Columns, bytes_of, carved, is_pinned, room_of
 from oocbe.kernels.cuda.transfer.pinned import pinned_memory
 from oocbe.runtime.tracing.recorder import CALLER, READER, span, waiting
+from oocbe.runtime.waiting import StoppedError
 
 LOOK_UP_SECONDS = 0.2
 """Wait interval of a thread, in seconds: signals are handled between intervals."""
@@ -49,10 +50,6 @@ speed of copies to and from the device together fell from 50 to 38 GB/s each way
 
 RING_SLEEP = 2e-5
 """Polling interval of a ring's progress, in seconds: a small part of a part's time on the bus."""
-
-
-class StoppedError(Exception):
-    """The ring was closed during a wait for its threads."""
 
 
 class _Filled(NamedTuple):
