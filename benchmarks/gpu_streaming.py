@@ -1,6 +1,7 @@
 """Join sum + maximise of tables in main memory that are larger than the device memory allowed, against the bus.
 
-    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned] [--kept] [--packed] [--trace FILE]
+    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned] [--kept] [--packed] [--gpus 1 2]
+        [--trace FILE]
 
 Two sorted tables over (e, own variable, k), a random 9 of 10 of their rows kept, are made on the device and brought to
 main memory; e is eliminated. The device may use 1 / share of the inputs' bytes. Reported: bytes in and out, what the
@@ -8,7 +9,8 @@ bus carries both ways at once (measured in the same run), the time that the larg
 share of the run's time. Some groups are checked against every combination of their rows. ``--trace`` adds a run that
 writes a trace. ``--packed`` measures the same tables packed as well: their bytes, and their time beside what the rows'
 bytes would take at least. ``--kept`` adds runs whose results take memory that is kept for them
-(:func:`oocbe.result_memory`), filled and free again before.
+(:func:`oocbe.result_memory`), filled and free again before. ``--gpus`` repeats the runs of rows with at most so many
+GPUs, in turn; the bus is that of one of them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import argparse
 import os
 import resource
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ import oocbe
 from oocbe.algebra.operators import join_maximise
 from oocbe.kernels.cuda.transfer.columns import is_pinned
 from oocbe.model.semiring import MAX_SUM
-from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE
+from oocbe.model.settings.machine import DEVICE_MEMORY_VARIABLE, use_gpus
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
@@ -114,6 +117,7 @@ def main() -> None:
     parser.add_argument("--kept", action="store_true", help="results in memory kept for them, too")
     parser.add_argument("--packed", action="store_true", help="the same tables packed as well")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--gpus", type=int, nargs="+", default=[None], help="numbers of GPUs")
     parser.add_argument("--trace", type=Path, help="write a trace of one more run")
     arguments = parser.parse_args()
     groups = int(arguments.rows / (DOMAIN * OWN * 0.9))
@@ -125,10 +129,11 @@ def main() -> None:
     limit = int(bytes_in / arguments.share)
     os.environ[DEVICE_MEMORY_VARIABLE] = str(limit)
     least = 0.0
-    for turn in range(arguments.repeat):
-        result, seconds = timed(f, g)
+    for turn, count in product(range(arguments.repeat), arguments.gpus):
+        with use_gpus(count):
+            result, seconds = timed(f, g)
         least = max(bytes_in, result.nbytes) / bus
-        report("rows", f, g, result, bus, least, seconds, limit)
+        report("rows" if count is None else f"rows, {count} GPUs", f, g, result, bus, least, seconds, limit)
         if turn == 0:
             check(f, g, result, groups)
         result_bytes = result.nbytes
