@@ -176,8 +176,6 @@ def search_depth_first(
             bound = collect(network, node, v, bounds[depth], need, radius)
             if bound < need:
                 bound = ascend_with_linear(network, linear, node, bound, need, passes, radius, rounds)
-            else:
-                node.failures[v] += 1
             place = mark[depth, 0]
             trail[place, VARIABLE], trail[place, VALUE], trail[place, DECISION] = v, a, decision
             trail[place, BEFORE], trail[place, AFTER] = values, node.left[v]

@@ -46,7 +46,8 @@ class SearchNode(NamedTuple):
     left : int64 (variables,), number of remaining values. open_of : int64 (functions,), number of open variables.
     tied : int64 (variables,), total weight of the functions with another open variable. weight : int64 (functions,).
     reach : uint8 (variables,), distance in functions up to which changes at each variable are propagated.
-    failures : float64 (variables,), number of conflicts at each.
+    failures : float64 (variables,), number of conflicts at each: its cheapest value alone costs half of
+        ``need`` or more.
     least, share : int32 (most values,), digits : int64 (3, most places of a function), ahead : bool (most uses of a
         variable,): overwritten.
     saved_values, saved_message, saved_stale, saved_number : int64 (variables,), (uses,), (uses,), (linear
