@@ -41,7 +41,7 @@ KEPT_ARRAYS = ("kept", "parts", "flips")
 MULTIPLIER_BITS = 4
 """Resolution of multipliers: steps of 2 ** -MULTIPLIER_BITS in the charge of the largest coefficient."""
 
-READ_ONLY = ("near", "weight")
+READ_ONLY = ("near", "weight", "margin")
 """Fields of a node that no loop writes; all trees share them."""
 
 
@@ -187,6 +187,7 @@ def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> SearchNode:
         weight=weight,
         reach=np.zeros(variables, dtype=np.uint8),
         failures=np.zeros(variables),
+        margin=margins(ascent),
         least=np.zeros(sizes.max(initial=1), dtype=np.int32),
         share=np.zeros(sizes.max(initial=1), dtype=np.int32),
         digits=np.zeros((3, np.diff(network.function_start).max(initial=1)), dtype=np.int64),
@@ -200,6 +201,17 @@ def blank_node(ascent: RowAscent, weight: NDArray[np.int64]) -> SearchNode:
         flips=np.empty(0, dtype=np.int64),
         counts=np.zeros(5, dtype=np.int64),
     )
+
+
+def margins(ascent: RowAscent) -> NDArray[np.int64]:
+    """The margins of substitutions of a node: costs rounded down differ from the true ones by less than one unit."""
+    tables, network = ascent.tables, ascent.network
+    is_exact = tables.is_integral and ascent.scale.bits >= 0
+    margin = np.zeros(len(tables.problem.sizes), dtype=np.int64) if is_exact else 1 + np.diff(network.use_start)
+    arity = np.diff(network.function_start)
+    margin[network.variable[arity[network.function] > 3]] = -1  # losses would take long
+    margin[[v for c in tables.linear for v in c.scope]] = -1  # the consumption may rise
+    return margin
 
 
 def with_room(blank: SearchNode) -> SearchNode:

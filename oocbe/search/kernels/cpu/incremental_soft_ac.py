@@ -246,7 +246,7 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
         low = min(low, state[start + a])
     bound += low
     if bound >= need or low == REMOVED:
-        # Small costs of many variables reach ``need`` at any of them: counted, they took max-2-sat four times the nodes.
+        # Small costs of many variables reach ``need`` at any of them; with these Max-2-SAT took four times the nodes.
         node.failures[v] += 2 * low >= need
         return need
     for a in range(size):
@@ -258,6 +258,68 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
                 keep_values(network, node, v)
                 state[start + a] = cost - low
     return bound
+
+
+@inline
+def _worst_losses(network: Any, node: Any, i: Any, best: Any, size: Any, need: Any) -> Any:
+    """Write to ``node.least`` the largest increase of a function's cost, over all remaining values of its other
+    variables, if ``best`` replaces each value; tuples that cost ``need`` before do not count."""
+    near, state, least, tables = node.near, node.state, node.least, network.tables
+    start_b, step_b = near[i, OTHER + PLACE], near[i, OTHER + STEP]
+    for a in range(size):
+        least[a] = -REMOVED
+    cell = near[i, TABLE]
+    if near[i, ARITY] == 2:
+        for b in range(near[i, OTHER + SIZE]):
+            if state[start_b + b] != REMOVED:
+                cost = tables[cell + best]
+                for a in range(size):
+                    loss = np.int32(cost - tables[cell + a]) if tables[cell + a] < need else -REMOVED
+                    least[a] = max(least[a], loss)
+            cell += size
+        return
+    start_c, step_c, step = near[i, THIRD + PLACE], near[i, THIRD + STEP], near[i, OWN_STEP]
+    for b in range(near[i, OTHER + SIZE]):
+        if state[start_b + b] != REMOVED:
+            for c in range(near[i, THIRD + SIZE]):
+                if state[start_c + c] != REMOVED:
+                    place = cell + c * step_c
+                    cost = tables[place + best * step]
+                    for a in range(size):
+                        own = tables[place + a * step]
+                        least[a] = max(least[a], np.int32(cost - own) if own < need else -REMOVED)
+        cell += step_b
+
+
+@without_allocation
+def _remove_dominated(network: Any, node: Any, v: Any, need: Any, radius: Any) -> Any:
+    """Remove the values of a variable for which its cheapest one can be substituted at no loss.
+
+    After :func:`collect`, a substitution gains in no function, so the cost of a value beyond the cheapest one has to
+    cover the losses in all functions. Few values get beyond the first function.
+    """
+    state, least, room, start = node.state, node.least, node.share, network.value_start[v]
+    size = network.value_start[v + 1] - start
+    best = 0
+    for a in range(1, size):
+        if state[start + a] < state[start + best]:
+            best = a
+    for a in range(size):
+        cost = state[start + a]
+        room[a] = -1 if a == best or cost == REMOVED else max(-1, cost - state[start + best] - node.margin[v])
+    for i in range(network.use_start[v], network.use_start[v + 1]):
+        _worst_losses(network, node, i, best, size, need)
+        message, most = node.near[i, MESSAGE_PLACE], np.int32(-1)
+        for a in range(size):
+            if room[a] >= 0:
+                loss = np.int64(least[a]) + state[message + a] - state[message + best]
+                room[a] = max(-1, min(room[a] - loss, LAST_COST))
+                most = max(most, room[a])
+        if most < 0:
+            return
+    for a in range(size):
+        if room[a] >= 0:
+            remove(network, node, v, a, radius)
 
 
 @inline
@@ -339,6 +401,8 @@ def tighten_node(network: Any, node: Any, bound: Any, need: Any, passes: Any, ra
             bound = collect(network, node, v, bound, need, radius)
             if bound >= need:
                 return need
+            if further + 1 == radius and node.margin[v] >= 0 and left[v] > 1:
+                _remove_dominated(network, node, v, need, radius)
             _hand_on_open(network, node, v, is_forward, further)
         number += 1
         is_settled = node.counts[REMOVALS] == removals

@@ -48,6 +48,8 @@ class SearchNode(NamedTuple):
     reach : uint8 (variables,), distance in functions up to which changes at each variable are propagated.
     failures : float64 (variables,), number of conflicts at each: its cheapest value alone costs half of
         ``need`` or more.
+    margin : int64 (variables,), minimum gain of a substitution of one value for another, for rounding errors; -1: no
+        substitutions.
     least, share : int32 (most values,), digits : int64 (3, most places of a function), ahead : bool (most uses of a
         variable,): overwritten.
     saved_values, saved_message, saved_stale, saved_number : int64 (variables,), (uses,), (uses,), (linear
@@ -66,6 +68,7 @@ class SearchNode(NamedTuple):
     weight: Any
     reach: Any
     failures: Any
+    margin: Any
     least: Any
     share: Any
     digits: Any
