@@ -75,6 +75,54 @@ def project_pair(
 
 
 @without_allocation
+def project_triple(
+    tables: Any,
+    cell: Any,
+    state: Any,
+    start: Any,
+    size: Any,
+    step: Any,
+    start_b: Any,
+    message_b: Any,
+    size_b: Any,
+    step_b: Any,
+    start_c: Any,
+    message_c: Any,
+    size_c: Any,
+    step_c: Any,
+    least: Any,
+) -> Any:
+    """:func:`project_pair` for a function over three variables.
+
+    cell : start of the table. start, size, step : of the variable: its values in the state, their number, their stride
+        in the table. The same of the others, b and c, with the parts of their uses; the values of c are fastest, unless
+        those of the variable are.
+    """
+    for a in range(size):
+        least[a] = REMOVED
+    if step == 1:
+        for b in range(size_b):
+            if state[start_b + b] != REMOVED:
+                for c in range(size_c):
+                    if state[start_c + c] != REMOVED:
+                        taken = np.int32(state[message_b + b] + state[message_c + c])
+                        place = cell + b * step_b + c * step_c
+                        for a in range(size):
+                            least[a] = min(least[a], np.int32(tables[place + a] - taken))
+        return
+    for a in range(size):
+        if state[start + a] != REMOVED:
+            low = REMOVED
+            for b in range(size_b):
+                if state[start_b + b] != REMOVED:
+                    taken, place = state[message_b + b], cell + a * step + b * step_b
+                    for c in range(size_c):
+                        taken_c = state[message_c + c] if state[start_c + c] != REMOVED else -REMOVED
+                        low = min(low, np.int32(tables[place + c] - taken_c - taken))
+            least[a] = low
+
+
+@without_allocation
 def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work: Any) -> Any:
     """Least cost of a function over any number of variables for each value of one, before the share of that variable.
 
@@ -84,9 +132,20 @@ def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work:
     arity = network.function_start[f + 1] - begin
     own = network.variable[begin + axis]
     own_start = network.value_start[own]
-    for a in range(network.value_start[own + 1] - own_start):
+    size, table = network.value_start[own + 1] - own_start, network.table_start[begin]
+    if arity == 3:
+        b, c = begin + (axis == 0), begin + 2 - (axis == 2)
+        start_b, start_c = network.value_start[network.variable[b]], network.value_start[network.variable[c]]
+        size_b = network.value_start[network.variable[b] + 1] - start_b
+        size_c = network.value_start[network.variable[c] + 1] - start_c
+        step = 1 if axis == 2 else size_c if axis == 1 else size_b * size_c
+        step_b, step_c = (size_c if axis == 0 else size * size_c), (size if axis == 2 else 1)
+        message_b, message_c = network.message_start[b], network.message_start[c]
+        beside = (start_b, message_b, size_b, step_b, start_c, message_c, size_c, step_c, least)
+        project_triple(network.tables, table, state, own_start, size, step, *beside)
+        return
+    for a in range(size):
         least[a] = REMOVED
-    table = network.table_start[begin]
     digit, cost, cell = work[0], work[1], work[2]
     place = 0
     digit[0] = 0

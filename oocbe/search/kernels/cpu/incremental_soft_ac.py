@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cpu.jit import inline, without_allocation
-from oocbe.kernels.cpu.projection import MOST_MOVED, REMOVED, project_pair, project_table
+from oocbe.kernels.cpu.projection import MOST_MOVED, REMOVED, project_pair, project_table, project_triple
 from oocbe.search.kernels.cpu.node_state import (
     ARITY,
     MEMBER,
@@ -82,26 +82,26 @@ def _project_tie(network: Any, node: Any, i: Any, size: Any) -> Any:
 
 
 @inline
-def _project_triple(network: Any, node: Any, i: Any, size: Any) -> Any:
-    """:func:`project_pair` for a function over three variables."""
-    near, state, least, tables = node.near, node.state, node.least, network.tables
-    start_b, message_b, step_b = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, OTHER + STEP]
-    start_c, message_c, step_c = near[i, THIRD + PLACE], near[i, THIRD + MESSAGE], near[i, THIRD + STEP]
-    step = near[i, OWN_STEP]
-    for a in range(size):
-        least[a] = REMOVED
-    cell_b = near[i, TABLE]
-    for b in range(near[i, OTHER + SIZE]):
-        if state[start_b + b] != REMOVED:
-            taken_b, cell_c = state[message_b + b], cell_b
-            for c in range(near[i, THIRD + SIZE]):
-                if state[start_c + c] != REMOVED:
-                    taken, cell = np.int32(taken_b + state[message_c + c]), cell_c
-                    for a in range(size):
-                        least[a] = min(least[a], np.int32(tables[cell] - taken))
-                        cell += step
-                cell_c += step_c
-        cell_b += step_b
+def _project_triple(network: Any, node: Any, i: Any, start: Any, size: Any) -> Any:
+    """:func:`project_triple` for a use."""
+    near = node.near
+    project_triple(
+        network.tables,
+        near[i, TABLE],
+        node.state,
+        start,
+        size,
+        near[i, OWN_STEP],
+        near[i, OTHER + PLACE],
+        near[i, OTHER + MESSAGE],
+        near[i, OTHER + SIZE],
+        near[i, OTHER + STEP],
+        near[i, THIRD + PLACE],
+        near[i, THIRD + MESSAGE],
+        near[i, THIRD + SIZE],
+        near[i, THIRD + STEP],
+        node.least,
+    )
 
 
 @inline
@@ -233,7 +233,7 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
         elif arity == 3 and size == 2 and node.near[i, OTHER + SIZE] == 2 and node.near[i, THIRD + SIZE] == 2:
             _project_small_triple(network, node, i)
         elif arity == 3:
-            _project_triple(network, node, i, size)
+            _project_triple(network, node, i, start, size)
         else:
             f = network.function[use]
             project_table(network, f, use - network.function_start[f], state, node.least, node.digits)
