@@ -160,6 +160,12 @@ def search_depth_first(
                 return LEAF
             if not has_room(node):
                 return FULL
+            bounds[depth] = collect(network, node, v, bounds[depth], need, radius)
+            if node.left[v] == 1 and bounds[depth] < need:
+                continue
+            done = bounds[depth] >= need
+            counts[ENDS] += done
+        if not done:
             a = _value(network, node.state, v, search.wanted[v])
             decision, values = IS, node.left[v]
             if values > MOST_TRIED:
