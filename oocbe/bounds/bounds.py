@@ -149,9 +149,8 @@ def conflicts_of(problem: Problem, fixed_point: FixedPoint) -> list[Conflicts]:
 
 def _has_rows(problem: Problem, forbidden: Forbidden) -> bool:
     """Whether values of different variables conflict: otherwise a linear program adds nothing to the minima."""
-    own = int(sum(n * (n - 1) for n in problem.sizes))
     is_linear = any(c.can_bind and c.scope for c in problem.linear_constraints)
-    return int(forbidden.pairs.sum()) > own or bool(forbidden.larger) or is_linear
+    return bool(forbidden.between.any()) or bool(forbidden.larger) or is_linear
 
 
 def _ascended(

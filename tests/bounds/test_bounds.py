@@ -127,6 +127,16 @@ def test_upper_bound_at_the_optimum_proves_it(seed):
     assert bound_sources(problem, 1.0, seed, upper_bound=best + 1)[0].root <= best
 
 
+def test_values_above_the_upper_bound_do_not_hide_conflicts():
+    """A choice between two warehouses: values dearer than the bound are gone, the conflicts of the others stay."""
+    variables = tuple(Variable(f"x{v}", size) for v, size in enumerate((2, 2, 4, 4)))
+    functions = [Function.from_array((w,), [0, 6]) for w in range(2)]
+    functions += [Function.from_array((s,), [1, 2, 99, 99]) for s in (2, 3)]
+    closed = [Constraint((w, s), [[0, w]]) for w in range(2) for s in (2, 3)]
+    problem = Problem(variables, tuple(functions), tuple(closed), upper_bound=20)
+    assert {source.name: source.root for source in bound_sources(problem, 1.0)} == {"lp": 8, "constant": 2}
+
+
 def test_nothing_to_bound():
     source = bound_sources(Problem((), constant=4), 1.0)[0]
     assert source.root == 4
